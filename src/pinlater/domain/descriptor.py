@@ -1,0 +1,35 @@
+"""Job descriptors: `<queue>:s<shard>:p<priority>:<local id>`, for example `emails:s1d2:p1:73`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pinlater.domain.errors import DescriptorInvalid
+
+I64_MAX = 2**63 - 1
+_PATTERN = re.compile(r"([A-Za-z0-9_]+):s([A-Za-z0-9_.-]+):p([0-9]{1,3}):([0-9]{1,19})", re.ASCII)
+
+
+class JobDescriptor(NamedTuple):
+    """The four parts; all must match the job they name. `priority` is the one at enqueue."""
+
+    queue: str
+    shard: str
+    priority: int
+    local_id: int
+
+    def __str__(self) -> str:
+        return f"{self.queue}:s{self.shard}:p{self.priority}:{self.local_id}"
+
+
+def parse_descriptor(text: str) -> JobDescriptor:
+    """The parts of `text`; raises `DescriptorInvalid` for anything that a server could not have made."""
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise DescriptorInvalid(text)
+    queue, shard, priority, local_id = match.groups()
+    number = int(local_id)
+    if number > I64_MAX:
+        raise DescriptorInvalid(text)
+    return JobDescriptor(queue, shard, int(priority), number)

@@ -1,0 +1,119 @@
+"""What a job is, as plain values.
+
+NamedTuples rather than dataclasses: a million are made each minute, and a frozen dataclass costs five times as much to make.
+All times are integer milliseconds since the epoch; bodies are bytes and never looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class JobState(IntEnum):
+    """The four states of the wire contract. How a job moves between them: `transitions`."""
+
+    PENDING = 0
+    IN_PROGRESS = 1
+    SUCCEEDED = 2
+    FAILED = 3
+
+
+class UniqueScope(IntEnum):
+    """How long a unique key is taken."""
+
+    PENDING = 0  # freed at the first claim, not retaken
+    UNFINISHED = 1  # freed when the job is finished or deleted
+    TIME = 2  # freed by time alone
+
+
+class Outcome(IntEnum):
+    """What became of an ack, a checkpoint, a heartbeat or a release."""
+
+    APPLIED = 0
+    ALREADY_FINAL = 1
+    STALE_CLAIM = 2
+    NOT_FOUND = 3
+
+
+class UniqueKey(NamedTuple):
+    """A job's unique key: per queue, across priorities. `for_ms` counts from the enqueue and is used by scope TIME only."""
+
+    key: str
+    scope: UniqueScope = UniqueScope.UNFINISHED
+    for_ms: int = 0
+
+
+class NewJob(NamedTuple):
+    """A job about to be stored. Its id was made by the server (`ids`), so that a repeated insert is recognised."""
+
+    id: int
+    body: bytes
+    priority: int
+    run_after_ms: int
+    attempts_allowed: int
+    custom_status: str = ""
+    headers: Mapping[str, str] | None = None
+    unique: UniqueKey | None = None
+    claim_timeout_ms: int | None = None
+    expires_at_ms: int | None = None
+
+
+class Attempt(NamedTuple):
+    """How one attempt ended. `outcome` is one of `succeeded failed timed_out cancelled`; `error_text` is at most 1 KB here."""
+
+    number: int
+    claimed_by: str
+    claimed_at_ms: int
+    ended_at_ms: int
+    outcome: str
+    error_type: str = ""
+    error_text: str = ""
+
+
+class Holder(NamedTuple):
+    """Who holds a claim. `descriptor` is what the wire shows; `token` fences; `source` is what bare checkpoints compare."""
+
+    descriptor: str
+    source: str
+    token: str
+
+
+class ClaimedJob(NamedTuple):
+    """A job as it is handed out. `attempt` counts from 1; `first` says that it was never tried before."""
+
+    id: int
+    priority: int
+    body: bytes
+    attempts_allowed: int
+    attempts_remaining: int
+    attempt: int
+    headers: Mapping[str, str] | None
+    created_at_ms: int
+    run_after_ms: int
+    claim_deadline_ms: int
+
+
+class Job(NamedTuple):
+    """All that is known of a job, for lookups and scans. `priority` is the one at enqueue, which the descriptor names."""
+
+    id: int
+    queue: str
+    priority: int
+    state: JobState
+    attempts_allowed: int
+    attempts_remaining: int
+    custom_status: str
+    created_at_ms: int
+    run_after_ms: int
+    updated_at_ms: int
+    claim_descriptor: str | None = None
+    claim_deadline_ms: int | None = None
+    finished_at_ms: int | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] | None = None
+    unique_key: str | None = None
+    error_type: str = ""
+    error_text: str = ""
+    attempts: Sequence[Attempt] = ()

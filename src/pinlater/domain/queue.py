@@ -1,0 +1,62 @@
+"""Queues: the rules for their names, and the settings that are kept with them in the store."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
+
+QUEUE_NAME_CHARS_MAX = 64
+_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+
+
+def check_queue_name(name: str) -> str:
+    """`name`, if a queue may be called so. Up to 50 characters work on every store by contract, 65 on none."""
+    if _NAME.fullmatch(name) is None:
+        raise QueueNameInvalid(name)
+    if len(name) > QUEUE_NAME_CHARS_MAX:
+        raise QueueNameTooLong(name, QUEUE_NAME_CHARS_MAX)
+    return name
+
+
+class QueueConfig(NamedTuple):
+    """What `configureQueue` sets; None means the server's default holds. Lives in the store, with the queue."""
+
+    max_jobs_per_second: float | None = None
+    claim_timeout_ms: int | None = None
+    succeeded_ttl_ms: int | None = None
+    failed_ttl_ms: int | None = None
+    max_backlog: int | None = None
+    default_attempts: int | None = None
+    default_expiry_ms: int | None = None
+
+
+class Queue(NamedTuple):
+    """A queue as the store knows it."""
+
+    name: str
+    config: QueueConfig = QueueConfig()
+    paused: bool = False
+
+
+class QueueCounts(NamedTuple):
+    """A queue's jobs of one priority, from counters, never from a scan.
+
+    `pending` is exact; `future` is the part of it that was not due at the last look, at most 5 s ago.
+    The totals count since the queue was made. `oldest_due_at_ms` is the run-after of the job that waits longest, or None.
+    """
+
+    queue: str
+    priority: int
+    pending: int = 0
+    future: int = 0
+    in_progress: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    enqueued_total: int = 0
+    claimed_total: int = 0
+    succeeded_total: int = 0
+    failed_total: int = 0
+    retried_total: int = 0
+    oldest_due_at_ms: int | None = None

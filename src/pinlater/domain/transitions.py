@@ -1,0 +1,86 @@
+"""The life of a job, as one table. Stores, tests and the docs take it from here.
+
+A row says: what happens, to a job in which state, turns it into which, and what that does to its attempts, claim and unique key.
+What is not in the table does not happen: an event that finds a job in another state changes nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from pinlater.domain.job import JobState
+
+PENDING, IN_PROGRESS, SUCCEEDED, FAILED = JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED
+
+CUSTOM_STATUS_CHARS_MAX = 5_000
+ATTEMPTS_KEPT_MAX = 20
+ATTEMPT_ERROR_TEXT_BYTES_MAX = 1_024
+ERROR_TEXT_CHARS_MAX = 4_000
+ERROR_TYPE_CHARS_MAX = 200
+STATUS_CANCELLED = "cancelled"
+STATUS_EXPIRED = "expired"
+
+
+class Event(Enum):
+    """What can happen to a job once it is stored."""
+
+    CLAIM = "claim"
+    SUCCEED = "ack: success"
+    RETRY = "ack: failure, attempts left"
+    FAIL = "ack: failure, the last attempt or final"
+    TIME_OUT_RETRY = "claim timed out, attempts left"
+    TIME_OUT_FAIL = "claim timed out, the last attempt"
+    CHECKPOINT = "checkpoint"
+    CHECKPOINT_TO_PENDING = "checkpoint, moveToPending"
+    RELEASE = "release"
+    CANCEL = "cancel"
+    EXPIRE = "past its expiry"
+    RETRY_FAILED = "retryFailedJobs"
+
+
+class Transition(NamedTuple):
+    """One row: `spends` is how many attempts the event costs."""
+
+    event: Event
+    before: JobState
+    after: JobState
+    spends: int = 0
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(Event.CLAIM, PENDING, IN_PROGRESS),
+    Transition(Event.SUCCEED, IN_PROGRESS, SUCCEEDED),
+    Transition(Event.RETRY, IN_PROGRESS, PENDING, spends=1),
+    Transition(Event.FAIL, IN_PROGRESS, FAILED, spends=1),
+    Transition(Event.TIME_OUT_RETRY, IN_PROGRESS, PENDING, spends=1),
+    Transition(Event.TIME_OUT_FAIL, IN_PROGRESS, FAILED, spends=1),
+    Transition(Event.CHECKPOINT, IN_PROGRESS, IN_PROGRESS),
+    Transition(Event.CHECKPOINT_TO_PENDING, IN_PROGRESS, PENDING),
+    Transition(Event.RELEASE, IN_PROGRESS, PENDING),
+    Transition(Event.CANCEL, PENDING, FAILED),
+    Transition(Event.CANCEL, IN_PROGRESS, FAILED),
+    Transition(Event.EXPIRE, PENDING, FAILED),
+    Transition(Event.RETRY_FAILED, FAILED, PENDING),
+)
+
+
+def after_failure(attempts_remaining: int, *, final: bool) -> tuple[JobState, int]:
+    """The state and the attempts remaining after an attempt that failed or timed out.
+
+    A job whose attempts are used up, however that came about, is FAILED with 0 remaining; it never stays IN_PROGRESS.
+    """
+    left = attempts_remaining - 1
+    if final or left <= 0:
+        return FAILED, 0
+    return PENDING, left
+
+
+def append_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:
+    """Custom status after an ack (MySQL's rule, which SQLite and memory follow): appended, cut at the end."""
+    return (status + addition)[:chars_max]
+
+
+def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:
+    """Custom status after a checkpoint: prepended, cut at the end."""
+    return (addition + status)[:chars_max]

@@ -1,0 +1,1 @@
+"""The operations as a caller knows them, whatever the transport: checks first, then the store, then who waits for it."""

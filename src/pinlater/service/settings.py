@@ -1,0 +1,30 @@
+"""Settings of the service room: bounds and defaults. Units are in the names; every bound is answered with a clear error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Bounds and defaults of the operations."""
+
+    priority_levels: int = 3
+    max_body_bytes: int = 1024 * 1024
+    max_frame_bytes: int = 16 * 1024 * 1024
+    max_jobs_per_request: int = 1_000
+    max_descriptors_per_request: int = 5_000
+    max_dequeue_limit: int = 1_000
+    max_scan_limit: int = 10_000
+    max_wait_ms: int = 60_000
+    max_waiting_dequeues: int = 10_000
+    max_backlog: int | None = None
+    max_header_bytes: int = 16 * 1024
+    max_unique_key_bytes: int = 256
+    default_attempts: int = 2
+    claim_timeout_ms: int = 600_000
+    succeeded_ttl_ms: int = 24 * 3_600_000
+    failed_ttl_ms: int = 168 * 3_600_000
+    regex_time_budget_ms: int = 2_000
+    regex_rows_max: int = 100_000
+    regex_pattern_bytes_max: int = 1_000

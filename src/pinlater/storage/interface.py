@@ -1,0 +1,337 @@
+"""What one shard must do: the seam between the service and every database.
+
+It speaks of jobs, takes and returns lists of frozen values, and one call is one transaction: all of it is stored when the call
+returns, or none of it when it raises. `now_ms` is an argument, never asked for. A store is done when `tests/contract` passes for it.
+
+What a store may rely on: values were checked by the service (names, priorities, sizes, ranges), ids are new and ascending.
+What it must decide itself, inside its transaction: whether a queue exists, who holds a claim, whether a key is taken, whether a
+queue is full. Results come back in the order of the arguments. An item that can't be done is answered with a `PinLaterError`
+*value* in its place and harms no other; a call raises only `WorldError`s (the shard is out of reach, full, broken) and bugs.
+
+Regular expressions, merging over priorities and shards, rate limits, waiting and waking are not the store's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Attempt as Attempt
+from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, Outcome
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+
+
+class Capabilities(NamedTuple):
+    """What differs between stores, declared."""
+
+    kind: str
+    shared: bool  # other servers may use the same shard at the same time
+    durable: bool  # what was answered survives a kill -9
+    custom_status_chars_max: int = 5_000
+    body_bytes_max: int = 2**31 - 1
+
+
+class JobKey(NamedTuple):
+    """Names one job within a shard; queue and priority (at enqueue) must match, or it counts as not found."""
+
+    queue: str
+    priority: int
+    id: int
+
+
+class InsertRequest(NamedTuple):
+    """The jobs of one enqueue request for this shard: stored together or not at all.
+
+    `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
+    answer; another fingerprint gives `RequestKeyConflict`. `max_pending` gives `QueueFull` when the queue would grow beyond it.
+    """
+
+    queue: str
+    jobs: Sequence[NewJob]
+    request_key: str | None = None
+    fingerprint: bytes = b""
+    max_pending: int | None = None
+
+
+class Inserted(NamedTuple):
+    """What an insert did. `existing` maps an index to (id, priority) of the job that was there already under its unique key.
+
+    `ids` are in the order of the jobs, with the existing ones' ids in their places. `repeated`: the request key was known.
+    """
+
+    ids: Sequence[int]
+    existing: dict[int, tuple[int, int]]
+    repeated: bool = False
+
+
+class ClaimCall(NamedTuple):
+    """One dequeue call's share of a joined claim: at most `limit` jobs and about `max_bytes` of bodies, but one job always fits."""
+
+    limit: int
+    holder: Holder
+    max_bytes: int = 16 * 1024 * 1024
+
+
+class ClaimOrder(NamedTuple):
+    """All calls that claim from one queue now. The first call gets the first jobs.
+
+    A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
+    """
+
+    queue: str
+    calls: Sequence[ClaimCall]
+    claim_timeout_ms: int
+
+
+class Claimed(NamedTuple):
+    """`jobs[i]` is what the order's call i got: priority first, then run-after, then id.
+
+    `next_due_ms` is the earliest run-after of the jobs that still wait, where a call got fewer than it asked for (else None): when
+    to look again. It may be in the past where a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
+    """
+
+    jobs: Sequence[Sequence[ClaimedJob]]
+    next_due_ms: int | None = None
+    expired: int = 0
+
+
+class Ack(NamedTuple):
+    """The end of an attempt. Without a token any holder's claim counts; with one, only its own."""
+
+    key: JobKey
+    succeeded: bool
+    token: str | None = None
+    append_status: str = ""
+    retry_delay_ms: int = 0
+    final: bool = False
+    error_type: str = ""
+    error_text: str = ""
+
+
+class Acked(NamedTuple):
+    """What became of an ack, checkpoint, heartbeat, release or cancel.
+
+    `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after where it is PENDING now.
+    With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None where nobody holds it.
+    `deadline_ms` is the claim's new deadline where it was renewed.
+    """
+
+    outcome: Outcome
+    state: JobState | None = None
+    due_at_ms: int | None = None
+    holder: str = ""
+    held_since_ms: int | None = None
+    deadline_ms: int | None = None
+
+
+class Checkpoint(NamedTuple):
+    """Progress of a job in hand. Fenced by `token`, or, without one, by `source` being equal to the holder's."""
+
+    key: JobKey
+    source: str
+    token: str | None = None
+    new_body: bytes | None = None
+    move_to_pending: bool = False
+    run_after_ms: int | None = None  # None: now
+    attempts_allowed: int | None = None  # also resets what remains
+    prepend_status: str = ""
+
+
+class ClaimRef(NamedTuple):
+    """A claim as its holder names it: for heartbeats and releases. `delay_ms` is used by releases only."""
+
+    key: JobKey
+    token: str
+    delay_ms: int = 0
+
+
+class Requeue(NamedTuple):
+    """retryFailedJobs: up to `limit` FAILED jobs of one priority, oldest finish first."""
+
+    queue: str
+    priority: int
+    attempts: int
+    run_after_ms: int
+    limit: int
+
+
+class Purge(NamedTuple):
+    """deleteJobs without a regex: up to `limit` jobs of one state and priority, oldest first."""
+
+    queue: str
+    state: JobState
+    priority: int
+    limit: int
+
+
+class Page(NamedTuple):
+    """A part of a scan of one queue, state and priority, newest first.
+
+    Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
+    (time, id) of the last row of the page before. `due_by_ms`: PENDING only: with `future` False rows with run-after ≤ it, with
+    True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
+    """
+
+    queue: str
+    state: JobState
+    priority: int
+    limit: int
+    after: tuple[int, int] | None = None
+    due_by_ms: int = 0
+    future: bool = False
+    bodies: bool = False
+    max_bytes: int = 8 * 1024 * 1024
+
+
+class PageRow(NamedTuple):
+    """A row of a scan with the time it is ordered by."""
+
+    sort_ms: int
+    job: Job
+
+
+class Swept(NamedTuple):
+    """What one sweep did in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back."""
+
+    queue: str
+    priority: int
+    retried: int = 0
+    failed: int = 0
+    deleted_succeeded: int = 0
+    deleted_failed: int = 0
+    due_at_ms: int | None = None
+
+
+class TimeToLive(NamedTuple):
+    """How long a queue's finished jobs are kept, counted from the finish."""
+
+    queue: str
+    succeeded_ms: int
+    failed_ms: int
+
+
+class Shard(Protocol):
+    """One shard of the store. Every method may be called concurrently; every method is one transaction."""
+
+    name: str
+    capabilities: Capabilities
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+    async def open(self, now_ms: int) -> None:
+        """Connects, migrates where needed, takes what must be exclusive. Raises `WorldError` with a clear text."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes what is under way, then lets go. May be called twice."""
+        ...
+
+    async def ping(self) -> None:
+        """Returns if the shard could serve a write now; raises `WorldError` if not."""
+        ...
+
+    @property
+    def slot(self) -> int:
+        """This server's slot for ids (0..1023), leased in the store by `open`."""
+        ...
+
+    @property
+    def highest_id(self) -> int:
+        """The highest job id that was in the shard when it was opened; 0 for none."""
+        ...
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+        """Makes them; one that exists stays as it is."""
+        ...
+
+    async def delete_queues(self, names: Sequence[str]) -> None:
+        """Removes them with all their jobs, at once for every caller (the space may be freed later). Missing ones: nothing."""
+        ...
+
+    async def list_queues(self) -> Sequence[Queue]:
+        """All queues with their settings, by name."""
+        ...
+
+    async def configure_queue(self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None) -> None:
+        """Replaces the settings and/or the pause switch; None leaves as is. Raises `QueueNotFound`."""
+        ...
+
+    # --- the three hot paths ----------------------------------------------------------------------------------------------
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError]:
+        """Stores jobs. Errors as values: QueueNotFound, QueueFull, RequestKeyConflict."""
+        ...
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        """Hands out due jobs. Errors as values: QueueNotFound."""
+        ...
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        """Ends attempts. Only a job IN_PROGRESS changes. Two acks of one job in a call: the first counts."""
+        ...
+
+    # --- jobs in hand -----------------------------------------------------------------------------------------------------
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+        """Saves progress and renews claims (deadline = now + the job's claim timeout)."""
+        ...
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        """Heartbeats: deadline = now + the job's claim timeout. Never revives a claim."""
+        ...
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        """Gives claims back: PENDING, due at now + delay, attempts as they were."""
+        ...
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones: ALREADY_FINAL."""
+        ...
+
+    # --- bulk -------------------------------------------------------------------------------------------------------------
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        """How many went back to PENDING. Clears the old claim; skips a job whose UNFINISHED key is taken, else retakes it."""
+        ...
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        """How many were deleted, by state."""
+        ...
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        """Deletes these; only those in `state`, where one is given. Returns how many."""
+        ...
+
+    # --- looking ----------------------------------------------------------------------------------------------------------
+    async def peek_jobs(self, queue: str, limit: int, now_ms: int, max_bytes: int) -> Sequence[ClaimedJob] | PinLaterError:
+        """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
+        ...
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        """All that is known of each; None for one that does not exist."""
+        ...
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        """One page. Fewer rows than the limit does not mean the end where bodies were asked for; no rows does."""
+        ...
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
+        ...
+
+    # --- maintenance, each bounded by `limit` rows a call, so that no transaction is long -------------------------------------
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many."""
+        ...
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last."""
+        ...
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        """PENDING jobs past their expiry: FAILED, status `expired`."""
+        ...
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        """Finished jobs past their time to live, what deleted queues left, old request keys and unique keys: at most `limit` rows."""
+        ...
