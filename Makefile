@@ -1,0 +1,102 @@
+# The commands of this repository. `make help` lists them; a line's text after ## is its help.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.ONESHELL:
+
+BIN := .venv/bin
+# Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue".
+ARGS ?=
+
+##@ Use it
+.PHONY: install
+install: ## set up .venv with everything; the command is .venv/bin/pinlater
+	@scripts/install all
+
+.PHONY: demo
+demo: ## set up and watch a service run some thousand jobs
+	@scripts/install runtime
+	$(BIN)/pinlater demo $(ARGS)
+
+.PHONY: serve
+serve: ## set up and leave a service running on var/pinlater.db (Ctrl-C ends it)
+	@scripts/install runtime
+	mkdir -p var
+	exec $(BIN)/pinlater serve --store sqlite:var/pinlater.db $(ARGS)
+
+##@ Check it
+.PHONY: test
+test: export CI := true
+test: ## set up, lint and run all tests, as CI does
+	@scripts/install all
+	scripts/test-packages
+	$(MAKE) lint
+	$(BIN)/pytest $(ARGS)
+
+.PHONY: lint
+lint: ## formatting, lint rules, types, direction of imports
+	@scripts/install all
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: docs
+docs: ## build the documentation into docs/_build/html; a warning is an error
+	@scripts/install all
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	echo "docs/_build/html/index.html"
+
+##@ Measure it and break it
+.PHONY: bench
+bench: ## measure this machine: a few minutes; results go to bench/results/local.json
+	@scripts/install all
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-full
+bench-full: ## the same with 5 million waiting, future and finished jobs each: takes long
+	@scripts/install all
+	$(BIN)/python -m bench --full $(ARGS)
+
+.PHONY: bench-compare
+bench-compare: ## compare the newest results with the committed ones
+	@scripts/install all
+	$(BIN)/python -m bench compare $(ARGS)
+
+.PHONY: crash
+crash: ## kill the server under load, again and again: make crash ARGS="--rounds 200"
+	@scripts/install all
+	$(BIN)/python -m tests.crash $(ARGS)
+
+.PHONY: soak
+soak: ## hours of mixed load, watching memory, latency and the promises
+	@scripts/install all
+	$(BIN)/python -m tests.soak $(ARGS)
+
+##@ Make it
+.PHONY: generate
+generate: ## generate the Thrift types anew from the IDL (needs thrift-compiler)
+	@scripts/install all
+	scripts/test-packages
+	scripts/generate-thrift
+
+.PHONY: wheel
+wheel: ## build the wheel into dist/
+	@scripts/install all
+	.venv/uv-*/bin/uv build --quiet --wheel --out-dir dist
+	ls dist/*.whl
+
+.PHONY: picture
+picture: ## draw the README's picture anew from a real demo run
+	@scripts/install all
+	$(BIN)/python scripts/draw_demo.py
+
+.PHONY: clean
+clean: ## remove what was built; .venv and var/ stay
+	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
