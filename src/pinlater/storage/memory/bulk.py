@@ -1,0 +1,45 @@
+"""Many jobs at an operator's word: retry what failed, delete what is named or what is oldest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage.memory import events
+from pinlater.storage.memory.queue_state import QueueState
+
+
+def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> int:
+    """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
+    requeued = 0
+    for _, job_id in list(queue.in_state(JobState.FAILED, order.priority)):
+        if requeued >= order.limit:
+            break
+        job = queue.jobs[job_id]
+        if not queue.retake_key(job, now_ms):
+            continue
+        with queue.changing(job):
+            events.requeue(job, order.attempts, order.run_after_ms, now_ms)
+        requeued += 1
+    return requeued
+
+
+def purge(queue: QueueState, order: Purge) -> int:
+    """Oldest first, by the time that orders the state."""
+    chosen = list(islice(queue.in_state(order.state, order.priority), max(0, order.limit)))
+    for _, job_id in chosen:
+        queue.drop(queue.jobs[job_id])
+    return len(chosen)
+
+
+def delete(queue: QueueState, keys: Sequence[JobKey], state: JobState | None) -> int:
+    """Those that are there, and in that state if one is named."""
+    deleted = 0
+    for key in keys:
+        job = queue.find(key)
+        if job is not None and (state is None or job.state is state):
+            queue.drop(job)
+            deleted += 1
+    return deleted

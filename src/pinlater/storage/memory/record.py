@@ -1,0 +1,119 @@
+"""One job as the memory store keeps it, and what it shows of it. The only mutable thing that a job is anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pinlater.domain.job import Attempt, ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey
+from pinlater.domain.transitions import append_status
+
+
+@dataclass(slots=True)
+class Claim:
+    """Who has the job in hand. `timeout_ms` is the job's own, or else what held when it was claimed; renewals use it again."""
+
+    holder: Holder
+    at_ms: int
+    timeout_ms: int
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class Record:
+    """A job. `attempts_ended` counts all that ended otherwise than by success or release, so the next one's number is one more."""
+
+    id: int
+    queue: str
+    priority: int
+    body: bytes
+    run_after_ms: int
+    attempts_allowed: int
+    attempts_remaining: int
+    custom_status: str
+    headers: Mapping[str, str] | None
+    unique: UniqueKey | None
+    claim_timeout_ms: int | None
+    expires_at_ms: int | None
+    created_at_ms: int
+    updated_at_ms: int
+    state: JobState = JobState.PENDING
+    claim: Claim | None = None
+    last_claim_descriptor: str | None = None
+    finished_at_ms: int | None = None
+    error_type: str = ""
+    error_text: str = ""
+    attempts_ended: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, queue: str, new: NewJob, now_ms: int) -> Record:
+        """The record of a job that is stored now."""
+        return cls(
+            id=new.id,
+            queue=queue,
+            priority=new.priority,
+            body=new.body,
+            run_after_ms=new.run_after_ms,
+            attempts_allowed=new.attempts_allowed,
+            attempts_remaining=new.attempts_allowed,
+            custom_status=append_status("", new.custom_status),
+            headers=dict(new.headers) if new.headers else None,
+            unique=new.unique,
+            claim_timeout_ms=new.claim_timeout_ms,
+            expires_at_ms=new.expires_at_ms,
+            created_at_ms=now_ms,
+            updated_at_ms=now_ms,
+        )
+
+    @property
+    def sort_ms(self) -> int:
+        """The time that orders jobs of this one's state: run-after, claim time or finish time."""
+        if self.state is JobState.PENDING:
+            return self.run_after_ms
+        if self.claim is not None:
+            return self.claim.at_ms
+        assert self.finished_at_ms is not None  # noqa: S101 - says to the type checker what `Records` sees to
+        return self.finished_at_ms
+
+    def expired(self, now_ms: int) -> bool:
+        return self.expires_at_ms is not None and self.expires_at_ms < now_ms
+
+    def handed_out(self, deadline_ms: int) -> ClaimedJob:
+        """What a claim gives; `deadline_ms` 0 for one that only looks."""
+        return ClaimedJob(
+            id=self.id,
+            priority=self.priority,
+            body=self.body,
+            attempts_allowed=self.attempts_allowed,
+            attempts_remaining=self.attempts_remaining,
+            attempt=self.attempts_ended + 1,
+            headers=self.headers,
+            created_at_ms=self.created_at_ms,
+            run_after_ms=self.run_after_ms,
+            claim_deadline_ms=deadline_ms,
+        )
+
+    def shown(self, *, body: bool) -> Job:
+        """All that is known of it."""
+        return Job(
+            id=self.id,
+            queue=self.queue,
+            priority=self.priority,
+            state=self.state,
+            attempts_allowed=self.attempts_allowed,
+            attempts_remaining=self.attempts_remaining,
+            custom_status=self.custom_status,
+            created_at_ms=self.created_at_ms,
+            run_after_ms=self.run_after_ms,
+            updated_at_ms=self.updated_at_ms,
+            claim_descriptor=self.claim.holder.descriptor if self.claim else self.last_claim_descriptor,
+            claim_deadline_ms=self.claim.deadline_ms if self.claim else None,
+            finished_at_ms=self.finished_at_ms,
+            body=self.body if body else None,
+            headers=self.headers,
+            unique_key=self.unique.key if self.unique else None,
+            error_type=self.error_type,
+            error_text=self.error_text,
+            attempts=tuple(self.attempts),
+        )

@@ -1,0 +1,199 @@
+"""The memory store's shard: finds the queue, hands over to the module that knows the rule, keeps the order of the answers.
+
+No method waits for anything, so each is one step for everyone else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.storage.interface import (
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Page,
+    PageRow,
+    Purge,
+    Requeue,
+    Swept,
+    TimeToLive,
+)
+from pinlater.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
+from pinlater.storage.memory.queue_state import QueueState
+from pinlater.storage.memory.record import Record
+
+
+class MemoryShard:
+    """Implements `storage.interface.Shard`. What was stored outlives `close`, but not the object."""
+
+    capabilities = Capabilities(
+        kind="memory", shared=False, durable=False, custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX
+    )
+
+    def __init__(self, name: str = "1") -> None:
+        self.name = name
+        self._queues: dict[str, QueueState] = {}
+        self._highest_id = 0
+
+    # --- life -----------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        self._highest_id = max((job_id for queue in self._queues.values() for job_id in queue.jobs), default=0)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def ping(self) -> None:
+        """Always there."""
+
+    @property
+    def slot(self) -> int:
+        return 0
+
+    @property
+    def highest_id(self) -> int:
+        return self._highest_id
+
+    # --- queues ---------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+        for name in names:
+            self._queues.setdefault(name, QueueState(name))
+
+    async def delete_queues(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._queues.pop(name, None)
+
+    async def list_queues(self) -> Sequence[Queue]:
+        return [self._queues[name].settings for name in sorted(self._queues)]
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+    ) -> None:
+        queue = self._queues.get(name)
+        if queue is None:
+            raise QueueNotFound(name)
+        if config is not None:
+            queue.settings = queue.settings._replace(config=config)
+        if paused is not None:
+            queue.settings = queue.settings._replace(paused=paused)
+
+    # --- the three hot paths --------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        return [
+            inserting.insert(queue, request, now_ms)
+            if (queue := self._queues.get(request.queue))
+            else QueueNotFound(request.queue)
+            for request in requests
+        ]
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        return [
+            claiming.claim(queue, order, now_ms)
+            if (queue := self._queues.get(order.queue))
+            else QueueNotFound(order.queue)
+            for order in orders
+        ]
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else finishing.NOT_FOUND
+            for ack in acks
+        ]
+
+    # --- jobs in hand ---------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.checkpoint(*found, progress, now_ms)
+            if (found := self._find(progress.key))
+            else finishing.NOT_FOUND
+            for progress in checkpoints
+        ]
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.extend(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
+            for ref in claims
+        ]
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.release(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
+            for ref in claims
+        ]
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else finishing.NOT_FOUND for key in keys]
+
+    # --- bulk -----------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        queue = self._queues.get(order.queue)
+        return bulk.requeue_failed(queue, order, now_ms) if queue else QueueNotFound(order.queue)
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        queue = self._queues.get(order.queue)
+        return bulk.purge(queue, order) if queue else QueueNotFound(order.queue)
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        return sum(bulk.delete(queue, [key], state) for key in keys if (queue := self._queues.get(key.queue)))
+
+    # --- looking --------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        found = self._queues.get(queue)
+        return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound(queue)
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        return [found[1].shown(body=bodies) if (found := self._find(key)) else None for key in keys]
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        queue = self._queues.get(page.queue)
+        return looking.scan(queue, page) if queue else QueueNotFound(page.queue)
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        names = self._queues if queues is None else set(queues) & set(self._queues)
+        return [
+            queue.line(priority).counts(name, priority)
+            for name in sorted(names)
+            for queue in [self._queues[name]]
+            for priority in queue.priorities()
+        ]
+
+    # --- maintenance ----------------------------------------------------------------------------------------------------
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        moved = 0
+        for queue in self._queues.values():
+            for priority in queue.priorities():
+                moved += queue.line(priority).advance(now_ms, limit - moved)
+        return moved
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        return sweeping.time_out_claims(self._queues.values(), now_ms, limit)
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        return sweeping.expire_jobs(self._queues.values(), now_ms, limit)
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        return sweeping.collect_garbage(self._queues, ttls, now_ms, limit)
+
+    def _find(self, key: JobKey) -> tuple[QueueState, Record] | None:
+        queue = self._queues.get(key.queue)
+        job = queue.find(key) if queue else None
+        return (queue, job) if queue and job else None
