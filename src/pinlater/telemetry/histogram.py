@@ -4,21 +4,19 @@ A value below 128 has a bucket of its own; above, each doubling is cut into 64 b
 off. Buckets are kept sparsely: a histogram that saw thirty different magnitudes costs thirty entries, one that saw
 nothing costs almost none, which matters with thousands of idle queues.
 
-Only the event loop's thread records. Reading from another thread is safe (one atomic copy), though count and sum may
-then be one record apart.
+Only the event loop's thread records and marks; marks and distributions are values that any thread may work on.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _SUB_BITS = 6
 _LINEAR_BITS = _SUB_BITS + 1
 _LINEAR_BELOW = 1 << _LINEAR_BITS
 VALUE_MAX = (1 << 53) - 1  # more is cut to this; as milliseconds that is 285,000 years
-QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999))
 
 
 def bucket_of(value: int) -> int:
@@ -40,13 +38,13 @@ def bucket_range(bucket: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A histogram's content at one moment, in the histogram's own unit. `buckets` are (bucket, count), ascending."""
+    """What a histogram counted in some stretch of time, in its own unit. `buckets` are (bucket, count), ascending."""
 
-    count: int
-    sum: float
-    minimum: float
-    maximum: float
-    buckets: tuple[tuple[int, int], ...]
+    count: int = 0
+    sum: float = 0.0
+    minimum: float = 0.0
+    maximum: float = 0.0
+    buckets: tuple[tuple[int, int], ...] = ()
     steps_per_unit: int = 1
 
     @property
@@ -59,7 +57,7 @@ class Distribution:
         entries = iter(self.buckets)
         bucket, seen = 0, 0
         for share in shares:
-            rank = max(1, _ceil(share * self.count))
+            rank = max(1.0, share * self.count - 1e-9)
             while seen < rank:
                 entry = next(entries, None)
                 if entry is None:
@@ -86,18 +84,39 @@ class Distribution:
         return found
 
 
-def _ceil(number: float) -> int:
-    whole = int(number)
-    return whole if whole >= number - 1e-9 else whole + 1
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a histogram stood at some moment, packed small: what a window of time is measured from."""
+    """Where a histogram stood at some moment, packed small. Two of them make a `Distribution`."""
 
     count: int
     total: int
-    packed: array[int]
+    minimum: int
+    maximum: int
+    buckets: array[int]
+    counts: array[int]
+    steps_per_unit: int
+
+    def since(self, before: Mark | None) -> Distribution:
+        """What came after `before` (None: everything). Between two marks, least and greatest are known to a bucket only."""
+        if before is None or before.count == 0:
+            entries = sorted(zip(self.buckets, self.counts, strict=True))
+            return self._distribution(entries, self.total, self.minimum, self.maximum)
+        if before.count == self.count:
+            return Distribution(steps_per_unit=self.steps_per_unit)
+        old = dict(zip(before.buckets, before.counts, strict=True))
+        differences = (
+            (bucket, count - old.get(bucket, 0)) for bucket, count in zip(self.buckets, self.counts, strict=True)
+        )
+        entries = sorted(entry for entry in differences if entry[1])
+        low, high = bucket_range(entries[0][0])[0], bucket_range(entries[-1][0])[1]
+        return self._distribution(entries, self.total - before.total, max(low, self.minimum), min(high, self.maximum))
+
+    def _distribution(self, entries: list[tuple[int, int]], total: int, low: int, high: int) -> Distribution:
+        if not entries:
+            return Distribution(steps_per_unit=self.steps_per_unit)
+        steps = self.steps_per_unit
+        count = sum(number for _, number in entries)
+        return Distribution(count, total / steps, low / steps, high / steps, tuple(entries), steps)
 
 
 class Histogram:
@@ -118,7 +137,7 @@ class Histogram:
         self.record_many(value, 1)
 
     def record_many(self, value: float, times: int) -> None:
-        """Adds the same value `times` times."""
+        """Adds the same value `times` times. The bucket is worked out in place: a call of `bucket_of` would cost a third more."""
         step = int(value * self._steps)
         if step < _LINEAR_BELOW:
             step = bucket = max(step, 0)
@@ -136,41 +155,21 @@ class Histogram:
         if step < self._minimum:
             self._minimum = step
 
-    def read(self) -> Distribution:
-        """Everything since the start."""
-        buckets = tuple(sorted(self._counts.copy().items()))
-        count = sum(number for _, number in buckets)
-        steps = self._steps
-        minimum = self._minimum if count else 0
-        return Distribution(count, self._total / steps, minimum / steps, self._maximum / steps, buckets, steps)
-
     def mark(self, before: Mark | None = None) -> Mark:
-        """Where the histogram stands now; `before` itself where nothing came since."""
+        """Where the histogram stands now; `before` itself where nothing came since, so that idle ones cost nothing."""
         if before is not None and before.count == self.count:
             return before
-        flat = array("Q")
-        for entry in self._counts.copy().items():
-            flat.extend(entry)
-        return Mark(self.count, self._total, flat)
+        counts = self._counts
+        return Mark(
+            self.count,
+            self._total,
+            self._minimum,
+            self._maximum,
+            array("Q", counts),
+            array("Q", counts.values()),
+            self._steps,
+        )
 
-    def since(self, mark: Mark | None) -> Distribution:
-        """What came after `mark`. Least and greatest are then known to a bucket's width only."""
-        if mark is None or mark.count == 0:
-            return self.read()
-        buckets = _less(self._counts.copy(), mark.packed)
-        if not buckets:
-            return EMPTY
-        count = sum(number for _, number in buckets)
-        steps = self._steps
-        low, high = bucket_range(buckets[0][0])[0], bucket_range(buckets[-1][0])[1]
-        low, high = max(low, self._minimum), min(high, self._maximum)
-        return Distribution(count, (self._total - mark.total) / steps, low / steps, high / steps, buckets, steps)
-
-
-def _less(counts: Mapping[int, int], packed: array[int]) -> tuple[tuple[int, int], ...]:
-    before = dict(zip(packed[::2], packed[1::2], strict=True))
-    differences = ((bucket, count - before.get(bucket, 0)) for bucket, count in counts.items())
-    return tuple(sorted(entry for entry in differences if entry[1] > 0))
-
-
-EMPTY = Distribution(0, 0.0, 0.0, 0.0, ())
+    def read(self) -> Distribution:
+        """Everything since the start."""
+        return self.mark().since(None)

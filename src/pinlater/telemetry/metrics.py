@@ -9,96 +9,20 @@ request (one dictionary look-up) instead of keeping handles for long.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pinlater.telemetry.histogram import Histogram
+from pinlater.telemetry.catalogue import QUEUE_COUNTERS
+from pinlater.telemetry.handles import MethodMetrics, QueueMetrics
+from pinlater.telemetry.snapshots import Reading, Snapshot, difference, take_snapshot
+
+__all__ = ["OVERFLOW", "Gauge", "GaugeReading", "MethodMetrics", "Metrics", "QueueMetrics"]
 
 OVERFLOW = "(other)"
-
-
-class QueueMetrics:
-    """What happened in one queue since the start. Counters are jobs unless their comment says otherwise."""
-
-    __slots__ = (
-        "ack_failed",
-        "ack_noop",
-        "ack_succeeded",
-        "cancelled",
-        "checkpoint",
-        "checkpoint_noop",
-        "deleted",
-        "dequeue",
-        "dequeue_delay_ms",
-        "dequeue_requests_empty",
-        "dequeue_requests_rate_limited",
-        "enqueue",
-        "enqueue_rejected",
-        "expired",
-        "failed_gc",
-        "first_dequeue_delay_ms",
-        "heartbeat",
-        "job_body_size",
-        "name",
-        "released",
-        "repeated_requests",
-        "retried",
-        "stale_claim",
-        "succeeded_gc",
-        "timeout_done",
-        "timeout_evict",
-        "timeout_retry",
-        "undelivered",
-        "unique_existing",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.enqueue = 0
-        self.dequeue = 0
-        self.ack_succeeded = 0
-        self.ack_failed = 0
-        self.checkpoint = 0
-        self.checkpoint_noop = 0
-        self.dequeue_requests_rate_limited = 0  # requests
-        self.timeout_done = 0
-        self.timeout_retry = 0
-        self.timeout_evict = 0
-        self.succeeded_gc = 0
-        self.failed_gc = 0
-        # Ours, beyond the original's.
-        self.dequeue_requests_empty = 0  # requests
-        self.enqueue_rejected = 0
-        self.released = 0
-        self.cancelled = 0
-        self.expired = 0
-        self.stale_claim = 0
-        self.ack_noop = 0
-        self.heartbeat = 0
-        self.repeated_requests = 0  # requests
-        self.unique_existing = 0
-        self.undelivered = 0
-        self.retried = 0
-        self.deleted = 0
-        self.first_dequeue_delay_ms = Histogram()
-        self.dequeue_delay_ms = Histogram()
-        self.job_body_size = Histogram()
-
-
-class MethodMetrics:
-    """Requests of one method: how many, how long (milliseconds, kept to the microsecond), and how many ended in which error."""
-
-    __slots__ = ("errors", "msec", "name", "requests")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.requests = 0
-        self.msec = Histogram(steps_per_unit=1000)
-        self.errors: dict[str, int] = {}
-
-    def error(self, code: str) -> None:
-        """One request ended in `code`, which must come from a closed list (our error codes), never from a caller."""
-        self.errors[code] = self.errors.get(code, 0) + 1
+TICK_S = 5.0
+PERIOD_S = 60.0
+_COUNTER_INDEX = {counter.attribute: index for index, counter in enumerate(QUEUE_COUNTERS)}
 
 
 class Gauge(NamedTuple):
@@ -114,47 +38,53 @@ class Gauge(NamedTuple):
     help: str
 
 
+class GaugeReading(NamedTuple):
+    """A gauge's values now, by member; one without members has the single member ''."""
+
+    gauge: Gauge
+    values: Mapping[str, float]
+
+
 class Metrics:
     """All numbers of one server."""
 
     def __init__(self, queues_max: int = 10_000, names_max: int = 1_000) -> None:
         self._queues_max = queues_max
         self._names_max = names_max
-        self.queues: dict[str, QueueMetrics] = {}
-        self.methods: dict[str, MethodMetrics] = {}
-        self.counters: dict[str, int] = {}
+        self._queues: dict[str, QueueMetrics] = {}
+        self._methods: dict[str, MethodMetrics] = {}
+        self._counters: dict[str, int] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._ring: deque[Snapshot] = deque(maxlen=int(PERIOD_S / TICK_S) + 1)
         self.labels: dict[str, str] = {}
-        self.gauges: dict[str, Gauge] = {}
 
+    # --- writing ----------------------------------------------------------------------------------------------------------
     def queue(self, name: str) -> QueueMetrics:
         """The handle of an existing queue. Don't ask for names that no store has confirmed: each takes a place."""
-        found = self.queues.get(name)
+        found = self._queues.get(name)
         return found if found is not None else self._new_queue(name)
 
     def _new_queue(self, name: str) -> QueueMetrics:
-        if len(self.queues) >= self._queues_max and OVERFLOW not in self.queues:
-            self.queues[OVERFLOW] = QueueMetrics(OVERFLOW)
-        if len(self.queues) > self._queues_max:
-            return self.queues[OVERFLOW]
-        return self.queues.setdefault(name, QueueMetrics(name))
+        key = name if len(self._queues) < self._queues_max else OVERFLOW
+        return self._queues.setdefault(key, QueueMetrics(key))
 
     def forget_queue(self, name: str) -> None:
         """The queue was deleted: its numbers go, its place is free."""
-        self.queues.pop(name, None)
+        self._queues.pop(name, None)
 
     def method(self, name: str) -> MethodMetrics:
-        """The handle of a method of the wire contract."""
-        found = self.methods.get(name)
+        """The handle of a method of the wire contract; the name must not be a caller's own."""
+        found = self._methods.get(name)
         if found is None:
-            key = name if len(self.methods) < self._names_max else OVERFLOW
-            found = self.methods.setdefault(key, MethodMetrics(key))
+            key = name if len(self._methods) < self._names_max else OVERFLOW
+            found = self._methods.setdefault(key, MethodMetrics(key))
         return found
 
     def count(self, name: str, n: int = 1) -> None:
         """Adds to a counter that belongs to no queue and no method, e.g. `shard_connection_failed_<host>`."""
-        if name not in self.counters and len(self.counters) >= self._names_max:
+        if name not in self._counters and len(self._counters) >= self._names_max:
             name = OVERFLOW
-        self.counters[name] = self.counters.get(name, 0) + n
+        self._counters[name] = self._counters.get(name, 0) + n
 
     def gauge(
         self,
@@ -165,17 +95,65 @@ class Metrics:
         label: str = "",
         help: str = "",
     ) -> None:
-        """Shows what `read` returns whenever somebody looks; called on the event loop, so it must be cheap.
+        """Shows what `read` returns whenever somebody looks; it is called on the event loop, so it must be cheap.
 
-        Named `name` in /stats.txt; for a `read` that gives a mapping, `name` + key, one for each key.
-        In /metrics `pinlater_` + `prometheus` (without it: the `name`, made fit), with `label` naming the keys.
+        A `read` that gives a mapping makes one value a key: `name` + key in /stats.txt, a `label` with the key in /metrics.
+        `prometheus` is the whole name there; without it the `name` is made fit, with `pinlater_` before it.
         """
-        self.gauges[name] = Gauge(name, read, prometheus, label, help)
+        self._gauges[name] = Gauge(name, read, prometheus, label, help)
 
     def remove_gauge(self, name: str) -> None:
         """Shows it no longer; nothing happens where there is none."""
-        self.gauges.pop(name, None)
+        self._gauges.pop(name, None)
 
     def label(self, name: str, value: str) -> None:
         """A text shown among the labels of /stats.txt, e.g. the store's kind."""
         self.labels[name] = value
+
+    # --- reading ----------------------------------------------------------------------------------------------------------
+    def snapshot(self, now_s: float = 0.0) -> Snapshot:
+        """Everything since the start. On the event loop's thread only."""
+        before = self._ring[-1] if self._ring else None
+        return take_snapshot(now_s, self._queues, self._methods, self._counters, before)
+
+    def tick(self, now_s: float) -> None:
+        """Keeps a snapshot for `last_minute`; the runner of periodic work calls it every `TICK_S` seconds (monotonic clock)."""
+        self._ring.append(self.snapshot(now_s))
+
+    def last_minute(self) -> tuple[Snapshot, Snapshot | None]:
+        """The newest snapshot of `tick` and the one a minute before it, as `difference` takes them.
+
+        Whole ticks rather than up to this moment: who asks once a minute counts every event once.
+        After less than a minute: all since the start; before the second tick: up to now.
+        """
+        if len(self._ring) < 2:
+            return self.snapshot(), None
+        newest = self._ring[-1]
+        past = [snapshot for snapshot in self._ring if snapshot.at_s <= newest.at_s - PERIOD_S + TICK_S / 2]
+        return newest, past[-1] if past else None
+
+    def read(self, *, last_minute: bool = False) -> Reading:
+        """What happened since the start, or in the last minute. Costs some µs a queue: for tests and small servers."""
+        newer, older = self.last_minute() if last_minute else (self.snapshot(), None)
+        return difference(newer, older)
+
+    def rate(self, queue: str, counter: str) -> float:
+        """A queue's counter (an attribute of `QueueMetrics`) a second, over the last minute's ticks; 0.0 while there are too few."""
+        if len(self._ring) < 2:
+            return 0.0
+        newest, older = self.last_minute()
+        start = older or self._ring[0]
+        mark, before = newest.queues.get(queue), start.queues.get(queue)
+        if mark is None:
+            return 0.0
+        index = _COUNTER_INDEX[counter]
+        had = before.counts[index] if before is not None and before.source is mark.source else 0
+        return (mark.counts[index] - had) / (newest.at_s - start.at_s)
+
+    def read_gauges(self) -> list[GaugeReading]:
+        """All gauges now. On the event loop's thread only."""
+        readings = []
+        for gauge in self._gauges.values():
+            value = gauge.read()
+            readings.append(GaugeReading(gauge, value if isinstance(value, Mapping) else {"": value}))
+        return readings

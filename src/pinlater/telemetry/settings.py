@@ -1,0 +1,25 @@
+"""Settings of the telemetry room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("auto", "text", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """`log_format` auto: text on a terminal, else JSON. `queue_metrics_max`: more queues than that are counted together."""
+
+    log_level: str = "info"
+    log_format: str = "auto"
+    queue_metrics_max: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.log_level not in LOG_LEVELS:
+            raise ValueError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+        if self.log_format not in LOG_FORMATS:
+            raise ValueError(f"log_format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
+        if self.queue_metrics_max < 1:
+            raise ValueError(f"queue_metrics_max {self.queue_metrics_max} is below 1")
