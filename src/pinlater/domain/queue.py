@@ -60,3 +60,13 @@ class QueueCounts(NamedTuple):
     failed_total: int = 0
     retried_total: int = 0
     oldest_due_at_ms: int | None = None
+
+
+class Rates(NamedTuple):
+    """Jobs a second over the last minute (less right after a start)."""
+
+    enqueued: float = 0.0
+    claimed: float = 0.0
+    succeeded: float = 0.0
+    failed: float = 0.0
+    retried: float = 0.0

@@ -1,20 +1,32 @@
-"""The service: one object with one method for each operation. Thrift and HTTP call it; it calls dispatch and sharding."""
+"""The service: one object with one method for each operation. Transports call it; it knows none of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.domain.clock import Clock
 from pinlater.domain.job import Job
-from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.domain.queue import Queue, QueueConfig, Rates
+from pinlater.service.acknowledge import Acknowledge
+from pinlater.service.bulk import Bulk
+from pinlater.service.dequeue import Dequeue
+from pinlater.service.enqueue import Enqueue
+from pinlater.service.identity import Identity
+from pinlater.service.inspect import Inspect
+from pinlater.service.passwords import PasswordCheck
+from pinlater.service.queue_book import QueueBook
+from pinlater.service.queues import Queues
+from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import (
     AckBatch,
     AckResult,
     Caller,
     CheckpointItem,
     ClaimItem,
-    Dequeued,
     DequeueCommand,
+    Dequeued,
     Enqueued,
     JobFilter,
     JobToEnqueue,
@@ -23,6 +35,9 @@ from pinlater.service.values import (
     Scanned,
     ServerInfo,
 )
+from pinlater.sharding.shards import Shards
+from pinlater.telemetry.metrics import Metrics
+from pinlater.version import __version__
 
 
 class Operations(Protocol):
@@ -42,9 +57,7 @@ class Operations(Protocol):
     ) -> Enqueued: ...
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued: ...
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]: ...
-    async def checkpoint(
-        self, caller: Caller, queue: str, items: Sequence[CheckpointItem]
-    ) -> Sequence[AckResult]: ...
+    async def checkpoint(self, caller: Caller, queue: str, items: Sequence[CheckpointItem]) -> Sequence[AckResult]: ...
     async def heartbeat(self, caller: Caller, queue: str, claims: Sequence[ClaimItem]) -> Sequence[AckResult]: ...
     async def release(
         self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int
@@ -63,3 +76,96 @@ class Operations(Protocol):
     async def set_paused(self, name: str, paused: bool) -> None: ...
     async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]: ...
     async def server_info(self) -> ServerInfo: ...
+    def undelivered(self, caller: Caller, queue: str, dequeued: Dequeued) -> None: ...
+
+
+FEATURES = (
+    "long-poll",
+    "claim-tokens",
+    "heartbeat",
+    "release",
+    "cancel",
+    "headers",
+    "unique-keys",
+    "request-keys",
+    "expiry",
+    "attempts-history",
+    "queue-config",
+    "pause",
+    "queue-stats",
+    "paged-scan",
+)
+
+
+class Service:
+    """The operations on a real store: puts the rooms of this folder together and nothing more.
+
+    Each operation is the bound method of the class that carries it out, so that a call costs no layer.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        dispatcher: Dispatcher,
+        passwords: PasswordCheck,
+        identity: Identity,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+        rates: Callable[[str], Rates] = lambda queue: Rates(),
+    ) -> None:
+        self.shards = shards
+        self.dispatcher = dispatcher
+        self.identity = identity
+        self.book = QueueBook(shards, dispatcher, clock)
+        self._clock = clock
+        self._settings = settings
+
+        queues = Queues(shards, self.book, dispatcher, passwords, metrics, clock, rates)
+        self.create_queue = queues.create_queue
+        self.delete_queue = queues.delete_queue
+        self.queue_names = queues.queue_names
+        self.configure_queue = queues.configure_queue
+        self.queue_config = queues.queue_config
+        self.set_paused = queues.set_paused
+        self.queue_stats = queues.queue_stats
+
+        self.enqueue = Enqueue(shards, self.book, dispatcher, metrics, clock, settings).enqueue
+
+        holders = Acknowledge(shards, self.book, dispatcher, metrics, clock, settings)
+        self.acknowledge = holders.acknowledge
+        self.checkpoint = holders.checkpoint
+        self.heartbeat = holders.heartbeat
+        self.release = holders.release
+        self.cancel = holders.cancel
+
+        dequeue = Dequeue(shards, self.book, dispatcher, holders, identity, metrics, clock, settings)
+        self.dequeue = dequeue.dequeue
+        self.undelivered = dequeue.undelivered
+
+        inspect = Inspect(shards, self.book, clock, settings)
+        self.lookup = inspect.lookup
+        self.count = inspect.count
+        self.scan = inspect.scan
+
+        bulk = Bulk(shards, self.book, inspect, dispatcher, metrics, clock, settings)
+        self.retry_failed = bulk.retry_failed
+        self.delete_jobs = bulk.delete_jobs
+        self.delete_jobs_by_descriptor = bulk.delete_jobs_by_descriptor
+
+    async def server_info(self) -> ServerInfo:
+        """What a client may want to know before it talks."""
+        settings = self._settings
+        return ServerInfo(
+            __version__,
+            FEATURES,
+            next(iter(self.shards)).shard.capabilities.kind,
+            self._clock.now_ms(),
+            self.identity.started_at_ms,
+            settings.priority_levels,
+            settings.max_body_bytes,
+            settings.max_frame_bytes,
+            settings.max_jobs_per_request,
+            settings.max_descriptors_per_request,
+            settings.max_wait_ms,
+        )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.job import ClaimedJob, Job, JobState, Outcome, UniqueKey
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import QueueCounts, Rates
 
 
 class Caller(NamedTuple):
@@ -138,16 +138,6 @@ class Scanned(NamedTuple):
     jobs: Sequence[tuple[str, Job]]
     continuation: str = "-1"
     incomplete: bool = False
-
-
-class Rates(NamedTuple):
-    """Jobs a second over the last minute (less right after a start)."""
-
-    enqueued: float = 0.0
-    claimed: float = 0.0
-    succeeded: float = 0.0
-    failed: float = 0.0
-    retried: float = 0.0
 
 
 class QueueStats(NamedTuple):

@@ -14,7 +14,7 @@ Regular expressions, merging over priorities and shards, rate limits, waiting an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt as Attempt
@@ -253,14 +253,14 @@ class Shard(Protocol):
         """All queues with their settings, by name."""
         ...
 
-    async def configure_queue(self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None) -> None:
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+    ) -> None:
         """Replaces the settings and/or the pause switch; None leaves as is. Raises `QueueNotFound`."""
         ...
 
     # --- the three hot paths ----------------------------------------------------------------------------------------------
-    async def insert_jobs(
-        self, requests: Sequence[InsertRequest], now_ms: int
-    ) -> Sequence[Inserted | PinLaterError]:
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         """Stores jobs. Errors as values: QueueNotFound, QueueFull, RequestKeyConflict."""
         ...
 
@@ -303,7 +303,9 @@ class Shard(Protocol):
         ...
 
     # --- looking ----------------------------------------------------------------------------------------------------------
-    async def peek_jobs(self, queue: str, limit: int, now_ms: int, max_bytes: int) -> Sequence[ClaimedJob] | PinLaterError:
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
         """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
         ...
 
@@ -319,7 +321,7 @@ class Shard(Protocol):
         """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
         ...
 
-    # --- maintenance, each bounded by `limit` rows a call, so that no transaction is long -------------------------------------
+    # --- maintenance: each call bounded by `limit` rows; one that can know there is nothing to do costs no I/O ---
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many."""
         ...
@@ -335,3 +337,13 @@ class Shard(Protocol):
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """Finished jobs past their time to live, what deleted queues left, old request keys and unique keys: at most `limit` rows."""
         ...
+
+
+Value = TypeVar("Value")
+
+
+def raise_error(answer: Value | PinLaterError) -> Value:
+    """The answer of a call about one thing, with an error value raised."""
+    if isinstance(answer, PinLaterError):
+        raise answer
+    return answer

@@ -1,0 +1,218 @@
+"""Claims across shards: joined by the lanes, limited, and waited for.
+
+A dequeue that waits costs no store query until something happens to its queue: an enqueue, a release, a retry that becomes due, a
+change of its settings. Everything that makes a job ready has to say so (`jobs_ready`); what other servers do is not seen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.dispatch.waiting import WaitingRoom
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import DequeueRateLimited, PinLaterError, QueueNotFound, TooManyWaiting
+from pinlater.domain.job import ClaimedJob, Holder
+from pinlater.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.storage.interface import ClaimCall, Claimed, ClaimRef, JobKey
+
+logger = logging.getLogger(__name__)
+
+
+class ClaimWish(NamedTuple):
+    """What one dequeue call wants."""
+
+    queue: str
+    limit: int
+    holder: Holder
+    claim_timeout_ms: int
+    max_bytes: int
+    coverage: float = 1.0
+    wait_ms: int = 0
+
+
+class FromShard(NamedTuple):
+    """Jobs claimed from one shard."""
+
+    shard: str
+    jobs: Sequence[ClaimedJob]
+
+
+class Dispatcher:
+    """Hands out jobs. One a server."""
+
+    def __init__(self, shards: Shards, limits: RateLimits, clock: Clock, settings: DispatchSettings) -> None:
+        self.limits = limits
+        self._shards = shards
+        self._clock = clock
+        self._settings = settings
+        self._rooms: dict[str, WaitingRoom] = {}
+        self._waiting = 0
+        self._draining = False
+        self._giving_back: set[asyncio.Task[None]] = set()
+        for shard in shards:
+            shard.undelivered = self._orphaned
+
+    # --- claiming -----------------------------------------------------------------------------------------------------
+
+    async def claim(self, wish: ClaimWish) -> list[FromShard]:
+        """Up to `wish.limit` jobs; with `wait_ms` as soon as there are any, else what there is now.
+
+        Raises `DequeueRateLimited` (never with `wait_ms`), `QueueNotFound`, `TooManyWaiting`.
+        """
+        if not wish.wait_ms or wish.limit < 1:
+            self._refuse_if_blocked(wish.queue)
+            claimed, _ = await self._claim_now(wish)
+            return claimed
+        return await self._claim_or_wait(wish)
+
+    def _refuse_if_blocked(self, queue: str) -> None:
+        block = self.limits.block(queue)
+        if block is not None:
+            raise DequeueRateLimited(queue, retry_after_ms=block.retry_after_ms, paused=block.paused)
+
+    async def _claim_or_wait(self, wish: ClaimWish) -> list[FromShard]:
+        deadline = self._clock.monotonic() + wish.wait_ms / 1000
+        while True:
+            room = self._rooms.get(wish.queue)
+            if room is None:
+                room = self._rooms[wish.queue] = WaitingRoom(wish.queue, self._clock.now_ms)
+            version = room.version
+            block = self.limits.block(wish.queue)
+            claimed, next_due_ms = ([], None) if block is not None else await self._claim_now(wish)
+            if claimed:
+                if len(room):  # there may be more than this call took
+                    self._pass_on(room, wish, claimed, next_due_ms)
+                return claimed
+            if block is None and room.version != version:
+                continue
+            left = deadline - self._clock.monotonic()
+            if left <= 0 or self._draining:
+                return []
+            if block is not None and block.retry_after_ms is not None:
+                next_due_ms = self._clock.now_ms() + max(1, block.retry_after_ms)
+            await self._wait(room, wish, left, next_due_ms)
+
+    def _pass_on(self, room: WaitingRoom, wish: ClaimWish, claimed: list[FromShard], next_due_ms: int | None) -> None:
+        if sum(len(part.jobs) for part in claimed) >= wish.limit:
+            room.wake(1)
+        elif next_due_ms is not None:
+            room.due_at(next_due_ms)
+
+    async def _wait(self, room: WaitingRoom, wish: ClaimWish, seconds: float, next_due_ms: int | None) -> None:
+        if self._waiting >= self._settings.max_waiting_dequeues:
+            raise TooManyWaiting(
+                f"{self._waiting} dequeues wait already, the most this server takes", retry_after_ms=1000
+            )
+        self._waiting += 1
+        try:
+            await room.wait(wish.limit, seconds, next_due_ms)
+        finally:
+            self._waiting -= 1
+
+    async def _claim_now(self, wish: ClaimWish) -> tuple[list[FromShard], int | None]:
+        """Jobs from the covered shards in random order, and when the next becomes due where they gave too few."""
+        claimed: list[FromShard] = []
+        next_due_ms: int | None = None
+        left, bytes_left = wish.limit, wish.max_bytes
+        try:
+            for shard in self._shards.for_claim(wish.coverage):
+                answer = await self._claim_from(shard, wish, left, bytes_left)
+                jobs = answer.jobs[0]
+                if answer.next_due_ms is not None:
+                    next_due_ms = answer.next_due_ms if next_due_ms is None else min(next_due_ms, answer.next_due_ms)
+                if jobs:
+                    claimed.append(FromShard(shard.name, jobs))
+                    left -= len(jobs)
+                    bytes_left -= sum(len(job.body) for job in jobs)
+                if left <= 0 or bytes_left <= 0:
+                    break
+        except asyncio.CancelledError:
+            for part in claimed:
+                self.give_back(wish.queue, part, wish.holder.token)
+            raise
+        except PinLaterError:
+            if not claimed:
+                raise
+            logger.warning("a shard failed after others gave jobs; the call gets those", exc_info=True)
+        if claimed:
+            self.limits.charge(wish.queue, wish.limit - left)
+        return claimed, next_due_ms
+
+    async def _claim_from(self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int) -> Claimed:
+        call = ClaimCall(limit, wish.holder, max_bytes)
+        try:
+            return await shard.claim.submit(ClaimRequest((wish.queue, call, wish.claim_timeout_ms)))
+        except QueueNotFound:
+            self.queue_gone(wish.queue)
+            raise
+
+    # --- giving back --------------------------------------------------------------------------------------------------
+
+    def give_back(self, queue: str, part: FromShard, token: str) -> None:
+        """Releases claims whose jobs reached nobody, unspent and due at once. Goes on in the background."""
+        task = asyncio.ensure_future(self._release(queue, part, token))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def _release(self, queue: str, part: FromShard, token: str) -> None:
+        shard = self._shards.get(part.shard)
+        if shard is None:
+            return
+        refs = [ClaimRef(JobKey(queue, job.priority, job.id), token) for job in part.jobs]
+        try:
+            await shard.shard.release_jobs(refs, self._clock.now_ms())
+        except PinLaterError:
+            logger.warning("claims that reached nobody could not be released; they will time out", exc_info=True)
+            return
+        self.jobs_ready(queue, len(refs))
+
+    def _orphaned(self, shard: str, request: ClaimRequest, claimed: Claimed) -> None:
+        if claimed.jobs[0]:
+            self.give_back(request[0], FromShard(shard, claimed.jobs[0]), request[1].holder.token)
+
+    # --- what happens to queues -----------------------------------------------------------------------------------------
+
+    def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
+        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`."""
+        room = self._rooms.get(queue)
+        if room is None:
+            return
+        if jobs:
+            room.wake(jobs)
+        if due_at_ms is not None:
+            room.version += 1
+            room.due_at(due_at_ms)
+
+    def look_again(self, queue: str | None = None) -> None:
+        """Something about this queue (None: about all) has changed: whoever waits looks again."""
+        for room in list(self._rooms.values()) if queue is None else filter(None, [self._rooms.get(queue)]):
+            room.wake_all()
+
+    def queue_gone(self, queue: str) -> None:
+        """The queue does not exist (any more): whoever waits on it is told so."""
+        room = self._rooms.pop(queue, None)
+        if room is not None:
+            room.wake_all()
+
+    def waiting(self, queue: str | None = None) -> int:
+        """How many dequeues wait, on this queue or on all."""
+        if queue is None:
+            return self._waiting
+        room = self._rooms.get(queue)
+        return 0 if room is None else len(room)
+
+    def drain(self) -> None:
+        """The server is stopping: whoever waits is answered empty at once, and nobody waits from now on."""
+        self._draining = True
+        self.look_again()
+
+    async def close(self) -> None:
+        """Finishes giving back what reached nobody."""
+        self.drain()
+        if self._giving_back:
+            await asyncio.wait(self._giving_back)

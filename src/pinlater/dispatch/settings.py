@@ -1,0 +1,12 @@
+"""Settings of the dispatch room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchSettings:
+    """Bounds of what may wait here."""
+
+    max_waiting_dequeues: int = 10_000

@@ -1,0 +1,1 @@
+"""Periodic work: one runner, and what it runs."""

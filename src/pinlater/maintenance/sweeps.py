@@ -1,0 +1,95 @@
+"""What is swept: claims past their deadline, jobs past their expiry, finished jobs past their time, and due times that came.
+
+Each sweep works in short transactions with pauses between, so that no request waits for it. A dead worker's thousand jobs come
+back over about a second: a sweep that found a full batch comes again after a tenth of its interval, with twice the batch, since
+a longer list must not take for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.domain.clock import Clock
+from pinlater.maintenance.settings import MaintenanceSettings
+from pinlater.sharding.shards import Shards
+from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.005
+
+
+class Sweeps:
+    """The bounded pieces of work that `Runner` runs."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        dispatcher: Dispatcher,
+        ttls: Callable[[], Sequence[TimeToLive]],
+        metrics: Metrics,
+        clock: Clock,
+        settings: MaintenanceSettings,
+    ) -> None:
+        self._shards = shards
+        self._dispatcher = dispatcher
+        self._ttls = ttls
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+        self._batch = settings.sweep_batch
+
+    async def time_out_claims(self) -> float | None:
+        """Claims past their deadline go back, or fail."""
+        most = 0
+        for shard in self._shards:
+            swept = await shard.shard.time_out_claims(self._clock.now_ms(), self._batch)
+            most = max(most, sum(row.retried + row.failed for row in swept))
+            for row in swept:
+                self._count_timeouts(row)
+        if most < self._batch:
+            self._batch = self._settings.sweep_batch
+            return None
+        self._batch = min(self._batch * 2, self._settings.batch_max)
+        return self._settings.sweep_interval_ms / 10_000
+
+    def _count_timeouts(self, row: Swept) -> None:
+        metrics = self._metrics.queue(row.queue)
+        metrics.timeout_retry += row.retried
+        metrics.timeout_done += row.failed
+        logger.info("claims timed out", extra={"queue": row.queue, "retried": row.retried, "failed": row.failed})
+        if row.retried:
+            self._dispatcher.jobs_ready(row.queue, row.retried)
+
+    async def expire_jobs(self) -> float | None:
+        """Waiting jobs past their expiry become FAILED `expired`."""
+        full = False
+        for shard in self._shards:
+            swept = await shard.shard.expire_jobs(self._clock.now_ms(), self._settings.batch_max)
+            for row in swept:
+                self._metrics.queue(row.queue).expired += row.failed
+            full = full or sum(row.failed for row in swept) >= self._settings.batch_max
+        return _PAUSE_SECONDS if full else None
+
+    async def advance_due(self) -> float | None:
+        """Jobs that became due are counted so."""
+        moved = [
+            await shard.shard.advance_due(self._clock.now_ms(), self._settings.batch_max * 10) for shard in self._shards
+        ]
+        return _PAUSE_SECONDS if max(moved) >= self._settings.batch_max * 10 else None
+
+    async def collect_garbage(self) -> float | None:
+        """Finished jobs past their time to live vanish."""
+        most = 0
+        for shard in self._shards:
+            swept = await shard.shard.collect_garbage(self._ttls(), self._clock.now_ms(), self._settings.batch_max)
+            for row in swept:
+                most += row.deleted_succeeded + row.deleted_failed
+                if row.queue in self._metrics.queues:
+                    metrics = self._metrics.queue(row.queue)
+                    metrics.succeeded_gc += row.deleted_succeeded
+                    metrics.failed_gc += row.deleted_failed
+        return _PAUSE_SECONDS if most >= self._settings.batch_max else None

@@ -1,0 +1,228 @@
+"""What holders say of jobs in hand: acks, checkpoints, heartbeats, releases; and cancelling."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.job import JobState, Outcome
+from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address, on_each_shard
+from pinlater.service.queue_book import QueueBook
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
+from pinlater.sharding.shards import Shards
+from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+I64_MAX = 2**63 - 1
+TOKEN_BYTES_MAX = 64
+Item = TypeVar("Item")
+Order = TypeVar("Order")
+
+
+class Acknowledge:
+    """The operations of holders."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        book: QueueBook,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+    ) -> None:
+        self._shards = shards
+        self._book = book
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+
+    # --- acks -----------------------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
+        """Ends attempts. Nothing happens if a descriptor can't be parsed or the queue is missing."""
+        parts = self.parse(batch)
+        if self._book.get(batch.queue) is None:
+            await self._book.require(batch.queue)
+        return await self.carry_out(caller, batch, parts)
+
+    def parse(self, batch: AckBatch) -> list[OnShard]:
+        """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
+        for item in batch.items:
+            if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
+                raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
+        descriptors = [item.descriptor for item in batch.items]
+        return address(self._shards, batch.queue, descriptors, self._settings.max_descriptors_per_request)
+
+    async def carry_out(self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard]) -> Sequence[AckResult]:
+        """The acks of a parsed batch."""
+        items = batch.items
+        horizon = I64_MAX - self._clock.now_ms()
+
+        async def finish(part: OnShard) -> Sequence[Acked]:
+            acks = [_ack(items[index], key, horizon) for index, key in zip(part.indices, part.keys, strict=True)]
+            return await part.shard.finish.submit(acks)
+
+        answers = await on_each_shard(parts, finish, [NOT_FOUND] * len(items))
+        self._count_acks(caller, batch, answers)
+        return ack_results([item.descriptor for item in items], answers)
+
+    def _count_acks(self, caller: Caller, batch: AckBatch, answers: Sequence[Acked]) -> None:
+        metrics = self._metrics.queue(batch.queue)
+        now_ms = self._clock.now_ms()
+        for item, acked in zip(batch.items, answers, strict=True):
+            if acked.outcome is not Outcome.APPLIED:
+                self._count_refused(caller, batch.queue, item.descriptor, acked, now_ms)
+            elif item.succeeded:
+                metrics.ack_succeeded += 1
+            else:
+                metrics.ack_failed += 1
+                if acked.state is JobState.PENDING:
+                    metrics.retried += 1
+                    self._ready_again(batch.queue, acked, now_ms)
+
+    def _count_refused(self, caller: Caller, queue: str, descriptor: str, acked: Acked, now_ms: int) -> None:
+        metrics = self._metrics.queue(queue)
+        if acked.outcome is Outcome.STALE_CLAIM:
+            metrics.stale_claim += 1
+            logger.info(
+                "ack of a claim that is no longer the caller's",
+                extra={"job": descriptor, "source": caller.source, "holder": acked.holder},
+            )
+        else:
+            metrics.ack_noop += 1
+            logger.debug("ack without effect", extra={"job": descriptor, "outcome": acked.outcome.name})
+
+    def _ready_again(self, queue: str, acked: Acked, now_ms: int) -> None:
+        if acked.due_at_ms is None or acked.due_at_ms <= now_ms:
+            self._dispatcher.jobs_ready(queue, 1)
+        else:
+            self._dispatcher.jobs_ready(queue, 0, acked.due_at_ms)
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------------
+
+    async def checkpoint(self, caller: Caller, queue: str, items: Sequence[CheckpointItem]) -> Sequence[AckResult]:
+        """Saves progress and renews claims. What isn't the caller's claim is a no-op, logged and counted."""
+        for item in items:
+            self._check_checkpoint(item)
+
+        def order(item: CheckpointItem, key: JobKey) -> Checkpoint:
+            return Checkpoint(
+                key,
+                caller.source,
+                item.token,
+                item.new_body,
+                item.move_to_pending,
+                item.run_after_ms,
+                item.attempts_allowed,
+                item.prepend_status,
+            )
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            return await part.shard.shard.checkpoint_jobs(_orders(items, part, order), self._clock.now_ms())
+
+        answers = await self._in_hand(queue, [item.descriptor for item in items], act)
+        metrics = self._metrics.queue(queue)
+        now_ms = self._clock.now_ms()
+        for item, acked in zip(items, answers, strict=True):
+            if acked.outcome is Outcome.APPLIED:
+                metrics.checkpoint += 1
+                if acked.state is JobState.PENDING:
+                    self._ready_again(queue, acked, now_ms)
+            else:
+                metrics.checkpoint_noop += 1
+                logger.info(
+                    "checkpoint without effect",
+                    extra={"job": item.descriptor, "source": caller.source, "outcome": acked.outcome.name},
+                )
+        return ack_results([item.descriptor for item in items], answers)
+
+    def _check_checkpoint(self, item: CheckpointItem) -> None:
+        body_max = self._settings.max_body_bytes
+        if item.new_body is not None and len(item.new_body) > body_max:
+            raise InvalidArgument(
+                f"A new body of {len(item.new_body)} bytes; this server takes at most {body_max}",
+                detail="BODY_TOO_LARGE",
+            )
+        if item.attempts_allowed is not None and item.attempts_allowed < 1:
+            raise InvalidArgument(f"numOfAttemptsAllowed must be at least 1, not {item.attempts_allowed}")
+
+    # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
+
+    async def heartbeat(self, caller: Caller, queue: str, claims: Sequence[ClaimItem]) -> Sequence[AckResult]:
+        """Renews claims: deadline = now + the job's claim timeout. Never revives one."""
+        del caller
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            return await part.shard.shard.extend_claims(_claim_refs(claims, part), self._clock.now_ms())
+
+        answers = await self._in_hand(queue, [claim.descriptor for claim in claims], act)
+        self._metrics.queue(queue).heartbeat += len(claims)
+        return ack_results([claim.descriptor for claim in claims], answers)
+
+    async def release(
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int
+    ) -> Sequence[AckResult]:
+        """Gives claims back unspent, due after `delay_ms`."""
+        del caller
+        delay_ms = min(max(0, delay_ms), I64_MAX - self._clock.now_ms())
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            return await part.shard.shard.release_jobs(_claim_refs(claims, part, delay_ms), self._clock.now_ms())
+
+        answers = await self._in_hand(queue, [claim.descriptor for claim in claims], act)
+        now_ms = self._clock.now_ms()
+        for acked in answers:
+            if acked.outcome is Outcome.APPLIED:
+                self._metrics.queue(queue).released += 1
+                self._ready_again(queue, acked, now_ms)
+        return ack_results([claim.descriptor for claim in claims], answers)
+
+    async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
+        """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            return await part.shard.shard.cancel_jobs(part.keys, self._clock.now_ms())
+
+        answers = await self._in_hand(queue, descriptors, act)
+        cancelled = sum(acked.outcome is Outcome.APPLIED for acked in answers)
+        self._metrics.queue(queue).cancelled += cancelled
+        if cancelled:
+            logger.info("jobs cancelled", extra={"queue": queue, "jobs": cancelled, "source": caller.source})
+        return ack_results(descriptors, answers)
+
+    async def _in_hand(
+        self, queue: str, descriptors: Sequence[str], act: Callable[[OnShard], Awaitable[Sequence[Acked]]]
+    ) -> list[Acked]:
+        parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._book.require(queue)
+        return await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
+
+
+def _ack(item: AckItem, key: JobKey, delay_ms_max: int) -> Ack:
+    return Ack(
+        key,
+        item.succeeded,
+        item.token,
+        item.append_status,
+        min(max(0, item.retry_delay_ms), delay_ms_max),
+        item.final,
+        item.error_type,
+        item.error_text,
+    )
+
+
+def _orders(items: Sequence[Item], part: OnShard, order: Callable[[Item, JobKey], Order]) -> list[Order]:
+    return [order(items[index], key) for index, key in zip(part.indices, part.keys, strict=True)]
+
+
+def _claim_refs(claims: Sequence[ClaimItem], part: OnShard, delay_ms: int = 0) -> list[ClaimRef]:
+    return _orders(claims, part, lambda claim, key: ClaimRef(key, claim.token, delay_ms))

@@ -1,0 +1,74 @@
+"""From descriptors to jobs: parse all of a request's first, then see on which shard each lives."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed
+from pinlater.domain.job import Outcome
+from pinlater.service.values import AckResult
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import Acked, JobKey
+
+Value = TypeVar("Value")
+
+
+class OnShard(NamedTuple):
+    """The part of a request that lives on one shard: positions in the request, and the jobs named there."""
+
+    shard: ShardLanes
+    indices: Sequence[int]
+    keys: Sequence[JobKey]
+
+
+def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> list[OnShard]:
+    """The jobs named, by shard. Raises `DescriptorInvalid` for the first that can't be parsed, so that nothing happens.
+
+    A descriptor of another queue than `queue` (None: any), or of a shard that isn't ours, names nothing and is left out.
+    """
+    if len(descriptors) > most:
+        raise InvalidArgument(
+            f"{len(descriptors)} descriptors in one request; at most {most} are taken", detail="TOO_MANY"
+        )
+    parts: dict[str, OnShard] = {}
+    for index, text in enumerate(descriptors):
+        name, shard_name, priority, local_id = parse_descriptor(text)
+        if queue is not None and name != queue:
+            continue
+        part = parts.get(shard_name)
+        if part is None:
+            shard = shards.get(shard_name)
+            if shard is None:
+                continue
+            part = parts[shard_name] = OnShard(shard, [], [])
+        part.indices.append(index)  # type: ignore[attr-defined]  # lists while they are built
+        part.keys.append(JobKey(name, priority, local_id))  # type: ignore[attr-defined]
+    return list(parts.values())
+
+
+async def on_each_shard(
+    parts: Sequence[OnShard], act: Callable[[OnShard], Awaitable[Sequence[Value]]], answers: list[Value]
+) -> list[Value]:
+    """Puts what `act` answers for each shard into `answers`, at the request's positions.
+
+    A shard out of reach fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe.
+    """
+    for part in parts:
+        if not part.shard.healthy:
+            raise ShardConnectionFailed(f"Shard {part.shard.name} is out of reach", retry_after_ms=1000)
+        for index, value in zip(part.indices, await act(part), strict=True):
+            answers[index] = value
+    return answers
+
+
+NOT_FOUND = Acked(Outcome.NOT_FOUND)
+
+
+def ack_results(descriptors: Sequence[str], answers: Sequence[Acked]) -> list[AckResult]:
+    """The store's answers in the service's words."""
+    return [
+        AckResult(descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms)
+        for descriptor, acked in zip(descriptors, answers, strict=True)
+    ]

@@ -1,0 +1,121 @@
+"""Many jobs at once: retrying failed ones, deleting by state, by regex or by name. A limit of 0 does nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.job import JobState
+from pinlater.service.addressing import address
+from pinlater.service.inspect import Inspect, check_priority
+from pinlater.service.queue_book import QueueBook
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import JobFilter
+from pinlater.sharding.shards import Shards
+from pinlater.storage.interface import Purge, Requeue, raise_error
+from pinlater.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+_ROWS_A_TRANSACTION = 1_000
+
+
+class Bulk:
+    """The bulk operations, each in transactions of at most a thousand jobs."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        book: QueueBook,
+        inspect: Inspect,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+    ) -> None:
+        self._shards = shards
+        self._book = book
+        self._inspect = inspect
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+
+    async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
+        """FAILED → PENDING; how many. Skips jobs whose unique key is taken."""
+        _check_limit(limit)
+        check_priority(priority, self._settings)
+        if not 1 <= attempts <= 2**31 - 1:
+            raise InvalidArgument(f"attemptsToAllow must be at least 1, not {attempts}")
+        await self._book.require(queue)
+        now_ms = self._clock.now_ms()
+        due_at_ms = now_ms if run_after_ms is None else run_after_ms
+        done = 0
+        for shard in self._shards:
+            while done < limit:
+                rows = min(limit - done, _ROWS_A_TRANSACTION)
+                order = Requeue(queue, priority, attempts, due_at_ms, rows)
+                requeued = raise_error(await shard.shard.requeue_failed_jobs(order, self._clock.now_ms()))
+                done += requeued
+                if requeued < rows:
+                    break
+        if done:
+            due = due_at_ms <= now_ms
+            self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
+            logger.info("failed jobs retried", extra={"queue": queue, "priority": priority, "jobs": done})
+        return done
+
+    async def delete_jobs(self, filter: JobFilter, limit: int) -> int:
+        """Up to `limit` jobs in that state and priority, optionally those whose body matches; how many were deleted."""
+        _check_limit(limit)
+        check_priority(filter.priority, self._settings)
+        await self._book.require(filter.queue)
+        if filter.body_regex is not None:
+            done = await self._delete_matching(filter, limit)
+        else:
+            done = await self._purge(filter, limit)
+        self._metrics.queue(filter.queue).deleted += done
+        if done:
+            logger.info("jobs deleted", extra={"queue": filter.queue, "state": filter.state.name, "jobs": done})
+        return done
+
+    async def _purge(self, filter: JobFilter, limit: int) -> int:
+        done = 0
+        for shard in self._shards:
+            while done < limit:
+                rows = min(limit - done, _ROWS_A_TRANSACTION)
+                order = Purge(filter.queue, filter.state, filter.priority or 1, rows)
+                deleted = raise_error(await shard.shard.purge_jobs(order))
+                done += deleted
+                if deleted < rows:
+                    break
+        return done
+
+    async def _delete_matching(self, filter: JobFilter, limit: int) -> int:
+        done = 0
+        chosen = await self._inspect.matching_jobs(filter, limit)
+        if filter.state is JobState.PENDING:  # a delete means waiting jobs, due or not
+            chosen += await self._inspect.matching_jobs(filter._replace(future=True), limit - len(chosen))
+        for shard in self._shards:
+            keys = [key for home, key in chosen if home is shard]
+            for start in range(0, len(keys), _ROWS_A_TRANSACTION):
+                done += await shard.shard.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
+        return done
+
+    async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
+        """Deletes these jobs of this queue, in whatever state; how many there were."""
+        parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._book.require(queue)
+        done = 0
+        for part in parts:
+            done += await part.shard.shard.delete_jobs(part.keys)
+        self._metrics.queue(queue).deleted += done
+        return done
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 0:
+        raise InvalidArgument(f"limit must not be negative, not {limit}")

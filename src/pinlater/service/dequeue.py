@@ -1,0 +1,142 @@
+"""Dequeue: the acks that ride along, then the limits, then the claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pinlater.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import DequeueRateLimited, InvalidArgument
+from pinlater.domain.job import ClaimedJob
+from pinlater.domain.queue import Queue
+from pinlater.service.acknowledge import Acknowledge
+from pinlater.service.addressing import address
+from pinlater.service.identity import Identity
+from pinlater.service.queue_book import QueueBook
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import AckResult, Caller, DequeueCommand, Dequeued, HandedOut
+from pinlater.sharding.shards import Shards
+from pinlater.storage.interface import raise_error
+from pinlater.telemetry.metrics import Metrics
+
+SOURCE_CHARS_MAX = 200
+
+
+class Dequeue:
+    """The dequeue operation, and what happens to an answer that could not be delivered."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        book: QueueBook,
+        dispatcher: Dispatcher,
+        acknowledge: Acknowledge,
+        identity: Identity,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+    ) -> None:
+        self._shards = shards
+        self._book = book
+        self._dispatcher = dispatcher
+        self._acknowledge = acknowledge
+        self._identity = identity
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+
+    async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued:
+        """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed."""
+        _check(command)
+        batch = command.acks
+        if batch is None:
+            queue = self._book.get(command.queue) or await self._book.require(command.queue)
+            results: Sequence[AckResult] = ()
+        else:
+            parts = self._acknowledge.parse(batch)
+            queue = await self._book.require(command.queue)
+            await self._book.require(batch.queue)
+            results = await self._acknowledge.carry_out(caller, batch, parts)
+        limit = min(command.limit, self._settings.max_dequeue_limit)
+        if command.dry_run:
+            return Dequeued(await self._peek(command, limit), results)
+        if limit == 0:
+            return Dequeued((), results)
+        return Dequeued(await self._claim(caller, command, queue, limit), results)
+
+    async def _claim(self, caller: Caller, command: DequeueCommand, queue: Queue, limit: int) -> list[HandedOut]:
+        settings = self._settings
+        holder = self._identity.holder(caller.source[:SOURCE_CHARS_MAX])
+        wish = ClaimWish(
+            queue.name,
+            limit,
+            holder,
+            queue.config.claim_timeout_ms or settings.claim_timeout_ms,
+            settings.max_frame_bytes * 3 // 4,
+            command.coverage,
+            min(command.wait_ms, settings.max_wait_ms),
+        )
+        metrics = self._metrics.queue(queue.name)
+        try:
+            claimed = await self._dispatcher.claim(wish)
+        except DequeueRateLimited:
+            metrics.dequeue_requests_rate_limited += 1
+            raise
+        if not claimed:
+            metrics.dequeue_requests_empty += 1
+            return []
+        return self._hand_out(queue.name, holder.token, claimed)
+
+    def _hand_out(self, queue: str, token: str, claimed: Sequence[FromShard]) -> list[HandedOut]:
+        now_ms = self._clock.now_ms()
+        metrics = self._metrics.queue(queue)
+        first_delay, delay = metrics.first_dequeue_delay_ms.record, metrics.dequeue_delay_ms.record
+        handed_out: list[HandedOut] = []
+        for shard, jobs in claimed:
+            prefix = f"{queue}:s{shard}:p"
+            for job in jobs:
+                handed_out.append(HandedOut(f"{prefix}{job.priority}:{job.id}", token, job))
+                if job.attempt == 1:
+                    first_delay(max(0, now_ms - job.created_at_ms))
+                delay(max(0, now_ms - job.run_after_ms))
+        metrics.dequeue += len(handed_out)
+        return handed_out
+
+    async def _peek(self, command: DequeueCommand, limit: int) -> list[HandedOut]:
+        shown: list[HandedOut] = []
+        bytes_left = self._settings.max_frame_bytes * 3 // 4
+        for shard in self._shards.for_claim(command.coverage):
+            if len(shown) >= limit or bytes_left <= 0:
+                break
+            jobs = raise_error(
+                await shard.shard.peek_jobs(command.queue, limit - len(shown), self._clock.now_ms(), bytes_left)
+            )
+            bytes_left -= sum(len(job.body) for job in jobs)
+            shown += [_shown(command.queue, shard.name, job) for job in jobs]
+        return shown
+
+    def undelivered(self, caller: Caller, queue: str, dequeued: Dequeued) -> None:
+        """The answer could not be written: its claims are released unspent, in the background."""
+        del caller
+        jobs = [handed_out for handed_out in dequeued.jobs if handed_out.token]
+        if not jobs:
+            return
+        self._metrics.queue(queue).undelivered += len(jobs)
+        descriptors = [handed_out.descriptor for handed_out in jobs]
+        for shard, indices, _ in address(self._shards, queue, descriptors, len(descriptors)):
+            part = FromShard(shard.name, [jobs[index].job for index in indices])
+            self._dispatcher.give_back(queue, part, jobs[0].token)
+
+
+def _shown(queue: str, shard: str, job: ClaimedJob) -> HandedOut:
+    return HandedOut(f"{queue}:s{shard}:p{job.priority}:{job.id}", "", job)
+
+
+def _check(command: DequeueCommand) -> None:
+    if command.limit < 0:
+        raise InvalidArgument(f"limit must not be negative, not {command.limit}")
+    if command.wait_ms < 0:
+        raise InvalidArgument(f"waitMillis must not be negative, not {command.wait_ms}")
+    if math.isnan(command.coverage):
+        raise InvalidArgument("coverage is not a number")

@@ -1,0 +1,224 @@
+"""Enqueue: checks everything of a request first, then stores it whole, then wakes who waits.
+
+One call of it must stay cheap: tens of thousands a second go through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import BodyTooLarge, InvalidArgument, PinLaterError, PriorityNotSupported
+from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.domain.queue import Queue
+from pinlater.service.queue_book import QueueBook
+from pinlater.service.queues import YEAR_MS
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import Caller, Enqueued, JobToEnqueue
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.telemetry.metrics import Metrics
+
+I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+REQUEST_KEY_BYTES_MAX = 128
+
+
+class Enqueue:
+    """The enqueue operation."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        book: QueueBook,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+    ) -> None:
+        self._shards = shards
+        self._book = book
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+
+    async def enqueue(
+        self,
+        caller: Caller,
+        queue: str,
+        jobs: Sequence[JobToEnqueue],
+        *,
+        request_key: str | None = None,
+        repeat: bool = False,
+    ) -> Enqueued:
+        """Stores the jobs; descriptors come back in their order once all of them are committed.
+
+        All or nothing on one shard. Jobs with a unique key live on their key's home, so with several shards a request with such
+        jobs may be stored in part when a shard fails; the error says which indices were stored.
+        """
+        del caller, repeat  # a repeat is recognised by its key alone where one shard holds all of it
+        known = self._book.get(queue) or await self._book.require(queue)
+        now_ms = self._clock.now_ms()
+        self._check(jobs, request_key)
+        placed = self._place(jobs, request_key)
+        fingerprint = _fingerprint(jobs) if request_key is not None else b""
+        if len(placed) == 1:
+            shard, indices = placed[0]
+            chosen = jobs if len(indices) == len(jobs) else [jobs[i] for i in indices]
+            inserted = await self._insert(shard, known, chosen, now_ms, request_key, fingerprint)
+            return self._finish(known, jobs, now_ms, shard, inserted)
+        return await self._insert_on_many(known, jobs, now_ms, placed, request_key, fingerprint)
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def _check(self, jobs: Sequence[JobToEnqueue], request_key: str | None) -> None:
+        settings = self._settings
+        if len(jobs) > settings.max_jobs_per_request:
+            raise InvalidArgument(
+                f"{len(jobs)} jobs in one request; this server takes at most {settings.max_jobs_per_request}",
+                detail="TOO_MANY",
+            )
+        if request_key is not None and not 0 < len(request_key.encode()) <= REQUEST_KEY_BYTES_MAX:
+            raise InvalidArgument(f"A request key has 1 to {REQUEST_KEY_BYTES_MAX} bytes")
+        levels, body_max = settings.priority_levels, settings.max_body_bytes
+        for index, job in enumerate(jobs):
+            if not 1 <= job.priority <= levels:
+                raise PriorityNotSupported(job.priority, levels)
+            if len(job.body) > body_max:
+                raise BodyTooLarge(index, len(job.body), body_max)
+            if job.attempts_allowed is not None and not 1 <= job.attempts_allowed <= 2**31 - 1:
+                raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {job.attempts_allowed}")
+            if job.headers or job.unique is not None or job.claim_timeout_ms is not None:
+                self._check_additions(index, job)
+
+    def _check_additions(self, index: int, job: JobToEnqueue) -> None:
+        settings = self._settings
+        if job.headers:
+            size = sum(len(name.encode()) + len(value.encode()) for name, value in job.headers.items())
+            if size > settings.max_header_bytes:
+                raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {settings.max_header_bytes}")
+        if job.claim_timeout_ms is not None and not 1 <= job.claim_timeout_ms <= YEAR_MS:
+            raise InvalidArgument(f"Job {index}: claimTimeoutMillis must be from 1 to {YEAR_MS}")
+        if job.unique is not None:
+            if not 0 < len(job.unique.key.encode()) <= settings.max_unique_key_bytes:
+                raise InvalidArgument(f"Job {index}: a unique key has 1 to {settings.max_unique_key_bytes} bytes")
+            if job.unique.scope is UniqueScope.TIME and not 1 <= job.unique.for_ms <= YEAR_MS:
+                raise InvalidArgument(f"Job {index}: scope TIME needs uniqueForMillis from 1 to {YEAR_MS}")
+
+    # --- placing and storing --------------------------------------------------------------------------------------------
+
+    def _place(self, jobs: Sequence[JobToEnqueue], request_key: str | None) -> list[tuple[ShardLanes, Sequence[int]]]:
+        """Which shard gets which of the jobs (by index)."""
+        shards = self._shards
+        if len(shards) == 1:
+            return [(shards.for_enqueue(), range(len(jobs)))]
+        rest = shards.home_of(request_key) if request_key is not None else shards.for_enqueue()
+        places: dict[str, tuple[ShardLanes, list[int]]] = {}
+        for index, job in enumerate(jobs):
+            shard = rest if job.unique is None else shards.home_of(job.unique.key)
+            places.setdefault(shard.name, (shard, []))[1].append(index)
+        return list(places.values()) or [(rest, ())]
+
+    async def _insert(
+        self,
+        shard: ShardLanes,
+        queue: Queue,
+        jobs: Sequence[JobToEnqueue],
+        now_ms: int,
+        request_key: str | None,
+        fingerprint: bytes,
+    ) -> Inserted:
+        config, settings = queue.config, self._settings
+        attempts = config.default_attempts or settings.default_attempts
+        expiry_ms = config.default_expiry_ms
+        expires_at_ms = None if expiry_ms is None else now_ms + expiry_ms
+        new_jobs = [
+            NewJob(
+                job_id,
+                job.body,
+                job.priority,
+                now_ms if job.run_after_ms is None else job.run_after_ms,
+                attempts if job.attempts_allowed is None else job.attempts_allowed,
+                job.custom_status,
+                job.headers,
+                job.unique,
+                job.claim_timeout_ms,
+                expires_at_ms if job.expires_at_ms is None else job.expires_at_ms,
+            )
+            for job_id, job in zip(shard.ids.make(len(jobs)), jobs, strict=True)
+        ]
+        max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
+        return await shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
+
+    async def _insert_on_many(
+        self,
+        queue: Queue,
+        jobs: Sequence[JobToEnqueue],
+        now_ms: int,
+        placed: Sequence[tuple[ShardLanes, Sequence[int]]],
+        request_key: str | None,
+        fingerprint: bytes,
+    ) -> Enqueued:
+        descriptors = [""] * len(jobs)
+        existing: list[int] = []
+        stored: list[int] = []
+        for shard, indices in placed:
+            chosen = [jobs[i] for i in indices]
+            try:
+                inserted = await self._insert(shard, queue, chosen, now_ms, request_key, fingerprint)
+            except PinLaterError as error:
+                if stored:
+                    error.message += f" (stored already: the jobs at {sorted(stored)})"
+                raise
+            part = self._finish(queue, chosen, now_ms, shard, inserted)
+            for index, descriptor in zip(indices, part.descriptors, strict=True):
+                descriptors[index] = descriptor
+            existing += [indices[i] for i in part.existing]
+            stored += indices
+        return Enqueued(descriptors, sorted(existing))
+
+    def _finish(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, shard: ShardLanes, inserted: Inserted
+    ) -> Enqueued:
+        """Descriptors, counts, wakes."""
+        name, existing = queue.name, inserted.existing
+        metrics = self._metrics.queue(name)
+        prefix = f"{name}:s{shard.name}:p"
+        if existing:
+            descriptors = [
+                f"{prefix}{existing[i][1] if i in existing else job.priority}:{job_id}"
+                for i, (job_id, job) in enumerate(zip(inserted.ids, jobs, strict=True))
+            ]
+        else:
+            descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(inserted.ids, jobs, strict=True)]
+        if inserted.repeated:
+            metrics.repeated_requests += 1
+            return Enqueued(descriptors, sorted(existing))
+        metrics.enqueue += len(jobs) - len(existing)
+        metrics.unique_existing += len(existing)
+        record = metrics.job_body_size.record
+        due = 0
+        future: int | None = None
+        for job in jobs:
+            record(len(job.body))
+            run_after_ms = job.run_after_ms
+            if run_after_ms is None or run_after_ms <= now_ms:
+                due += 1
+            elif future is None or run_after_ms < future:
+                future = run_after_ms
+        self._dispatcher.jobs_ready(name, due, future)
+        return Enqueued(descriptors, sorted(existing) if existing else ())
+
+
+def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
+    """What tells two requests with one key apart: all of the jobs' content as the producer said it."""
+    digest = blake2b(digest_size=16)
+    for job in jobs:
+        headers = sorted(job.headers.items()) if job.headers else None
+        rest = (len(job.body), job.priority, job.run_after_ms, job.attempts_allowed, job.custom_status, headers)
+        more = (job.unique, job.claim_timeout_ms, job.expires_at_ms)
+        digest.update(repr((rest, more)).encode("utf-8", "surrogatepass"))
+        digest.update(job.body)
+    return digest.digest()

@@ -1,0 +1,29 @@
+"""Who this server is: what claim descriptors and tokens are made of."""
+
+from __future__ import annotations
+
+from pinlater.domain.job import Holder
+
+
+class Identity:
+    """Makes the holders of claims: `host:port:serverStartMillis:source:counter`, as old clients know it, and a token.
+
+    A token names one claim of one server process for ever: the slot tells servers apart that run at once, the start one after the
+    other. It is opaque to clients and no secret; a caller without one may ack any job anyway. At most 64 bytes.
+    """
+
+    def __init__(self, host: str, port: int, started_at_ms: int, slot: int) -> None:
+        self.host = host.replace(":", "_")  # IPv6 would make the descriptor ambiguous
+        self.port = port
+        self.started_at_ms = started_at_ms
+        self._slot = slot
+        self._claims = 0
+
+    def holder(self, source: str) -> Holder:
+        """A new holder for one dequeue call."""
+        self._claims = number = self._claims + 1
+        return Holder(
+            f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}",
+            source,
+            f"{self._slot:x}-{self.started_at_ms:x}-{number:x}",
+        )

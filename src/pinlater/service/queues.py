@@ -1,0 +1,131 @@
+"""Queues: make, delete, configure, pause, and how they are doing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates, check_queue_name
+from pinlater.service.passwords import PasswordCheck
+from pinlater.service.queue_book import QueueBook
+from pinlater.service.values import QueueStats
+from pinlater.sharding.shards import Shards
+from pinlater.telemetry.metrics import Metrics
+
+YEAR_MS = 366 * 24 * 3_600_000
+
+
+class Queues:
+    """The operations on queues as such."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        book: QueueBook,
+        dispatcher: Dispatcher,
+        passwords: PasswordCheck,
+        metrics: Metrics,
+        clock: Clock,
+        rates: Callable[[str], Rates],
+    ) -> None:
+        self._shards = shards
+        self._book = book
+        self._dispatcher = dispatcher
+        self._passwords = passwords
+        self._metrics = metrics
+        self._clock = clock
+        self._rates = rates
+
+    async def create_queue(self, name: str) -> None:
+        """Makes it on every shard; where it exists nothing happens."""
+        check_queue_name(name)
+        for shard in self._shards:
+            await shard.shard.create_queues([name], self._clock.now_ms())
+        await self._book.refresh()
+
+    async def delete_queue(self, name: str, password: str) -> None:
+        """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error."""
+        await self._passwords.require(password)
+        for shard in self._shards:
+            await shard.shard.delete_queues([name])
+        await self._book.refresh()
+        self._dispatcher.queue_gone(name)
+        self._metrics.forget_queue(name)
+
+    async def queue_names(self) -> Sequence[str]:
+        """All names, sorted."""
+        await self._book.refresh()
+        return sorted(self._book.queues)
+
+    async def configure_queue(self, name: str, config: QueueConfig) -> None:
+        """Replaces the queue's settings. Other servers follow within 5 s."""
+        check_config(config)
+        await self._book.require(name)
+        for shard in self._shards:
+            await shard.shard.configure_queue(name, config=config)
+        await self._book.refresh()
+
+    async def queue_config(self, name: str) -> Queue:
+        """The queue's settings, None where the server's default holds."""
+        return await self._book.require(name)
+
+    async def set_paused(self, name: str, paused: bool) -> None:
+        """Stops or resumes dequeues; enqueues and acks go on."""
+        await self._book.require(name)
+        for shard in self._shards:
+            await shard.shard.configure_queue(name, paused=paused)
+        await self._book.refresh()
+
+    async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
+        """How the named queues (none: all) are doing, from counters only."""
+        wanted = [(await self._book.require(name)).name for name in names] or sorted(self._book.queues)
+        counts: dict[str, dict[int, QueueCounts]] = {name: {} for name in wanted}
+        for shard in self._shards:
+            for row in await shard.shard.count_jobs(wanted):
+                levels = counts.get(row.queue)
+                if levels is not None:
+                    levels[row.priority] = _sum(levels.get(row.priority), row)
+        return [self._stats(name, [counts[name][level] for level in sorted(counts[name])]) for name in wanted]
+
+    def _stats(self, name: str, counts: Sequence[QueueCounts]) -> QueueStats:
+        queue = self._book.get(name)
+        due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
+        now_ms = self._clock.now_ms()
+        oldest = max(0, now_ms - min(due)) if due and min(due) <= now_ms else None
+        return QueueStats(
+            name,
+            queue is not None and queue.paused,
+            counts,
+            oldest,
+            self._rates(name),
+            self._dispatcher.waiting(name),
+        )
+
+
+def _sum(one: QueueCounts | None, other: QueueCounts) -> QueueCounts:
+    if one is None:
+        return other
+    oldest = [at for at in (one.oldest_due_at_ms, other.oldest_due_at_ms) if at is not None]
+    numbers = [a + b for a, b in zip(one[2:-1], other[2:-1], strict=True)]
+    return QueueCounts(one.queue, one.priority, *numbers, min(oldest) if oldest else None)
+
+
+def check_config(config: QueueConfig) -> None:
+    """Raises `InvalidArgument` for the first value out of its range."""
+    rate = config.max_jobs_per_second
+    if rate is not None and not (math.isfinite(rate) and 0 <= rate <= 1e9):
+        raise InvalidArgument(f"max_jobs_per_second must be from 0 (stops dequeues) to 1e9, not {rate}")
+    for field, least, most in (
+        ("claim_timeout_ms", 1, YEAR_MS),
+        ("succeeded_ttl_ms", 0, 10 * YEAR_MS),
+        ("failed_ttl_ms", 0, 10 * YEAR_MS),
+        ("max_backlog", 0, 2**53),
+        ("default_attempts", 1, 2**31 - 1),
+        ("default_expiry_ms", 1, 10 * YEAR_MS),
+    ):
+        value = getattr(config, field)
+        if value is not None and not least <= value <= most:
+            raise InvalidArgument(f"{field} must be from {least} to {most}, not {value}")

@@ -1,0 +1,1 @@
+"""Everything across shards, written once: the map, lanes (group commit), placement."""

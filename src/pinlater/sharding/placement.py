@@ -1,0 +1,22 @@
+"""Where things go: rendezvous hashing, so that a key keeps its shard when others come and go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from hashlib import blake2b
+
+
+def rendezvous_order(key: str, shards: Sequence[str]) -> list[str]:
+    """All shards, the key's home first. Every server computes the same order from the same names."""
+
+    def weight(shard: str) -> bytes:
+        return blake2b(f"{shard}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+    return sorted(shards, key=weight, reverse=True)
+
+
+def covered(coverage: float, shards: int) -> int:
+    """How many shards a dequeue with this coverage looks at: rounded half up, at least one, at most all."""
+    share = min(1.0, max(0.0, coverage))
+    return max(1, min(shards, math.floor(share * shards + 0.5)))

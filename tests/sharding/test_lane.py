@@ -1,0 +1,133 @@
+"""Lanes: group commit without timers, and no item without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from pinlater.domain.errors import Draining, InvalidArgument, PinLaterError, StoreFull, TooManyWaiting
+from pinlater.sharding.lane import Lane
+
+
+class Store:
+    """Answers each number with its double, when the test lets it."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.started = asyncio.Event()
+        self.fault: Exception | None = None
+
+    async def execute(self, items: list[int]) -> Sequence[int | PinLaterError]:
+        self.batches.append(items)
+        self.started.set()
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        if 13 in items:
+            raise ZeroDivisionError
+        return [InvalidArgument("odd one") if item < 0 else item * 2 for item in items]
+
+
+async def test_what_arrives_during_a_call_rides_in_the_next_one() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.gate.clear()
+    first = lane.submit(1)
+    await store.started.wait()
+    rest = [lane.submit(i) for i in range(2, 6)]
+    store.gate.set()
+    assert await asyncio.gather(first, *rest) == [2, 4, 6, 8, 10]
+    assert store.batches == [[1], [2, 3, 4, 5]]
+
+
+async def test_an_error_value_reaches_its_own_caller_only() -> None:
+    lane: Lane[int, int] = Lane("test", Store().execute)
+    good, bad = lane.submit(1), lane.submit(-1)
+    assert await good == 2
+    with pytest.raises(InvalidArgument):
+        await bad
+
+
+async def test_a_fault_of_the_store_reaches_everyone_in_the_call_and_the_lane_goes_on() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.fault = StoreFull("disk")
+    results = await asyncio.gather(lane.submit(1), lane.submit(2), return_exceptions=True)
+    assert [type(result) for result in results] == [StoreFull, StoreFull]
+    store.fault = None
+    assert await lane.submit(3) == 6
+
+
+async def test_a_poisonous_item_harms_only_itself() -> None:
+    """A bug that one item wakes must not fail the others that happened to ride along."""
+    lane: Lane[int, int] = Lane("test", Store().execute)
+    results = await asyncio.gather(*(lane.submit(i) for i in (12, 13, 14)), return_exceptions=True)
+    assert results[0] == 24
+    assert isinstance(results[1], ZeroDivisionError)
+    assert results[2] == 28
+
+
+async def test_over_the_bound_a_caller_is_refused_at_once() -> None:
+    store = Store()
+    store.gate.clear()
+    lane: Lane[int, int] = Lane("test", store.execute, waiting_max=2)
+    kept = [lane.submit(1), lane.submit(2)]
+    with pytest.raises(TooManyWaiting):
+        lane.submit(3)
+    store.gate.set()
+    assert await asyncio.gather(*kept) == [2, 4]
+    assert await lane.submit(3) == 6
+
+
+async def test_batches_are_bounded_by_weight_but_a_heavy_item_passes_alone() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute, batch_max=10, weigh=lambda item: item)
+    await asyncio.gather(*(lane.submit(i) for i in (4, 5, 6, 50, 1)))
+    assert store.batches == [[4, 5], [6], [50], [1]]
+
+
+async def test_an_item_cancelled_before_its_call_is_never_carried_out() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.gate.clear()
+    first = lane.submit(1)
+    await store.started.wait()
+    gone, kept = lane.submit(2), lane.submit(3)
+    gone.cancel()
+    store.gate.set()
+    assert await asyncio.gather(first, kept) == [2, 6]
+    assert store.batches == [[1], [3]]
+    assert lane.length == 0
+
+
+async def test_a_result_whose_caller_has_gone_is_told_to_orphaned() -> None:
+    """A claim nobody receives must be given back, not forgotten."""
+    store = Store()
+    orphans: list[tuple[int, int]] = []
+    lane: Lane[int, int] = Lane("test", store.execute, orphaned=lambda item, result: orphans.append((item, result)))
+    store.gate.clear()
+    gone, kept = lane.submit(1), lane.submit(2)
+    await store.started.wait()
+    gone.cancel()
+    store.gate.set()
+    assert await kept == 4
+    assert orphans == [(1, 2)]
+
+
+async def test_closing_finishes_what_is_there_and_refuses_what_comes() -> None:
+    store = Store()
+    store.gate.clear()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    there = lane.submit(1)
+    await store.started.wait()
+    closing = asyncio.create_task(lane.close())
+    await asyncio.sleep(0)
+    with pytest.raises(Draining):
+        lane.submit(2)
+    store.gate.set()
+    await closing
+    assert there.result() == 2

@@ -1,0 +1,25 @@
+"""Where things go."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinlater.sharding.placement import covered, rendezvous_order
+
+
+@given(st.text(), st.lists(st.text(min_size=1), min_size=2, max_size=8, unique=True))
+def test_a_key_moves_only_if_its_home_goes(key: str, shards: list[str]) -> None:
+    order = rendezvous_order(key, shards)
+    assert sorted(order) == sorted(shards)
+    without_last = [shard for shard in shards if shard != order[-1]]
+    assert rendezvous_order(key, without_last) == order[:-1]
+
+
+@pytest.mark.parametrize(
+    ("coverage", "shards", "expected"),
+    [(1.0, 4, 4), (0.5, 3, 2), (0.5, 1, 1), (0.0, 4, 1), (-3.0, 4, 1), (7.0, 4, 4), (0.1, 4, 1), (0.375, 4, 2)],
+)
+def test_coverage_is_rounded_half_up_and_at_least_one(coverage: float, shards: int, expected: int) -> None:
+    assert covered(coverage, shards) == expected
