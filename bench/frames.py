@@ -1,0 +1,149 @@
+"""Requests as the bytes an old client sends, and just enough reading of the answers to go on.
+
+Written by hand, on purpose without the package's own codec: the load must cost less than the server it measures, and a mistake that
+client and server share would go unseen. Only what the benchmark and the fault harness ask for is here, no general codec.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+_STRUCT, _MAP, _LIST, _STRING, _I64, _I32, _BYTE, _BOOL = 12, 13, 15, 11, 10, 8, 3, 2
+_REPLY, _EXCEPTION = 2, 3
+_STOP = b"\0"
+_I32_FORMAT = struct.Struct(">i")
+_i32 = _I32_FORMAT.pack
+_read_i32 = _I32_FORMAT.unpack_from
+
+
+class Refused(Exception):
+    """The server answered with an error; `code` is the contract's, or 0 for one that only Thrift knows."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class Claimed(NamedTuple):
+    """A job of a dequeue's answer, as its bytes came."""
+
+    descriptor: bytes
+    body: bytes
+
+
+def _field(kind: int, number: int, value: bytes) -> bytes:
+    return struct.pack(">bh", kind, number) + value
+
+
+def _text(value: bytes) -> bytes:
+    return _i32(len(value)) + value
+
+
+def _string(number: int, value: bytes) -> bytes:
+    return _field(_STRING, number, _text(value))
+
+
+def _call(method: str, *arguments: bytes, source: bytes = b"bench") -> bytes:
+    context = _field(_STRUCT, 1, _string(1, source) + _string(2, b"") + _STOP)
+    head = b"\x80\x01\x00\x01" + _text(method.encode()) + _i32(1)
+    return _text(head + context + b"".join(arguments) + _STOP)
+
+
+def create_queue(queue: str) -> bytes:
+    """A createQueue frame."""
+    return _call("createQueue", _string(2, queue.encode()))
+
+
+def enqueue(queue: str, bodies: Sequence[bytes], *, run_after_ms: int | None = None) -> bytes:
+    """An enqueueJobs frame with every field that a generated client writes by default."""
+    due = b"" if run_after_ms is None else _field(_I64, 3, struct.pack(">q", run_after_ms))
+    tail = _field(_BYTE, 2, b"\x01") + due + _field(_I32, 4, _i32(2)) + _string(5, b"") + _STOP
+    jobs = b"".join(_string(1, body) + tail for body in bodies)
+    request = _string(1, queue.encode()) + _field(_LIST, 2, bytes([_STRUCT]) + _i32(len(bodies)) + jobs) + _STOP
+    return _call("enqueueJobs", _field(_STRUCT, 2, request))
+
+
+def dequeue(queue: str, limit: int, *, wait_ms: int | None = None) -> bytes:
+    """A dequeueJobs frame; `wait_ms` makes it a long poll."""
+    request = _string(1, queue.encode()) + _field(_I32, 2, _i32(limit)) + _field(_BOOL, 4, b"\0")
+    request += _field(4, 5, struct.pack(">d", 1.0))
+    if wait_ms is not None:
+        request += _field(_I32, 100, _i32(wait_ms))
+    return _call("dequeueJobs", _field(_STRUCT, 2, request + _STOP))
+
+
+class AckMaker:
+    """Makes ackDequeuedJobs frames for one queue (successes, without tokens, as old clients do). Caches all that stays the same."""
+
+    def __init__(self, queue: str) -> None:
+        probe = _call("ackDequeuedJobs", _field(_STRUCT, 2, _string(1, queue.encode())))
+        self._head = probe[4:-1]  # without length and the arguments' stop
+        self._list = struct.pack(">bhb", _LIST, 2, _STRUCT)
+        self._tail = _string(2, b"") + _field(_I64, 3, bytes(8)) + _STOP
+        self._item_heads: dict[int, bytes] = {}
+
+    def frame(self, descriptors: Iterable[bytes]) -> bytes:
+        """The frame that acks these."""
+        items = [self._item(descriptor) for descriptor in descriptors]
+        parts = [self._head, self._list, _i32(len(items)), *items, b"\0\0"]
+        return _text(b"".join(parts))
+
+    def _item(self, descriptor: bytes) -> bytes:
+        size = len(descriptor)
+        head = self._item_heads.get(size)
+        if head is None:
+            head = self._item_heads[size] = _field(_STRING, 1, _i32(size))
+        return head + descriptor + self._tail
+
+
+def result_at(reply: bytes) -> int:
+    """Where the result struct of a whole reply frame (length included) begins; raises `Refused` for an error."""
+    kind = reply[7]
+    at = 16 + _read_i32(reply, 8)[0]
+    if kind == _EXCEPTION:
+        raise Refused(0, repr(reply[at : at + 200]))
+    if kind != _REPLY:
+        raise Refused(0, f"not a reply: message type {kind}")
+    if reply[at] and reply[at + 2] == 1:
+        raise _refusal(reply, at + 3)
+    return at
+
+
+def _refusal(reply: bytes, at: int) -> Refused:
+    """The declared exception: fields 1 (code) and 2 (message), in the order every generated server writes them."""
+    code = _read_i32(reply, at + 3)[0]
+    size = _read_i32(reply, at + 10)[0]
+    return Refused(code, reply[at + 14 : at + 14 + size].decode(errors="replace"))
+
+
+def claimed_jobs(reply: bytes) -> list[Claimed]:
+    """The jobs of a dequeueJobs reply, in the order of its map."""
+    at = result_at(reply) + 3
+    if reply[at] != _MAP:
+        return []
+    count = _read_i32(reply, at + 5)[0]
+    at += 9
+    jobs = []
+    for _ in range(count):
+        key_end = at + 4 + _read_i32(reply, at)[0]
+        end = key_end + 4 + _read_i32(reply, key_end)[0]
+        jobs.append(Claimed(reply[at + 4 : key_end], reply[key_end + 4 : end]))
+        at = end
+    return jobs
+
+
+def claimed_descriptors(reply: bytes) -> list[bytes]:
+    """Only the descriptors of a dequeueJobs reply: the cheap way for the load."""
+    at = result_at(reply) + 3
+    if reply[at] != _MAP:
+        return []
+    count = _read_i32(reply, at + 5)[0]
+    at += 9
+    descriptors = []
+    for _ in range(count):
+        key_end = at + 4 + _read_i32(reply, at)[0]
+        descriptors.append(reply[at + 4 : key_end])
+        at = key_end + 4 + _read_i32(reply, key_end)[0]
+    return descriptors

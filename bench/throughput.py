@@ -1,0 +1,118 @@
+"""The rows about rates and commit latency: enqueues and claims, one by one and fifty at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.bare import ROWS_PER_BATCH
+from bench.raw_client import RawClient
+from bench.results import Goal, RowResult, median_of
+from bench.workplace import BODY, QUEUE, Run, Workplace
+
+SLOW_FLUSH_MS = 0.1
+
+
+def enqueue_single(place: Workplace) -> RowResult:
+    """One job a request, 64 connections, beside the wire and a bare loop of single-row commits."""
+    flush_ms = place.flush_ms()
+    runs = []
+    for _ in range(place.sizes.repeats):
+        bare_rate = place.bare(1)
+        wire, ours = _beside_wire(place, "enqueue", 64, 1)
+        run = {**ours.facts("enqueue"), **wire.facts("wire"), "bare_single_rate": bare_rate}
+        run["wire_ratio"] = ours.report.rate / wire.report.rate
+        run["bare_single_ratio"] = ours.report.rate / bare_rate
+        runs.append(run)
+    goals = [Goal("wire_ratio", 0.45, 0.65)]
+    if flush_ms > SLOW_FLUSH_MS:
+        goals = [Goal("bare_single_ratio", 2, 2), Goal("wire_ratio", 0, 0.65)]
+    row = _row("enqueue_single", "enqueue, one job a request, 64 connections", goals, runs)
+    row.references["flush_ms"] = flush_ms
+    return row
+
+
+def enqueue_batched(place: Workplace) -> RowResult:
+    """Fifty jobs a request, 32 connections, beside bare inserts of 500 rows."""
+    runs = []
+    for _ in range(place.sizes.repeats):
+        bare_rate = place.bare(ROWS_PER_BATCH)
+        wire, ours = _beside_wire(place, "enqueue", 32, 50)
+        run = {**ours.facts("enqueue"), **wire.facts("wire"), "bare_rate": bare_rate}
+        run["bare_ratio"] = ours.report.rate / bare_rate
+        runs.append(run)
+    return _row("enqueue_batched", "enqueue, fifty a request, 32 connections", [Goal("bare_ratio", 0.15, 0.30)], runs)
+
+
+def claim_single(place: Workplace) -> RowResult:
+    """Claim and ack, one job a request (two requests a job), 64 connections, beside the wire."""
+    runs = []
+    for _ in range(place.sizes.repeats):
+        with place.wire() as server:
+            wire = place.load(server, place.plan(server, "claim", 64, 1))
+        ours = claim_run(place, 64, 1, place.sizes.claim_jobs_single)
+        run = {**ours.facts("claim"), **wire.facts("wire"), "wire_ratio": ours.report.rate / wire.report.rate}
+        runs.append(run)
+    goals = [Goal("wire_ratio", 0.3, 0.6)]
+    return _row("claim_single", "claim + ack, one a request, 64 connections", goals, runs)
+
+
+def claim_batched(place: Workplace) -> RowResult:
+    """Claim and ack, fifty a request, 32 connections; beside one at a time, measured in turn with it."""
+    runs = []
+    for _ in range(place.sizes.repeats):
+        single = claim_run(place, 64, 1, place.sizes.claim_jobs_single)
+        ours = claim_run(place, 32, 50, place.sizes.claim_jobs_batched)
+        ratio = ours.report.rate / single.report.rate
+        runs.append({**ours.facts("claim"), "single_rate": single.report.rate, "single_ratio": ratio})
+    goals = [Goal("claim_rate", 25_000, 60_000, "jobs/s"), Goal("single_ratio", 2, 2)]
+    return _row("claim_batched", "claim + ack, fifty a request, 32 connections", goals, runs)
+
+
+def steady(place: Workplace) -> RowResult:
+    """Commit latency at a steady rate, one job a request, from when each request was due (open loop)."""
+    sizes = place.sizes
+    runs = []
+    for _ in range(max(1, sizes.repeats - 2)):
+        with place.pinlater() as server:
+            plan = place.plan(server, "enqueue", 64, 1)
+            ours = place.load(server, replace(plan, rate=sizes.steady_rate, seconds=sizes.steady_seconds))
+        with place.wire() as server:
+            plan = place.plan(server, "enqueue", 64, 1)
+            wire = place.load(server, replace(plan, rate=sizes.steady_rate, seconds=min(2.0, sizes.steady_seconds)))
+        runs.append({**ours.facts("commit"), **wire.facts("wire")})
+    title = f"commit latency at a steady {sizes.steady_rate:,.0f} jobs/s"
+    return _row("steady", title, [Goal("commit_p99_ms", 10, 3, "ms", at_most=True)], runs)
+
+
+def claim_run(place: Workplace, connections: int, jobs_per_request: int, jobs: int) -> Run:
+    """Fills a new store with `jobs` waiting jobs, then claims and acks most of them; the rate ends before the queue runs dry."""
+    with place.pinlater() as server:
+        with RawClient(server.port) as client:
+            client.enqueue_many(QUEUE, BODY, jobs)
+        plan = place.plan(server, "claim", connections, jobs_per_request)
+        run = place.load(
+            server,
+            replace(plan, seconds=60.0, warmup_seconds=min(0.1, place.sizes.warmup_seconds), jobs_max=int(jobs * 0.9)),
+        )
+    if not run.report.jobs:
+        raise RuntimeError(f"no job was claimed and acked: {run.report}")
+    return run
+
+
+def _beside_wire(place: Workplace, kind: str, connections: int, jobs_per_request: int) -> tuple[Run, Run]:
+    with place.wire() as server:
+        wire = place.load(server, place.plan(server, kind, connections, jobs_per_request))
+    with place.pinlater() as server:
+        ours = place.load(server, place.plan(server, kind, connections, jobs_per_request))
+    return wire, ours
+
+
+def _row(name: str, title: str, goals: list[Goal], runs: list[dict[str, float]]) -> RowResult:
+    """Sorts medians into figures of ours and references."""
+    medians = median_of(runs)
+    references = {key: value for key, value in medians.items() if key.startswith(("wire_", "bare_", "single_"))}
+    ratios = {key for key in references if key.endswith("_ratio")}
+    figures = {key: value for key, value in medians.items() if key not in references or key in ratios}
+    return RowResult(
+        name, title, goals, figures, {k: v for k, v in references.items() if k not in ratios}, runs=list(runs)
+    )

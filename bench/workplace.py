@@ -1,0 +1,174 @@
+"""Where a benchmark run works: its folder, its sizes, and how it starts servers and loads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from bench import bare
+from bench.load import BODY_BYTES, Plan, Report
+from bench.raw_client import RawClient
+from bench.servers import Server, pinlater_server, wire_server
+
+BODY = b"x" * BODY_BYTES
+QUEUE = "bench"
+LOAD_SECONDS_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything. The defaults are `make bench`'s."""
+
+    repeats: int = 5
+    seconds: float = 2.5
+    warmup_seconds: float = 0.5
+    bare_seconds: float = 1.0
+    claim_jobs_single: int = 60_000
+    claim_jobs_batched: int = 200_000
+    steady_rate: float = 10_000
+    steady_seconds: float = 8.0
+    backlog: int = 1_000_000
+    pickups: int = 500
+    idle_waits: int = 1_000
+    idle_seconds: float = 5.0
+    busy_jobs: int = 20_000
+
+
+QUICK = Sizes(
+    repeats=1,
+    seconds=0.2,
+    warmup_seconds=0.0,
+    bare_seconds=0.05,
+    claim_jobs_single=200,
+    claim_jobs_batched=1_000,
+    steady_rate=200,
+    steady_seconds=0.3,
+    backlog=1_000,
+    pickups=5,
+    idle_waits=20,
+    idle_seconds=0.2,
+    busy_jobs=200,
+)
+FULL_BACKLOG = 5_000_000
+
+
+@dataclass(slots=True)
+class Run:
+    """One load's report with what the server spent on it."""
+
+    report: Report
+    server_cpu_share: float
+
+    def facts(self, prefix: str) -> dict[str, float]:
+        """The figures of it, named."""
+        latency = self.report.latency_ms or {}
+        return {
+            f"{prefix}_rate": self.report.rate,
+            **{f"{prefix}_{name}_ms": value for name, value in latency.items()},
+            f"{prefix}_server_cpu": self.server_cpu_share,
+            f"{prefix}_load_cpu": self.report.load_cpu_share,
+        }
+
+
+@dataclass(slots=True)
+class Workplace:
+    """One run of the benchmark."""
+
+    folder: Path
+    sizes: Sizes = field(default_factory=Sizes)
+    say: Callable[[str], None] = print
+    server_arguments: tuple[str, ...] = ()
+    _flush_ms: float | None = None
+    _stores: int = 0
+
+    @property
+    def log(self) -> Path:
+        """What the servers say goes here."""
+        return self.folder / "server.log"
+
+    def new_store(self) -> Path:
+        """A path for a store file that nobody has used."""
+        self._stores += 1
+        path = self.folder / f"store-{self._stores}.db"
+        remove_store(path)
+        return path
+
+    @contextmanager
+    def wire(self) -> Iterator[Server]:
+        """The reference: the same server in front of nothing."""
+        with wire_server(log=self.log) as server:
+            yield server
+
+    @contextmanager
+    def pinlater(self, store: Path | None = None) -> Iterator[Server]:
+        """The service on a file (a new one for None, removed afterwards), with its queue made."""
+        path = store or self.new_store()
+        with pinlater_server(path, *self.server_arguments, log=self.log) as server:
+            with RawClient(server.port) as client:
+                client.create_queue(QUEUE)
+            yield server
+            server.stop()
+        if store is None:
+            remove_store(path)
+
+    def load(self, server: Server, plan: Plan) -> Run:
+        """Runs the load in a process of its own beside the server."""
+        cpu, started = server.cpu_seconds(), time.perf_counter()
+        process = subprocess.run(
+            [sys.executable, "-m", "bench.load"],
+            input=json.dumps(asdict(plan)),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LOAD_SECONDS_MAX,
+        )
+        if process.returncode:
+            raise RuntimeError(f"the load failed:\n{process.stderr[-2000:]}\nserver:\n{server.output()[-2000:]}")
+        share = (server.cpu_seconds() - cpu) / (time.perf_counter() - started)
+        report = Report(**json.loads(process.stdout))
+        if report.refused:
+            raise RuntimeError(f"{report.refused} requests refused, first: {report.first_refusal}")
+        return Run(report, share)
+
+    def plan(self, server: Server, kind: str, connections: int, jobs_per_request: int) -> Plan:
+        """A closed-loop plan of the usual length."""
+        return Plan(
+            server.port,
+            QUEUE,
+            kind,
+            connections,
+            jobs_per_request,
+            seconds=self.sizes.seconds,
+            warmup_seconds=self.sizes.warmup_seconds,
+        )
+
+    def bare(self, rows_per_commit: int) -> float:
+        """Rows a second of the bare loop, now."""
+        return bare.insert_rate(self.folder / "bare.db", rows_per_commit, self.sizes.bare_seconds)
+
+    def flush_ms(self) -> float:
+        """What a flush costs here; measured once a run."""
+        if self._flush_ms is None:
+            self._flush_ms = bare.flush_cost_ms(self.folder / "flush.dat", 20 if self.sizes.repeats == 1 else 500)
+        return self._flush_ms
+
+
+def remove_store(path: Path) -> None:
+    """Removes a store's files."""
+    for suffix in ("", "-wal", "-shm", "-lock"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """Copies a closed store; a log beside it belongs to it."""
+    remove_store(target)
+    for suffix in ("", "-wal"):
+        if Path(f"{source}{suffix}").exists():
+            shutil.copyfile(f"{source}{suffix}", f"{target}{suffix}")
