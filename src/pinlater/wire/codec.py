@@ -1,0 +1,273 @@
+"""Turns a frame into a call or a reply, and back. Bytes in, values out.
+
+The work is done by Apache thrift's C codec with its limits set. What it does not do is done here: message headers (strict and the
+old kind), missing required fields, text that isn't UTF-8, bytes left over at the end. Whatever is wrong comes out as `WireError`
+and as nothing else.
+
+As in the original, a field whose type is not the declared one is skipped, like an unknown one; where it was required it is missing
+then, and the call is refused. Weakness: a wrongly typed *optional* field therefore goes unnoticed.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from struct import Struct
+from typing import Any, NamedTuple, Never
+
+from thrift.protocol import fastbinary
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TMessageType, TType
+
+from pinlater.wire.checks import first_text_not_utf8
+from pinlater.wire.errors import ApplicationErrorKind, WireError
+from pinlater.wire.limits import WireLimits
+from pinlater.wire.methods import METHODS, METHODS_BY_NAME, STRICT_VERSION, Method, Shape, message_head
+
+_strict_head = Struct(">HxBi")
+_i32 = Struct(">i")
+_pack_length = Struct(">I").pack
+_pack_seqid = _i32.pack
+_KINDS = frozenset({TMessageType.CALL, TMessageType.REPLY, TMessageType.EXCEPTION, TMessageType.ONEWAY})
+_decode = fastbinary.decode_binary
+_encode = fastbinary.encode_binary
+
+_DECODE_ERRORS = (EOFError, TypeError, ValueError, OverflowError, MemoryError, RecursionError, TProtocolException)
+_ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
+
+EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
+
+
+class Header(NamedTuple):
+    """A message's header: `kind` is a TMessageType, `body_at` where the struct begins."""
+
+    name: bytes
+    kind: int
+    seqid: int
+    body_at: int
+
+
+class Call(NamedTuple):
+    """A decoded call. `arguments` has the method's arguments as attributes."""
+
+    method: Method
+    seqid: int
+    oneway: bool
+    arguments: Any
+
+
+class ApplicationError(NamedTuple):
+    """A TApplicationException that came as the answer."""
+
+    kind: int
+    message: str
+
+
+class Reply(NamedTuple):
+    """A decoded reply: `value` (None for void), or `exception` (has errorCode, message, detail, retryable, retryAfterMillis),
+    or `application_error`."""
+
+    name: str
+    seqid: int
+    value: Any = None
+    exception: Any = None
+    application_error: ApplicationError | None = None
+
+
+class _Source:
+    """What the C codec wants of a transport: a BytesIO, and someone to ask for more, who has no more."""
+
+    __slots__ = ("cstringio_buf",)
+
+    cstringio_buf: BytesIO
+
+    def cstringio_refill(self, partial: bytes, wanted: int) -> Never:
+        raise EOFError("the message ends too early")
+
+
+class _Protocol:
+    """What the C codec wants of a protocol."""
+
+    __slots__ = ("container_length_limit", "string_length_limit", "trans")
+
+    def __init__(self, limits: WireLimits) -> None:
+        self.trans = _Source()
+        self.string_length_limit = limits.max_frame_bytes
+        self.container_length_limit = limits.max_container_items
+
+
+class _ApplicationException:
+    """TApplicationException as it comes in."""
+
+    message: str | None = None
+    type: int | None = None
+
+
+class _ApplicationAnswer(NamedTuple):
+    message: str
+    type: int
+
+
+_APPLICATION_SPEC = (None, (1, TType.STRING, "message", "UTF8", None), (2, TType.I32, "type", None, 0))
+_APPLICATION_SHAPE = Shape(_ApplicationException, [_ApplicationException, _APPLICATION_SPEC], _APPLICATION_SPEC)
+
+
+class _Success:
+    """Stands in for a generated result with a value."""
+
+    __slots__ = ("success",)
+    e = None
+
+    def __init__(self, success: object) -> None:
+        self.success = success
+
+
+class _Failure:
+    """Stands in for a generated result with an exception."""
+
+    __slots__ = ("e",)
+    success = None
+
+    def __init__(self, exception: object) -> None:
+        self.e = exception
+
+
+class Decoder:
+    """Decodes frames within limits. One for each thread."""
+
+    __slots__ = ("_max_name_bytes", "_protocol", "_source")
+
+    def __init__(self, limits: WireLimits | None = None) -> None:
+        limits = limits or WireLimits()
+        self._protocol = _Protocol(limits)
+        self._source = self._protocol.trans
+        self._max_name_bytes = limits.max_method_name_bytes
+
+    def header(self, frame: bytes) -> Header:
+        """The header of a message; `WireError` (fatal) where there is none."""
+        if len(frame) < 8:
+            raise WireError("not Thrift: too short for a message")
+        version, kind, size = _strict_head.unpack_from(frame)
+        if version == STRICT_VERSION:
+            start = 8
+        elif version < 0x8000:
+            (size,) = _i32.unpack_from(frame)
+            start = 4
+        else:
+            raise WireError(f"not Thrift: message version {version:#06x}")
+        end = start + size
+        if not 0 <= size <= self._max_name_bytes or len(frame) < end + (4 if start == 8 else 5):
+            raise WireError("not Thrift: no method name")
+        if start == 4:
+            kind = frame[end]
+            end += 1
+        if kind not in _KINDS:
+            raise WireError(f"not Thrift: message type {kind}")
+        return Header(frame[start : end if start == 8 else end - 1], kind, _i32.unpack_from(frame, end)[0], end + 4)
+
+    def call(self, frame: bytes) -> Call:
+        """A call for one of our methods. `WireError` otherwise; its `kind` says what to answer."""
+        name, kind, seqid, body_at = self.header(frame)
+        oneway = kind == TMessageType.ONEWAY
+        method = METHODS.get(name)
+        if kind != TMessageType.CALL and not oneway:
+            raise WireError(
+                "a reply where a call was expected",
+                kind=ApplicationErrorKind.INVALID_MESSAGE_TYPE,
+                name=name,
+                seqid=seqid,
+            )
+        if method is None:
+            shown = name.decode("utf-8", "replace")
+            unknown = ApplicationErrorKind.UNKNOWN_METHOD
+            raise WireError(f"Invalid method name: '{shown}'", kind=unknown, name=name, seqid=seqid, oneway=oneway)
+        try:
+            body = frame[body_at:]
+            arguments = self._struct(body, method.received_arguments)
+            missing = method.check_arguments.missing(arguments)
+            if missing:
+                raise WireError(f"Required field {missing} is missing")
+            if not body.isascii() and method.check_arguments.suspicious(arguments):
+                self._prove_utf8(body, method)
+        except WireError as error:
+            raise WireError(error.message, name=name, seqid=seqid, oneway=oneway) from error.__cause__
+        return Call(method, seqid, oneway, arguments)
+
+    def _prove_utf8(self, body: bytes, method: Method) -> None:
+        """Decodes again, without UTF-8, because the first time left a U+FFFD somewhere."""
+        strict = method.strict_arguments
+        value = self._struct(body, strict)
+        field = first_text_not_utf8(value, strict.spec, method.received_arguments.spec)
+        if field:
+            raise WireError(f"Text that is not UTF-8 in {field}")
+
+    def reply(self, frame: bytes) -> Reply:
+        """The answer to a call. `WireError` where it is none, or one that can't be decoded."""
+        name, kind, seqid, body_at = self.header(frame)
+        shown = name.decode("utf-8", "replace")
+        body = frame[body_at:]
+        if kind == TMessageType.EXCEPTION:
+            answer = self._struct(body, _APPLICATION_SHAPE)
+            return Reply(shown, seqid, application_error=ApplicationError(answer.type or 0, answer.message or ""))
+        method = METHODS.get(name)
+        if kind != TMessageType.REPLY or method is None:
+            raise WireError(f"not a reply to any call: {shown!r}", name=name, seqid=seqid)
+        result = self._struct(body, method.received_result)
+        missing = method.check_result.missing(result)
+        if missing:
+            raise WireError(f"Required field {missing} is missing", name=name, seqid=seqid)
+        if result.e is not None:
+            return Reply(shown, seqid, exception=result.e)
+        if not method.returns:
+            return Reply(shown, seqid)
+        if result.success is None:
+            lacking = ApplicationError(ApplicationErrorKind.MISSING_RESULT, f"{shown} failed: unknown result")
+            return Reply(shown, seqid, application_error=lacking)
+        return Reply(shown, seqid, value=result.success)
+
+    def _struct(self, body: bytes, shape: Shape) -> Any:
+        """One struct that is all of `body`."""
+        value = shape.cls()
+        buffer = self._source.cstringio_buf = BytesIO(body)
+        try:
+            _decode(value, self._protocol, shape.pair)
+        except _DECODE_ERRORS as error:
+            raise WireError(f"can't be decoded: {error or type(error).__name__}") from error
+        if buffer.tell() != len(body):
+            raise WireError(f"{len(body) - buffer.tell()} bytes left over after the message")
+        return value
+
+
+def _frame(head: bytes, seqid: int, body: bytes) -> bytes:
+    return b"".join((_pack_length(len(head) + 4 + len(body)), head, _pack_seqid(seqid), body))
+
+
+def _encode_struct(value: object, pair: list[Any]) -> bytes:
+    try:
+        encoded: bytes = _encode(value, pair)
+    except _ENCODE_ERRORS as error:
+        raise WireError(f"can't be encoded: {error}") from error
+    return encoded
+
+
+def encode_call(name: str, seqid: int, **arguments: object) -> bytes:
+    """A framed call. Arguments by name; structs are generated types, or any objects with the same attributes."""
+    method = METHODS_BY_NAME[name]
+    return _frame(method.call_head, seqid, _encode_struct(method.arguments_class(**arguments), method.arguments_pair))
+
+
+def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
+    """A framed reply with a result; `value` is not looked at where the method returns nothing."""
+    body = _encode_struct(_Success(value), method.result_pair) if method.returns else EMPTY_STRUCT
+    return _frame(method.reply_head, seqid, body)
+
+
+def encode_exception(method: Method, seqid: int, exception: object) -> bytes:
+    """A framed reply with the method's declared exception: an object with a PinLaterException's attributes."""
+    return _frame(method.reply_head, seqid, _encode_struct(_Failure(exception), method.result_pair))
+
+
+def encode_application_error(name: bytes, seqid: int, kind: int, message: str) -> bytes:
+    """A framed TApplicationException."""
+    answer = _ApplicationAnswer(message, kind)
+    body = _encode_struct(answer, [_ApplicationAnswer, _APPLICATION_SPEC])
+    return _frame(message_head(name, TMessageType.EXCEPTION), seqid, body)

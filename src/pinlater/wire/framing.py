@@ -1,0 +1,77 @@
+"""Cuts a stream of bytes into frames: four bytes of length, then so many of message.
+
+Knows no sockets. Sets nothing aside on the strength of a length alone, and copies each byte at most twice however the stream is
+cut. Must never let a length beyond the bound, or a negative one, pass: that stream has no next frame and is lost.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pinlater.wire.errors import WireError
+
+LENGTH_BYTES = 4
+_read_length = Struct(">i").unpack_from
+
+
+class FrameSplitter:
+    """One direction of one connection."""
+
+    __slots__ = ("_max_frame_bytes", "_partial")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._partial = bytearray()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What is held of a frame that isn't whole yet."""
+        return len(self._partial)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that `data` completes, in order. Raises `WireError` (fatal) at a length that can't be.
+
+        Frames before the bad length, of this call, are lost with it; `take_while_good` keeps them.
+        """
+        frames, error = self.take_while_good(data)
+        if error is not None:
+            raise error
+        return frames
+
+    def take_while_good(self, data: bytes) -> tuple[list[bytes], WireError | None]:
+        """As `feed`, but gives what was whole before the bad length together with the error. After an error: feed no more."""
+        if not self._partial:
+            frames, used, error = self._cut(data)
+            if used < len(data):
+                self._partial += memoryview(data)[used:]
+            return frames, error
+        self._partial += data
+        if len(self._partial) < self._wanted():
+            return [], None
+        whole = bytes(self._partial)
+        frames, used, error = self._cut(whole)
+        del self._partial[:used]
+        return frames, error
+
+    def _wanted(self) -> int:
+        """How many bytes it takes to go on: the whole first frame, or its length."""
+        partial = self._partial
+        if len(partial) < LENGTH_BYTES:
+            return LENGTH_BYTES
+        size: int = _read_length(partial)[0]
+        return LENGTH_BYTES + size if 0 <= size <= self._max_frame_bytes else 0
+
+    def _cut(self, data: bytes) -> tuple[list[bytes], int, WireError | None]:
+        """Frames in `data`, how many bytes they took, and what stopped it."""
+        frames: list[bytes] = []
+        at, end = 0, len(data)
+        while end - at >= LENGTH_BYTES:
+            size: int = _read_length(data, at)[0]
+            if not 0 <= size <= self._max_frame_bytes:
+                return frames, at, WireError(f"a frame of {size} bytes; at most {self._max_frame_bytes} are possible")
+            start = at + LENGTH_BYTES
+            if end - start < size:
+                break
+            at = start + size
+            frames.append(data[start:at])
+        return frames, at, None

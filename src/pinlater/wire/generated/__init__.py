@@ -1,0 +1,1 @@
+"""Generated from pinlater.thrift by pinlater.wire.freshness. Do not edit."""

@@ -1,0 +1,17 @@
+"""Bounds of the decoder. A claim in the bytes beyond them is refused before any memory is set aside for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """What one frame may hold. The service's own bounds (jobs, descriptors, bodies) are narrower and give clearer errors.
+
+    A decoded frame takes up to about twenty times its own bytes, at worst: many tiny entries of a map.
+    """
+
+    max_frame_bytes: int = 16 * 1024 * 1024
+    max_container_items: int = 100_000
+    max_method_name_bytes: int = 256

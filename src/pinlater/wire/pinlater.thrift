@@ -1,0 +1,460 @@
+// The wire contract of PinLater: what old clients know, and our own additions.
+//
+// Everything with an id below 100 in the types of the original, and the first twelve methods, is what existing clients in
+// any language were generated from: names, ids, types, requiredness and defaults never change. Our additions to those types are
+// optional fields with ids of 100 and more, and new methods; an old client never notices them. An id is never used twice:
+// `released_ids.json` remembers every one that was ever released, and a test compares.
+//
+// Transport: TCP, framed, binary protocol. Replies on one connection come in the order of the calls.
+// Times are milliseconds since the epoch (UTC) where a name ends in `TimestampMillis` or `AtMillis`, and spans of time in
+// milliseconds otherwise. Bodies are bytes and come back byte for byte. Every other string is UTF-8, or the call is refused as
+// undecodable (TApplicationException, PROTOCOL_ERROR), as is a call in which a required field or an argument is missing.
+
+namespace py thrift_libs
+namespace java com.pinterest.pinlater.thrift
+
+// A scan starts at CONTINUATION_START; an answer with CONTINUATION_END is the last one.
+const string CONTINUATION_START = "0"
+const string CONTINUATION_END = "-1"
+
+// The codes old clients know. The list may not grow: an unknown enum value breaks them. What is finer is in
+// PinLaterException.detail.
+enum ErrorCode {
+  CONTINUATION_INVALID = 400,
+  PASSWORD_INVALID = 403,
+  QUEUE_NAME_INVALID = 410,
+  QUEUE_NAME_TOO_LONG = 411,
+  QUEUE_NOT_FOUND = 413,
+  PRIORITY_NOT_SUPPORTED = 416,
+  DEQUEUE_RATE_LIMITED = 429,
+  ENQUEUE_REJECTED = 430,
+  UNKNOWN = 500,
+  NO_HEALTHY_SHARDS = 501,
+  SHARD_CONNECTION_FAILED = 502,
+}
+
+enum PinLaterJobState {
+  PENDING = 0,
+  IN_PROGRESS = 1,
+  SUCCEEDED = 2,
+  FAILED = 3,
+}
+
+// How long a job's uniqueKey is taken.
+enum UniqueScope {
+  PENDING = 0,     // until the first claim; not taken again by a retry
+  UNFINISHED = 1,  // until the job is finished or deleted
+  TIME = 2,        // for uniqueForMillis from the enqueue, whatever becomes of the job
+}
+
+// What became of an ack, checkpoint, heartbeat, release or cancel.
+enum Outcome {
+  APPLIED = 0,
+  ALREADY_FINAL = 1,  // the job had finished before; nothing changed
+  STALE_CLAIM = 2,    // the job is not in the caller's hands (any more); nothing changed
+  NOT_FOUND = 3,      // there is no such job in this queue (any more)
+}
+
+exception PinLaterException {
+  1: required ErrorCode errorCode
+  2: required string message
+  // A word in capitals that programs can compare, finer than the code: BODY_TOO_LARGE, TOO_MANY_WAITING, STORE_FULL, QUEUE_FULL,
+  // STALE_CLAIM, INVALID_ARGUMENT, DESCRIPTOR_INVALID, SHARD_UNREACHABLE, DRAINING, INTERNAL ...
+  100: optional string detail
+  // Whether the same call may succeed later.
+  101: optional bool retryable
+  // When it is worth another try, as a span from now; a hint.
+  102: optional i64 retryAfterMillis
+}
+
+// Who calls. `source` names the worker: a checkpoint without a claim token counts if it equals the source of the dequeue.
+struct RequestContext {
+  1: required string source
+  2: optional string requestId = ""
+  // 100 is kept for authToken.
+}
+
+struct PinLaterJob {
+  1: required binary body
+  // 1 is the highest; the server has so many levels as getServerInfo says (3 by default). Else: PRIORITY_NOT_SUPPORTED.
+  2: optional byte priority = 1
+  // Not handed out before this time; without it: at once.
+  3: optional i64 runAfterTimestampMillis
+  // At least 1. A client that leaves it out gets the queue's default, which is 2 unless configured.
+  4: optional i32 numAttemptsAllowed = 2
+  // Cut at 5,000 characters.
+  5: optional string customStatus = ""
+  // Handed to the worker with the job: trace context, content type and the like. Bounded in bytes, see the settings.
+  100: optional map<string, string> headers
+  // At most one job of this queue holds the key at a time, across priorities; who comes later gets the first one's descriptor.
+  101: optional string uniqueKey
+  102: optional UniqueScope uniqueScope = UniqueScope.UNFINISHED
+  103: optional i64 uniqueForMillis
+  // This job's own claim timeout; without it the queue's, then the server's.
+  104: optional i64 claimTimeoutMillis
+  // Past this time the job becomes FAILED with status `expired` instead of being handed out.
+  105: optional i64 expiresAtMillis
+  // 106 is kept for orderingKey, 107 for tenant.
+}
+
+struct PinLaterEnqueueRequest {
+  1: required string queueName
+  2: required list<PinLaterJob> jobs
+  // The same key and content again within two minutes stores nothing and gives the first answer; the same key with other
+  // content is an error (REQUEST_KEY_CONFLICT). Per queue.
+  100: optional string requestKey
+  // Says that this is a resend of a call whose answer was lost; looked up wherever the first may have gone.
+  101: optional bool repeat
+}
+
+struct PinLaterEnqueueResponse {
+  // In the order of the jobs.
+  1: required list<string> jobDescriptors
+  // Indices of the jobs that were not stored because their uniqueKey was taken; their descriptor is the first one's.
+  100: optional list<i32> existing
+}
+
+struct PinLaterJobAckInfo {
+  1: required string jobDescriptor
+  2: optional string appendCustomStatus = ""
+  // Of a failed job: how long until it is due again.
+  3: optional i64 retryDelayMillis = 0
+  // With a token the ack counts only for the claim it names; without one, for any job IN_PROGRESS.
+  100: optional string claimToken
+  // Of a failed job: FAILED now, whatever attempts are left.
+  101: optional bool final
+  102: optional string errorType
+  // The newest is kept whole up to 4,000 characters; 1 KB of it goes into the attempts' history.
+  103: optional string errorText
+}
+
+struct PinLaterJobAckRequest {
+  1: required string queueName
+  2: optional list<PinLaterJobAckInfo> jobsSucceeded
+  3: optional list<PinLaterJobAckInfo> jobsFailed
+}
+
+// What became of one job, in answer to an ack, checkpoint, heartbeat, release or cancel.
+struct AckOutcome {
+  1: required string descriptor
+  2: required Outcome outcome
+  // With STALE_CLAIM: whose claim it is now, and since when; absent where nobody holds the job.
+  3: optional string holder
+  4: optional i64 heldSinceMillis
+  // Where the claim was renewed: its new deadline, as a time.
+  5: optional i64 claimDeadlineMillis
+}
+
+struct PinLaterDequeueRequest {
+  1: required string queueName
+  // Cut at the server's bound, and by the bytes that fit a frame; fewer jobs than this is no error.
+  2: required i32 limit
+  // Carried out before the claim, also for a dry run and where the dequeue is then refused. May name another queue. If it fails
+  // nothing is claimed.
+  3: optional PinLaterJobAckRequest jobAckRequest
+  // Shows jobs and changes nothing.
+  4: optional bool dryRun = 0
+  // The share of the shards to look at, cut to 0..1; always at least one shard.
+  5: optional double coverage = 1.0
+  // Long poll: wait so long for a job if none is due, at most getServerInfo.maxWaitMillis. A paused or limited queue waits too
+  // instead of refusing. Later calls on the same connection wait behind it.
+  100: optional i32 waitMillis
+}
+
+struct PinLaterDequeueMetadata {
+  1: optional i32 attemptsAllowed
+  2: optional i32 attemptsRemaining
+  // Opaque, at most 64 bytes. Names this claim in acks, checkpoints, heartbeats and releases. Absent for a dry run.
+  100: optional string claimToken
+  101: optional map<string, string> headers
+  // Without an ack, checkpoint or heartbeat before this time the job goes back, one attempt poorer.
+  102: optional i64 claimDeadlineMillis
+  103: optional i64 createdAtTimestampMillis
+  // Counts from 1.
+  104: optional i32 attempt
+}
+
+struct PinLaterDequeueResponse {
+  // Descriptor to body. Both maps may be absent where nothing was found.
+  1: optional map<string, binary> jobs
+  2: optional map<string, PinLaterDequeueMetadata> jobMetadata
+  // Of the acks that rode along: succeeded ones first, then failed ones, each in the request's order. Absent without such acks.
+  100: optional list<AckOutcome> ackOutcomes
+  // The descriptors in the order to run them, which a map can't say.
+  101: optional list<string> jobOrder
+}
+
+struct PinLaterCheckpointJobRequest {
+  1: required string jobDescriptor
+  // Declared binary: the same bytes on the wire as the string of the original, and any bytes come back as they were.
+  2: optional binary newBody
+  // Puts the job back into the queue and ends the claim, without spending an attempt.
+  3: optional bool moveToPending = 0
+  // Without it: now.
+  4: optional i64 runAfterTimestampMillis
+  // Sets the attempts allowed, and those remaining to the same; without it both stay.
+  5: optional i32 numOfAttemptsAllowed
+  6: optional string prependCustomStatus
+  100: optional string claimToken
+}
+
+struct PinLaterCheckpointJobsRequest {
+  1: required string queueName
+  2: required list<PinLaterCheckpointJobRequest> requests
+}
+
+struct PinLaterLookupJobRequest {
+  1: required list<string> jobDescriptors
+  2: optional bool includeBody = 0
+}
+
+// How one attempt at a job ended.
+struct Attempt {
+  // Counts from 1.
+  1: required i32 number
+  // The claim descriptor of its holder.
+  2: optional string claimedBy
+  3: optional i64 claimedAtMillis
+  4: optional i64 endedAtMillis
+  // One of: succeeded, failed, timed_out, cancelled.
+  5: optional string outcome
+  6: optional string errorType
+  7: optional string errorText
+}
+
+struct PinLaterJobInfo {
+  1: required string jobDescriptor
+  2: required PinLaterJobState jobState
+  10: required i32 attemptsAllowed
+  3: required i32 attemptsRemaining
+  4: required string customStatus
+  5: required i64 createdAtTimestampMillis
+  6: optional i64 runAfterTimestampMillis
+  7: optional i64 updatedAtTimestampMillis
+  // `host:port:serverStartMillis:source:counter` of the claim; a FAILED job keeps the last one.
+  8: optional string claimDescriptor
+  9: optional binary body
+  100: optional map<string, string> headers
+  101: optional string uniqueKey
+  102: optional i64 claimDeadlineMillis
+  103: optional string lastErrorType
+  104: optional string lastErrorText
+  // The newest 20, oldest first. A success at the first attempt leaves none.
+  105: optional list<Attempt> attempts
+  106: optional i64 finishedAtTimestampMillis
+}
+
+struct PinLaterGetJobCountRequest {
+  1: required string queueName
+  2: required PinLaterJobState jobState
+  // Without it: all priorities.
+  3: optional byte priority
+  // For PENDING: with it only jobs not due yet are counted, without it only those that are due.
+  4: optional bool countFutureJobs = 0
+  // Searched for (not matched) in the body, RE2 syntax, case-sensitive. Makes the count bounded instead of exact.
+  5: optional string bodyRegexToMatch
+}
+
+struct PinLaterScanJobsRequest {
+  1: required string queueName
+  2: required PinLaterJobState jobState
+  3: optional byte priority
+  4: optional bool scanFutureJobs = 0
+  // CONTINUATION_START, or what an answer to a paged scan gave. Anything else: CONTINUATION_INVALID.
+  5: optional string continuation = "0"
+  6: optional i32 limit = 100
+  7: optional string bodyRegexToMatch
+  // Asks for a continuation where there is more; without it the answer's is always CONTINUATION_END.
+  100: optional bool paged
+  101: optional bool includeBody
+}
+
+struct PinLaterScanJobsResponse {
+  // Newest first.
+  1: required list<PinLaterJobInfo> scannedJobs
+  2: optional string continuation = "-1"
+  // A shard out of reach or a bound on time cut the answer short.
+  100: optional bool incomplete
+}
+
+struct PinLaterRetryFailedJobsRequest {
+  1: required string queueName
+  2: optional byte priority = 1
+  3: optional i32 attemptsToAllow = 1
+  // Without it: now.
+  4: optional i64 runAfterTimestampMillis
+  // 0 does nothing.
+  5: optional i32 limit = 1000
+}
+
+struct PinLaterDeleteJobsRequest {
+  1: required string queueName
+  2: required PinLaterJobState jobState
+  3: optional byte priority = 1
+  4: optional string bodyRegexToMatch
+  // 0 does nothing.
+  5: optional i32 limit = 1000
+}
+
+// A claim as its holder names it.
+struct ClaimRef {
+  1: required string jobDescriptor
+  2: required string claimToken
+}
+
+struct ClaimsRequest {
+  1: required string queueName
+  2: required list<ClaimRef> claims
+}
+
+struct ReleaseRequest {
+  1: required string queueName
+  2: required list<ClaimRef> claims
+  // How long until the jobs are due again.
+  3: optional i64 delayMillis = 0
+}
+
+// What is kept with a queue in the store. A field that is absent leaves it to the server's settings.
+struct QueueConfig {
+  // 0 stops dequeues; fractions are allowed. The lower of this and the limits file's holds.
+  1: optional double maxJobsPerSecond
+  2: optional i64 claimTimeoutMillis
+  3: optional i64 succeededTtlMillis
+  4: optional i64 failedTtlMillis
+  // The most PENDING jobs; an enqueue beyond it is refused with ENQUEUE_REJECTED, detail QUEUE_FULL.
+  5: optional i64 maxBacklog
+  6: optional i32 defaultAttempts
+  // Expiry of a job that names none, counted from its enqueue.
+  7: optional i64 defaultExpiryMillis
+  // Said by getQueueConfig. configureQueue doesn't look at it: pauseQueue and resumeQueue change it.
+  8: optional bool paused
+}
+
+// Jobs of one priority of a queue, from counters that change with the jobs. The totals count since the queue was made.
+struct QueueCounts {
+  1: required byte priority
+  // Exact. Includes `future`.
+  2: required i64 pending
+  // The part of pending that is not due yet; may be 5 s old.
+  3: required i64 future
+  4: required i64 inProgress
+  5: required i64 succeeded
+  6: required i64 failed
+  7: required i64 enqueuedTotal
+  8: required i64 claimedTotal
+  9: required i64 succeededTotal
+  10: required i64 failedTotal
+  11: required i64 retriedTotal
+  // Since when the job that waits longest has been due; absent where none waits.
+  12: optional i64 oldestDueAtMillis
+}
+
+// Jobs a second over the last minute (less right after a start), as this server saw them.
+struct QueueRates {
+  1: required double enqueued
+  2: required double claimed
+  3: required double succeeded
+  4: required double failed
+  5: required double retried
+}
+
+struct QueueStats {
+  1: required string queueName
+  2: required bool paused
+  3: required list<QueueCounts> counts
+  // Age of the job that has been due longest; absent where none waits.
+  4: optional i64 oldestWaitingMillis
+  5: required QueueRates rates
+  // Long polls that wait on this server now.
+  6: required i32 waitingDequeues
+}
+
+struct ServerInfo {
+  1: required string version
+  // Names of what this server can do beyond the original, so that a client can ask before it uses it.
+  2: required list<string> features
+  // memory, sqlite, mysql, redis
+  3: required string storeKind
+  // The server's clock, for clients that show ages.
+  4: required i64 nowMillis
+  5: required i64 startedAtMillis
+  6: required i32 priorityLevels
+  // The bounds: over them a call is refused with a clear error.
+  7: required i32 maxBodyBytes
+  8: required i32 maxFrameBytes
+  9: required i32 maxJobsPerRequest
+  10: required i32 maxDescriptorsPerRequest
+  11: required i32 maxWaitMillis
+}
+
+// Every method that names a queue answers QUEUE_NOT_FOUND where there is none, but lookupJobs, deleteQueue and createQueue.
+service PinLater {
+  // The methods of the original.
+
+  // A name is one or more ASCII letters, digits and underscores (QUEUE_NAME_INVALID), up to the store's length
+  // (QUEUE_NAME_TOO_LONG). Where the queue exists already nothing happens.
+  void createQueue(1: RequestContext context, 2: string name) throws (1: PinLaterException e)
+
+  // PASSWORD_INVALID unless the admin password fits. Where there is no such queue nothing happens.
+  void deleteQueue(1: RequestContext context, 2: string name, 3: string password) throws (1: PinLaterException e)
+
+  // All jobs are stored when the answer comes, or (one shard) none.
+  PinLaterEnqueueResponse enqueueJobs(1: RequestContext context, 2: PinLaterEnqueueRequest request) throws (1: PinLaterException e)
+
+  // Claims jobs that are due, higher priorities first. DEQUEUE_RATE_LIMITED over the queue's limit or while it is paused.
+  PinLaterDequeueResponse dequeueJobs(1: RequestContext context, 2: PinLaterDequeueRequest request) throws (1: PinLaterException e)
+
+  void ackDequeuedJobs(1: RequestContext context, 2: PinLaterJobAckRequest request) throws (1: PinLaterException e)
+
+  void checkpointJobs(1: RequestContext context, 2: PinLaterCheckpointJobsRequest request) throws (1: PinLaterException e)
+
+  // Jobs that are not there are left out of the map.
+  map<string, PinLaterJobInfo> lookupJobs(1: RequestContext context, 2: PinLaterLookupJobRequest request) throws (1: PinLaterException e)
+
+  // Cut at 2,147,483,647.
+  i32 getJobCount(1: RequestContext context, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)
+
+  set<string> getQueueNames(1: RequestContext context) throws (1: PinLaterException e)
+
+  PinLaterScanJobsResponse scanJobs(1: RequestContext context, 2: PinLaterScanJobsRequest request) throws (1: PinLaterException e)
+
+  // How many went back to PENDING.
+  i32 retryFailedJobs(1: RequestContext context, 2: PinLaterRetryFailedJobsRequest request) throws (1: PinLaterException e)
+
+  // How many were deleted.
+  i32 deleteJobs(1: RequestContext context, 2: PinLaterDeleteJobsRequest request) throws (1: PinLaterException e)
+
+  // Our own.
+
+  ServerInfo getServerInfo(1: RequestContext context) throws (1: PinLaterException e)
+
+  // As ackDequeuedJobs, with an outcome for each job: succeeded ones first, then failed ones, in the request's order.
+  list<AckOutcome> ackJobs(1: RequestContext context, 2: PinLaterJobAckRequest request) throws (1: PinLaterException e)
+
+  // As checkpointJobs, with an outcome for each, in the request's order.
+  list<AckOutcome> checkpointJobsFenced(1: RequestContext context, 2: PinLaterCheckpointJobsRequest request) throws (1: PinLaterException e)
+
+  // Renews claims: deadline = now + the job's claim timeout. Never revives one.
+  list<AckOutcome> heartbeatClaims(1: RequestContext context, 2: ClaimsRequest request) throws (1: PinLaterException e)
+
+  // Gives jobs back without spending an attempt.
+  list<AckOutcome> releaseJobs(1: RequestContext context, 2: ReleaseRequest request) throws (1: PinLaterException e)
+
+  // PENDING or IN_PROGRESS to FAILED with status `cancelled`; finished jobs stay as they are (ALREADY_FINAL).
+  list<AckOutcome> cancelJobs(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)
+
+  // Replaces all of the queue's settings. Other servers follow within 5 s.
+  void configureQueue(1: RequestContext context, 2: string queueName, 3: QueueConfig config) throws (1: PinLaterException e)
+
+  QueueConfig getQueueConfig(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+
+  void pauseQueue(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+
+  void resumeQueue(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+
+  // An empty list asks for all queues. Never scans jobs.
+  list<QueueStats> getQueueStats(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
+
+  // How many were deleted, in whatever state they were.
+  i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)
+}
