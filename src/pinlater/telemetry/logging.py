@@ -1,0 +1,98 @@
+"""Structured logs: an event's text plus fields, as `key=value` on a terminal and as one JSON object a line elsewhere.
+
+Callers write `log.info("queue created", extra={"queue": name})`. A state change of the service is one line at info, a request one
+line at debug. Job bodies are never logged: a field of bytes shows its length only. Control characters are escaped, so a
+caller's text can't forge a line, and long values are cut.
+
+Weakness: the handler writes to its stream at once, so a reader that stops reading a full pipe stops the server too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TextIO
+
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_VALUE_CHARS_MAX = 2_000
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:/+@%")
+_HANDLER_NAME = "pinlater"
+
+
+def setup(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> logging.Handler:
+    """Sends all logs to `stream` (stderr). Ours from `level` on, other libraries' from warning on. A second call replaces the first.
+
+    `format` is json, text, or auto: text on a terminal, else JSON.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.set_name(_HANDLER_NAME)
+    as_text = format == "text" or (format == "auto" and handler.stream.isatty())
+    handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
+    root = logging.getLogger()
+    for old in [one for one in root.handlers if one.get_name() == _HANDLER_NAME]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    logging.getLogger("pinlater").setLevel(level.upper())
+    return handler
+
+
+def fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
+    """What the caller gave as `extra`, fit for showing."""
+    for name, value in vars(record).items():
+        if name not in _STANDARD_FIELDS:
+            yield name, _showable(value)
+
+
+def _showable(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    text = str(value)
+    return text if len(text) <= _VALUE_CHARS_MAX else text[:_VALUE_CHARS_MAX] + "…"
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, event, the caller's fields, and a traceback where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _showable(record.getMessage()),
+        }
+        for name, value in fields(record):
+            entry.setdefault(name, value)
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """`time LEVEL event key=value …` for people; a traceback follows on lines of its own, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = _escaped(str(_showable(record.getMessage())))
+        parts = [_time(record), f"{record.levelname:<7}", event]
+        parts += [f"{name}={_quoted(value)}" for name, value in fields(record)]
+        line = " ".join(parts)
+        if record.exc_info:
+            line += "\n" + "\n".join("    " + text for text in self.formatException(record.exc_info).splitlines())
+        return line
+
+
+def _escaped(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return text if text and _PLAIN.issuperset(text) else json.dumps(text, ensure_ascii=not text.isprintable())
