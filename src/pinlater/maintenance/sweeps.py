@@ -84,11 +84,13 @@ class Sweeps:
     async def collect_garbage(self) -> float | None:
         """Finished jobs past their time to live vanish."""
         most = 0
+        ttls = self._ttls()
+        known = {ttl.queue for ttl in ttls}
         for shard in self._shards:
-            swept = await shard.shard.collect_garbage(self._ttls(), self._clock.now_ms(), self._settings.batch_max)
+            swept = await shard.shard.collect_garbage(ttls, self._clock.now_ms(), self._settings.batch_max)
             for row in swept:
                 most += row.deleted_succeeded + row.deleted_failed
-                if row.queue in self._metrics.queues:
+                if row.queue in known:
                     metrics = self._metrics.queue(row.queue)
                     metrics.succeeded_gc += row.deleted_succeeded
                     metrics.failed_gc += row.deleted_failed

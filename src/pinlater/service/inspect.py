@@ -14,7 +14,7 @@ from pinlater.domain.queue import QueueCounts
 from pinlater.service.addressing import OnShard, address, on_each_shard
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.regex import BodyRegex
-from pinlater.service.settings import ServiceSettings
+from pinlater.service.settings import DUE_ROWS_MAX, ServiceSettings
 from pinlater.service.values import JobFilter, ScanCommand, Scanned
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import JobKey, Page, PageRow, raise_error
@@ -69,6 +69,8 @@ class Inspect:
         if filter.body_regex is None:
             total = 0
             for shard in self._reachable():
+                # What has become due since the last sweep is counted so before anybody asks.
+                await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
                 for row in await shard.shard.count_jobs([filter.queue]):
                     if filter.priority in (None, row.priority):
                         total += _count(row, filter)

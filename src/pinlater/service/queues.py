@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.errors import InvalidArgument, PasswordInvalid
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates, check_queue_name
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.queue_book import QueueBook
+from pinlater.service.settings import DUE_ROWS_MAX
 from pinlater.service.values import QueueStats
 from pinlater.sharding.shards import Shards
 from pinlater.telemetry.metrics import Metrics
@@ -48,7 +49,8 @@ class Queues:
 
     async def delete_queue(self, name: str, password: str) -> None:
         """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error."""
-        await self._passwords.require(password)
+        if not await self._passwords.check(password):
+            raise PasswordInvalid
         for shard in self._shards:
             await shard.shard.delete_queues([name])
         await self._book.refresh()
@@ -84,6 +86,7 @@ class Queues:
         wanted = [(await self._book.require(name)).name for name in names] or sorted(self._book.queues)
         counts: dict[str, dict[int, QueueCounts]] = {name: {} for name in wanted}
         for shard in self._shards:
+            await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
             for row in await shard.shard.count_jobs(wanted):
                 levels = counts.get(row.queue)
                 if levels is not None:
@@ -109,8 +112,11 @@ def _sum(one: QueueCounts | None, other: QueueCounts) -> QueueCounts:
     if one is None:
         return other
     oldest = [at for at in (one.oldest_due_at_ms, other.oldest_due_at_ms) if at is not None]
-    numbers = [a + b for a, b in zip(one[2:-1], other[2:-1], strict=True)]
-    return QueueCounts(one.queue, one.priority, *numbers, min(oldest) if oldest else None)
+    numbers = {field: getattr(one, field) + getattr(other, field) for field in _SUMMED}
+    return one._replace(oldest_due_at_ms=min(oldest) if oldest else None, **numbers)
+
+
+_SUMMED = tuple(field for field in QueueCounts._fields if field not in {"queue", "priority", "oldest_due_at_ms"})
 
 
 def check_config(config: QueueConfig) -> None:

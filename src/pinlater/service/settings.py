@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# How many jobs that became due a count or a look at the statistics counts so, in one transaction, before it answers.
+DUE_ROWS_MAX = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
@@ -17,7 +20,6 @@ class ServiceSettings:
     max_dequeue_limit: int = 1_000
     max_scan_limit: int = 10_000
     max_wait_ms: int = 60_000
-    max_waiting_dequeues: int = 10_000
     max_backlog: int | None = None
     max_header_bytes: int = 16 * 1024
     max_unique_key_bytes: int = 256

@@ -1,0 +1,66 @@
+"""A service on the memory store with a clock that the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest_asyncio
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.passwords import hash_password
+from pinlater.service.identity import Identity
+from pinlater.service.passwords import PasswordCheck
+from pinlater.service.service import Service
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import Caller, Dequeued, DequeueCommand, JobToEnqueue
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.memory import MemoryShard
+from pinlater.telemetry.metrics import Metrics
+
+CALLER = Caller("tests")
+HASH = hash_password("open sesame")
+
+
+@dataclass
+class World:
+    """The service and all a test wants to turn or look at."""
+
+    clock: ManualClock
+    service: Service
+    dispatcher: Dispatcher
+    metrics: Metrics
+    file_limits: dict[str, float] = field(default_factory=dict)
+
+    async def enqueue(self, *bodies: bytes, queue: str = "q", **more: object) -> list[str]:
+        """Descriptors of new jobs with these bodies."""
+        jobs = [JobToEnqueue(body, **more) for body in bodies]  # type: ignore[arg-type]
+        return list((await self.service.enqueue(CALLER, queue, jobs)).descriptors)
+
+    async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> Dequeued:
+        """What a dequeue gives."""
+        return await self.service.dequeue(CALLER, DequeueCommand(queue, limit, **more))  # type: ignore[arg-type]
+
+
+@pytest_asyncio.fixture
+async def world() -> AsyncIterator[World]:
+    clock = ManualClock()
+    shard = MemoryShard()
+    await shard.open(clock.now_ms())
+    shards = Shards([ShardLanes(shard, clock)], Random(1))
+    file_limits: dict[str, float] = {}
+    limits = RateLimits(clock, file_limits=lambda: file_limits)
+    dispatcher = Dispatcher(shards, limits, clock, DispatchSettings(max_waiting_dequeues=5))
+    metrics = Metrics()
+    passwords = PasswordCheck(HASH)
+    identity = Identity("host", 9010, clock.now_ms(), 0)
+    service = Service(shards, dispatcher, passwords, identity, metrics, clock, ServiceSettings(max_body_bytes=1000))
+    await service.create_queue("q")
+    yield World(clock, service, dispatcher, metrics, file_limits)
+    passwords.close()
+    await dispatcher.close()
+    await shards.close()

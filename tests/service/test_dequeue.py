@@ -1,0 +1,195 @@
+"""Dequeue: riding acks, limits, waiting, and answers that reach nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pinlater.domain.errors import (
+    DequeueRateLimited,
+    DescriptorInvalid,
+    InvalidArgument,
+    QueueNotFound,
+    TooManyWaiting,
+)
+from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.queue import QueueConfig
+from pinlater.service.values import AckBatch, AckItem, DequeueCommand
+from tests.service.conftest import CALLER, World
+
+
+async def _until_waiting(world: World, count: int, queue: str = "q") -> None:
+    async with asyncio.timeout(5):
+        while world.dispatcher.waiting(queue) != count:
+            await asyncio.sleep(0)
+
+
+async def test_a_waiting_dequeue_is_answered_by_the_enqueue(world: World) -> None:
+    waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
+    await _until_waiting(world, 1)
+    await world.enqueue(b"x")
+    assert [handed_out.job.body for handed_out in (await waiting).jobs] == [b"x"]
+
+
+async def test_two_jobs_wake_two_waiters_of_one(world: World) -> None:
+    waiting = [asyncio.create_task(world.dequeue(1, wait_ms=60_000)) for _ in range(3)]
+    await _until_waiting(world, 3)
+    await world.enqueue(b"a", b"b")
+    done, pending = await asyncio.wait(waiting, return_when=asyncio.ALL_COMPLETED, timeout=0.05)
+    assert sorted(task.result().jobs[0].job.body for task in done) == [b"a", b"b"]
+    assert len(pending) == 1
+    world.dispatcher.drain()
+    assert not (await pending.pop()).jobs
+
+
+async def test_draining_answers_those_who_wait_empty(world: World) -> None:
+    waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
+    await _until_waiting(world, 1)
+    world.dispatcher.drain()
+    assert not (await waiting).jobs
+
+
+async def test_too_many_waiting_dequeues_are_refused(world: World) -> None:
+    waiting = [asyncio.create_task(world.dequeue(wait_ms=60_000)) for _ in range(5)]
+    await _until_waiting(world, 5)
+    with pytest.raises(TooManyWaiting):
+        await world.dequeue(wait_ms=60_000)
+    world.dispatcher.drain()
+    await asyncio.gather(*waiting)
+
+
+async def test_who_waits_on_a_queue_that_is_deleted_is_told_so(world: World) -> None:
+    waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
+    await _until_waiting(world, 1)
+    await world.service.delete_queue("q", "open sesame")
+    with pytest.raises(QueueNotFound):
+        await waiting
+
+
+async def test_a_retried_job_wakes_a_waiter_when_it_is_due(world: World) -> None:
+    [descriptor] = await world.enqueue(b"x")
+    await world.dequeue()
+    waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
+    await _until_waiting(world, 1)
+    await world.service.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=False)]))
+    assert (await waiting).jobs[0].job.attempt == 2
+
+
+async def test_a_cancelled_wait_leaves_the_job_to_the_next(world: World) -> None:
+    first = asyncio.create_task(world.dequeue(1, wait_ms=60_000))
+    await _until_waiting(world, 1)
+    second = asyncio.create_task(world.dequeue(1, wait_ms=60_000))
+    await _until_waiting(world, 2)
+    enqueue = asyncio.create_task(world.enqueue(b"x"))
+    while world.dispatcher.waiting("q") == 2:
+        await asyncio.sleep(0)
+    first.cancel()
+    await enqueue
+    assert [handed_out.job.body for handed_out in (await second).jobs] == [b"x"]
+
+
+async def test_an_undelivered_answer_gives_its_jobs_back_unspent(world: World) -> None:
+    await world.enqueue(b"x", attempts_allowed=3)
+    dequeued = await world.dequeue()
+    world.service.undelivered(CALLER, "q", dequeued)
+    again = await world.dequeue(wait_ms=60_000)
+    assert again.jobs[0].job.attempts_remaining == 3
+    assert world.metrics.queue("q").undelivered == 1
+
+
+async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world: World) -> None:
+    """The original lost acks that rode on a rate-limited dequeue."""
+    [descriptor] = await world.enqueue(b"x")
+    await world.dequeue()
+    await world.service.set_paused("q", paused=True)
+    with pytest.raises(DequeueRateLimited):
+        await world.dequeue(acks=AckBatch("q", [AckItem(descriptor, succeeded=True)]))
+    [(_, job)] = await world.service.lookup([descriptor], bodies=False)
+    assert job.state is JobState.SUCCEEDED
+
+
+async def test_a_malformed_riding_ack_refuses_the_whole_call(world: World) -> None:
+    [descriptor] = await world.enqueue(b"x")
+    await world.dequeue()
+    await world.enqueue(b"y")
+    acks = AckBatch("q", [AckItem(descriptor, succeeded=True), AckItem("nonsense", succeeded=True)])
+    with pytest.raises(DescriptorInvalid):
+        await world.dequeue(acks=acks)
+    [(_, job)] = await world.service.lookup([descriptor], bodies=False)
+    assert job.state is JobState.IN_PROGRESS
+    assert len((await world.dequeue()).jobs) == 1
+
+
+async def test_a_dry_run_shows_jobs_carries_out_acks_and_claims_nothing(world: World) -> None:
+    [descriptor] = await world.enqueue(b"x")
+    await world.dequeue()
+    await world.enqueue(b"y")
+    shown = await world.dequeue(dry_run=True, acks=AckBatch("q", [AckItem(descriptor, succeeded=True)]))
+    assert [handed_out.job.body for handed_out in shown.jobs] == [b"y"]
+    assert shown.ack_results[0].outcome is Outcome.APPLIED
+    assert len((await world.dequeue()).jobs) == 1
+
+
+async def test_riding_acks_may_name_another_queue(world: World) -> None:
+    await world.service.create_queue("other")
+    [descriptor] = await world.enqueue(b"x", queue="other")
+    await world.dequeue(queue="other")
+    dequeued = await world.dequeue(acks=AckBatch("other", [AckItem(descriptor, succeeded=True)]))
+    assert dequeued.ack_results[0].outcome is Outcome.APPLIED
+
+
+async def test_an_ack_never_reaches_outside_its_requests_queue(world: World) -> None:
+    await world.service.create_queue("other")
+    [descriptor] = await world.enqueue(b"x", queue="other")
+    await world.dequeue(queue="other")
+    [result] = await world.service.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=True)]))
+    assert result.outcome is Outcome.NOT_FOUND
+
+
+async def test_one_dequeue_may_overdraw_the_limit_and_the_next_pays(world: World) -> None:
+    world.file_limits["q"] = 2.0
+    await world.service.book.refresh()
+    await world.enqueue(*[b"x"] * 20)
+    assert len((await world.dequeue(10)).jobs) == 10
+    with pytest.raises(DequeueRateLimited):
+        await world.dequeue(1)
+    world.clock.advance(seconds=6)
+    assert len((await world.dequeue(1)).jobs) == 1
+
+
+async def test_the_lower_of_the_two_limits_holds_and_zero_stops(world: World) -> None:
+    world.file_limits["q"] = 100.0
+    await world.service.configure_queue("q", QueueConfig(max_jobs_per_second=0))
+    await world.enqueue(b"x")
+    with pytest.raises(DequeueRateLimited):
+        await world.dequeue()
+
+
+async def test_a_paused_queue_lets_dequeues_wait_until_it_is_resumed(world: World) -> None:
+    await world.service.set_paused("q", paused=True)
+    await world.enqueue(b"x")
+    waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
+    await _until_waiting(world, 1)
+    await world.service.set_paused("q", paused=False)
+    assert len((await waiting).jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [DequeueCommand("q", -1), DequeueCommand("q", 1, wait_ms=-1), DequeueCommand("q", 1, coverage=float("nan"))],
+)
+async def test_numbers_out_of_their_range_are_refused(world: World, command: DequeueCommand) -> None:
+    with pytest.raises(InvalidArgument):
+        await world.service.dequeue(CALLER, command)
+
+
+async def test_too_large_a_limit_is_cut_not_refused(world: World) -> None:
+    await world.enqueue(b"x")
+    assert len((await world.dequeue(2**31 - 1)).jobs) == 1
+    assert not (await world.dequeue(0)).jobs
+
+
+async def test_a_missing_queue_is_said_so(world: World) -> None:
+    with pytest.raises(QueueNotFound, match="Queue not found: nope"):
+        await world.dequeue(queue="nope")

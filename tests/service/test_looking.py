@@ -1,0 +1,117 @@
+"""Lookups, counts, scans and bulk operations, with regexes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
+from pinlater.domain.job import JobState
+from pinlater.service.values import AckBatch, AckItem, JobFilter, ScanCommand
+from tests.service.conftest import CALLER, World
+
+PENDING = JobFilter("q", JobState.PENDING)
+
+
+async def _bodies(world: World, **more: object) -> list[bytes | None]:
+    filter = JobFilter("q", JobState.PENDING, body_regex=more.pop("body_regex", None))  # type: ignore[arg-type]
+    command = ScanCommand(filter, bodies=True, **more)  # type: ignore[arg-type]
+    return [job.body for _, job in (await world.service.scan(command)).jobs]
+
+
+async def test_a_regex_searches_in_utf8_and_case_matters(world: World) -> None:
+    await world.enqueue("schön".encode(), b"SCHOEN", b"\xff\xfe", b"x schoen y")
+    assert await _bodies(world, body_regex="sch.n") == ["schön".encode()]
+    assert await world.service.count(PENDING._replace(body_regex="^scho")) == 0
+    assert await world.service.count(PENDING._replace(body_regex="scho")) == 1
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)", "a{5000}", "x" * 1001, r"\1"])
+async def test_an_invalid_regex_gets_a_clear_error(world: World, pattern: str) -> None:
+    await world.enqueue(b"x")
+    with pytest.raises(InvalidArgument, match="regex"):
+        await world.service.count(PENDING._replace(body_regex=pattern))
+
+
+async def test_a_scan_is_newest_first_over_all_priorities(world: World) -> None:
+    for i in range(6):
+        await world.enqueue(b"%d" % i, priority=1 + i % 3)
+        world.clock.advance(ms=10)
+    assert await _bodies(world) == [b"5", b"4", b"3", b"2", b"1", b"0"]
+    assert await _bodies(world, limit=2) == [b"5", b"4"]
+
+
+async def test_a_paged_scan_sees_each_job_once(world: World) -> None:
+    await world.enqueue(*(b"%d" % i for i in range(25)))
+    seen, continuation = [], "0"
+    while continuation != "-1":
+        page = await world.service.scan(ScanCommand(PENDING, 7, continuation, paged=True, bodies=True))
+        seen += [job.body for _, job in page.jobs]
+        continuation = page.continuation
+    assert sorted(seen) == sorted(b"%d" % i for i in range(25))
+
+
+@pytest.mark.parametrize(("continuation", "paged"), [("1", False), ("-1", False), ("5.5", False), ("x", True)])
+async def test_a_continuation_that_is_not_ours_is_refused(world: World, continuation: str, paged: bool) -> None:
+    with pytest.raises(ContinuationInvalid):
+        await world.service.scan(ScanCommand(PENDING, continuation=continuation, paged=paged))
+
+
+async def test_future_jobs_count_only_with_the_flag_and_only_they_then(world: World) -> None:
+    await world.enqueue(b"now")
+    await world.enqueue(b"later", b"later", run_after_ms=world.clock.now_ms() + 60_000)
+    assert await world.service.count(PENDING) == 1
+    assert await world.service.count(PENDING._replace(future=True)) == 2
+
+
+async def test_a_limit_of_nothing_does_nothing(world: World) -> None:
+    """The original took 0 for everything, and with a regex never ended."""
+    await world.enqueue(b"x", b"y")
+    assert await world.service.delete_jobs(PENDING, 0) == 0
+    assert await world.service.delete_jobs(PENDING._replace(body_regex="x"), 0) == 0
+    assert await world.service.retry_failed("q", 1, 1, None, 0) == 0
+    assert await world.service.count(PENDING) == 2
+
+
+async def test_deleting_by_regex_takes_only_what_matches(world: World) -> None:
+    await world.enqueue(b"keep", b"drop 1", b"drop 2")
+    await world.enqueue(b"drop later", run_after_ms=world.clock.now_ms() + 1000)
+    assert await world.service.delete_jobs(PENDING._replace(priority=1, body_regex="^drop"), 10) == 3
+    assert await _bodies(world) == [b"keep"]
+
+
+async def test_failed_jobs_can_be_retried(world: World) -> None:
+    descriptors = await world.enqueue(b"x", b"y", attempts_allowed=1)
+    await world.dequeue()
+    await world.service.acknowledge(CALLER, AckBatch("q", [AckItem(d, succeeded=False) for d in descriptors]))
+    assert await world.service.count(JobFilter("q", JobState.FAILED)) == 2
+    assert await world.service.retry_failed("q", 1, 2, None, 1000) == 2
+    assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
+
+
+async def test_bad_numbers_are_refused(world: World) -> None:
+    with pytest.raises(InvalidArgument):
+        await world.service.delete_jobs(PENDING, -1)
+    with pytest.raises(InvalidArgument):
+        await world.service.retry_failed("q", 1, 0, None, 10)
+    with pytest.raises(PriorityNotSupported):
+        await world.service.count(PENDING._replace(priority=9))
+    with pytest.raises(InvalidArgument):
+        await world.service.scan(ScanCommand(PENDING, -5))
+
+
+async def test_deleting_a_queue_needs_the_password(world: World) -> None:
+    with pytest.raises(PasswordInvalid):
+        await world.service.delete_queue("q", "guess")
+    await world.service.delete_queue("q", "open sesame")
+    await world.service.delete_queue("q", "open sesame")
+    assert not await world.service.queue_names()
+
+
+async def test_stats_come_from_counters(world: World) -> None:
+    await world.enqueue(b"a", b"b")
+    await world.enqueue(b"c", priority=3)
+    world.clock.advance(seconds=5)
+    await world.dequeue(1)
+    [stats] = await world.service.queue_stats(["q"])
+    assert [(row.priority, row.pending, row.in_progress) for row in stats.counts] == [(1, 1, 1), (3, 1, 0)]
+    assert stats.oldest_waiting_ms == 5000
