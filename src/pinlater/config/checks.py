@@ -1,0 +1,88 @@
+"""Checks that need more than one key, or a look at a file: still before anything starts.
+
+A rate-limit or server-set file that is named but missing or broken is a problem here, though later a broken one only keeps the old
+values: at the start there are no old values, and to go on without limits would let loose exactly what somebody meant to hold back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+
+from pinlater.config.files import FileBroken, read_rate_limits, read_server_set
+from pinlater.config.schema import rooms
+from pinlater.config.settings import Settings
+from pinlater.config.sources import Origin
+from pinlater.domain.passwords import HashMalformed, check_hash_form
+
+_FRAME_OVERHEAD_BYTES = 64 * 1024
+
+
+def check_together(settings: Settings, origins: Mapping[str, Origin]) -> list[str]:
+    """Everything that is wrong beyond a single value, each with its place."""
+    return [f"{_place(path, origins)}: {problem}" for path, problem in _problems(settings)]
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    yield from _password_problems(settings)
+    yield from _file_problems(settings)
+    jobs = settings.jobs
+    if jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES > jobs.max_frame_bytes:
+        yield (
+            "jobs.max_frame_bytes",
+            f"{jobs.max_frame_bytes:,} bytes hold no body of jobs.max_body_bytes ({jobs.max_body_bytes:,}) and its envelope:"
+            f" at least {jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES:,} are needed",
+        )
+    if not settings.host.strip():
+        yield "host", "is empty"
+
+
+def _password_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.admin_password_hash is None:
+        return
+    try:
+        check_hash_form(settings.admin_password_hash)
+    except HashMalformed as error:
+        yield "admin_password_hash", str(error)
+
+
+def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.queue_limits_file is not None:
+        try:
+            read_rate_limits(settings.queue_limits_file)
+        except FileBroken as error:
+            yield "queue_limits_file", str(error)
+    if settings.server_set_file is not None:
+        try:
+            read_server_set(settings.server_set_file)
+        except FileBroken as error:
+            yield "server_set_file", str(error)
+
+
+def _place(path: str, origins: Mapping[str, Origin]) -> str:
+    return origins[path].place or path
+
+
+def warnings_about(settings: Settings) -> list[str]:
+    """What is possible but should be known."""
+    found = [
+        f"listening on {host} without access control: whoever can reach the ports can run and delete jobs"
+        for host in sorted(_hosts(settings))
+        if not is_loopback(host)
+    ]
+    if settings.store.kind == "memory":
+        found.append("store: jobs are kept in memory and are gone when the server stops")
+    return found
+
+
+def _hosts(settings: Settings) -> set[str]:
+    """Every address that a room listens on."""
+    return {getattr(getattr(settings, room), "host", settings.host) for room in rooms()}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,179 @@
+"""The original's two files that are read again while the server runs: queues' rate limits, and the set of live servers.
+
+The maintenance runner calls `refresh` every 10 s, in a thread where the file could be slow. A broken file never changes anything:
+it is logged once for each content, and the last good values stay. The file is read each time and compared by content; its time
+stamp alone would miss an edit within one tick of the file system's clock, and reload a file that was only touched.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES_MAX = 16 * 2**20
+T = TypeVar("T")
+
+
+class FileBroken(Exception):
+    """A file that can't be read or understood; the text names it and says why."""
+
+
+class RateLimitFile:
+    """Jobs a second by queue. Raises `FileBroken` if the file is broken at the start; later it only keeps the old limits."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = _Watched(path, _parse_rate_limits)
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """A queue that isn't named has no limit; 0 stops it."""
+        return self._file.value
+
+    @property
+    def last_error(self) -> str | None:
+        """What is wrong with the file as it is now; None when it is good."""
+        return self._file.last_error
+
+    def refresh(self) -> bool:
+        """Looks at the file again; whether the limits changed. Never raises."""
+        return self._file.refresh()
+
+
+class ServerSetFile:
+    """How many servers share the queues' limits. Raises `FileBroken` if the file can't be read at the start.
+
+    An empty file is ignored, since whoever writes it does so with an empty one while it starts; at the start it counts as one server.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = _Watched(path, _parse_server_set)
+        self._servers = max(1, self._file.value)
+
+    @property
+    def servers(self) -> int:
+        """At least 1."""
+        return self._servers
+
+    @property
+    def last_error(self) -> str | None:
+        """What is wrong with the file as it is now; None when it is good."""
+        return self._file.last_error
+
+    def refresh(self) -> bool:
+        """Looks at the file again; whether the number changed. Never raises."""
+        if not self._file.refresh():
+            return False
+        found = self._file.value
+        if not found:
+            log.warning("%s is empty: still dividing limits by %d", self._file.path, self._servers)
+        changed = found not in (0, self._servers)
+        self._servers = found or self._servers
+        return changed
+
+
+class _Watched(Generic[T]):
+    """A file's last good value, and what is wrong with it now."""
+
+    def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
+        self.path = path
+        self._parse = parse
+        self._content = _read(path)
+        self.value = _understood(path, parse, self._content)
+        self.last_error: str | None = None
+
+    def refresh(self) -> bool:
+        """Whether the value changed."""
+        try:
+            content = _read(self.path)
+            if content == self._content:
+                self._mended()
+                return False
+            value = _understood(self.path, self._parse, content)
+        except FileBroken as error:
+            self._broken(str(error))
+            return False
+        changed = value != self.value
+        self._content, self.value = content, value
+        self._mended()
+        if changed:
+            log.info("%s was read again", self.path)
+        return changed
+
+    def _broken(self, error: str) -> None:
+        if error != self.last_error:
+            log.error("%s; the last good values stay", error)
+        self.last_error = error
+
+    def _mended(self) -> None:
+        if self.last_error is not None:
+            log.info("%s is good again", self.path)
+        self.last_error = None
+
+
+def read_rate_limits(path: Path) -> Mapping[str, float]:
+    """The limits in the file now. Raises `FileBroken`."""
+    return _understood(path, _parse_rate_limits, _read(path))
+
+
+def read_server_set(path: Path) -> int:
+    """How many distinct servers the file names now. Raises `FileBroken`."""
+    return _understood(path, _parse_server_set, _read(path))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise FileBroken(f"{path} can't be read: {error.strerror or error}") from error
+    if len(content) > FILE_BYTES_MAX:
+        raise FileBroken(f"{path} is longer than {FILE_BYTES_MAX:,} bytes")
+    return content
+
+
+def _understood(path: Path, parse: Callable[[bytes], T], content: bytes) -> T:
+    try:
+        return parse(content)
+    except (ValueError, RecursionError) as error:
+        raise FileBroken(f"{path} is broken: {error}") from error
+
+
+def _parse_server_set(content: bytes) -> int:
+    """Distinct non-empty lines."""
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        raise ValueError("not text in UTF-8") from None
+    return len({line.strip() for line in lines} - {""})
+
+
+def _parse_rate_limits(content: bytes) -> Mapping[str, float]:
+    """`{"queues": [{"name": "q", "queueConfig": {"maxJobsPerSecond": 100}}]}`; of a queue's entries the last one counts."""
+    document = json.loads(content, parse_constant=_no_number)
+    entries = document.get("queues") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError('the list "queues" is missing')  # noqa: TRY004 (what is wrong is the file's content)
+    return dict(_parse_entry(index, entry) for index, entry in enumerate(entries))
+
+
+def _parse_entry(index: int, entry: Any) -> tuple[str, float]:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or not name:
+        raise ValueError(f'queues[{index}] has no "name"')
+    config = entry.get("queueConfig")
+    if not isinstance(config, dict) or "maxJobsPerSecond" not in config:
+        raise ValueError(f'queue {name!r} has no "queueConfig" with "maxJobsPerSecond"')
+    rate = config["maxJobsPerSecond"]
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1e15 or math.isnan(rate):
+        raise ValueError(f"queue {name!r}: maxJobsPerSecond is {rate!r}, not a number of at least 0")
+    return name, float(rate)
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number")

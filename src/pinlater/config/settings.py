@@ -1,0 +1,44 @@
+"""All settings of a server in one value: a few of its own, and each room's own dataclass.
+
+A new room is one line here. Names of keys, variables and flags, types, defaults and the reference page follow from the
+dataclasses (`schema`). The service's settings are the table `jobs`: as `service` their variables would begin with
+PINLATER_SERVICE_, and Kubernetes sets such variables in every pod beside a Service called `pinlater`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pinlater.config.store import StoreLocation
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.http_server.settings import HttpSettings
+from pinlater.maintenance.settings import MaintenanceSettings
+from pinlater.service.settings import ServiceSettings
+from pinlater.telemetry.settings import TelemetrySettings
+
+DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `serve` starts with, checked. Top-level keys first, then one table for each room."""
+
+    store: StoreLocation = DEFAULT_STORE
+    """Where the jobs are kept: `sqlite:PATH` or `memory:`."""
+    host: str = "127.0.0.1"
+    """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: whoever reaches them may do anything."""
+    advertised_host: str | None = None
+    """Name of this server in the claims it hands out; not set: the machine's host name."""
+    admin_password_hash: str | None = field(default=None, metadata={"secret": True})
+    """Hash of the password that deleteQueue asks for (`pinlater hash-password` makes one). Not set: every password is refused."""
+    queue_limits_file: Path | None = None
+    """Rate limits of queues (JSON), looked at again every 10 s. Not set: only the limits kept in the store hold."""
+    server_set_file: Path | None = None
+    """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number."""
+
+    jobs: ServiceSettings = field(default_factory=ServiceSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)

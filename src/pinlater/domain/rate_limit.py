@@ -1,0 +1,79 @@
+"""A queue's dequeue limit as arithmetic: a bucket of tokens that fills with time, one token a job.
+
+Time comes in with each call (monotonic seconds), so nothing here waits or asks a clock. What is handed out is charged afterwards,
+because how many jobs a claim finds isn't known before; one request may overdraw and the next ones pay. Over any time t, jobs handed
+out ≤ rate · t + burst + one request's overdraft.
+"""
+
+from __future__ import annotations
+
+import math
+
+# Added-up floats miss a whole token by this much at most; without it a caller would wake a moment too early, again and again.
+_SLACK = 1e-6
+_RETRY_MS_MAX = 24 * 3_600_000
+
+
+def effective_rate(in_file: float | None, in_store: float | None, servers: int = 1) -> float | None:
+    """Jobs a second for this server: the lower of the two limits, divided by the live servers. None: no limit."""
+    limits = [limit for limit in (in_file, in_store) if limit is not None]
+    return min(limits) / max(1, servers) if limits else None
+
+
+class TokenBucket:
+    """The state of one queue's limit on this server. Starts full: one second's worth, at least one job."""
+
+    __slots__ = ("_rate", "_then", "_tokens")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate = _checked(rate)
+        self._then = now
+        self._tokens = self.burst
+
+    @property
+    def rate(self) -> float:
+        """Jobs a second; 0 hands out nothing."""
+        return self._rate
+
+    @property
+    def burst(self) -> float:
+        """The most that can be saved up."""
+        return max(1.0, self._rate)
+
+    def available(self, now: float) -> bool:
+        """Whether a request may claim now. It may then take more than is there."""
+        self._refill(now)
+        return self._rate > 0 and self._tokens >= 1 - _SLACK
+
+    def charge(self, jobs: int, now: float) -> None:
+        """Takes off what was handed out; a negative number gives back what was released unspent."""
+        self._refill(now)
+        self._tokens = min(self.burst, self._tokens - jobs)
+
+    def retry_after_ms(self, now: float) -> int | None:
+        """Milliseconds until `available`, 0 if it is; None where time won't help, because the rate is 0. A day at most."""
+        if self.available(now):
+            return 0
+        if self._rate <= 0:
+            return None
+        seconds = min((1 - self._tokens) / self._rate, _RETRY_MS_MAX / 1000)
+        return max(1, math.ceil(seconds * 1000))
+
+    def set_rate(self, rate: float, now: float) -> None:
+        """A new rate from now on. A debt is never paid off more slowly than it would have been at the old rate."""
+        self._refill(now)
+        old, self._rate = self._rate, _checked(rate)
+        if self._tokens < 0 and 0 < self._rate < old:
+            self._tokens *= self._rate / old
+        self._tokens = min(self._tokens, self.burst)
+
+    def _refill(self, now: float) -> None:
+        if now > self._then:
+            self._tokens = min(self.burst, self._tokens + (now - self._then) * self._rate)
+            self._then = now
+
+
+def _checked(rate: float) -> float:
+    if not (math.isfinite(rate) and rate >= 0):
+        raise ValueError(f"a rate is a finite number of at least 0, not {rate}")
+    return rate
