@@ -1,0 +1,302 @@
+"""What clients saw, in the order of one machine's clock, and what it proves about the service.
+
+A call is two records: when it left, and when its answer came; a call whose answer never came has only the first, and then both
+"it happened" and "it didn't" are possible. `check` accuses only where no order of the possible grants could have been right, so
+each violation is one. It looks at nothing but the clients' records and what lookups say at the end; the server's log is no witness.
+
+Times are `time.monotonic_ns`, which all processes of a machine share. Weakness: a claim counts as held from the moment the call left
+(the earliest instant it can have been granted), so a second hand-out in the call's last moments before its time-out goes unseen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
+APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
+
+
+class Enqueue(NamedTuple):
+    """`descriptors` is None where no answer came."""
+
+    started_ns: int
+    ended_ns: int | None
+    bodies: tuple[str, ...]
+    descriptors: tuple[str, ...] | None
+
+
+class Claim(NamedTuple):
+    """One job of an answered dequeue. `timeout_ns` is the job's claim timeout."""
+
+    started_ns: int
+    ended_ns: int
+    worker: str
+    descriptor: str
+    token: str
+    body: str
+    timeout_ns: int
+
+
+class Ack(NamedTuple):
+    """One job's ack, or its release. `outcome` is None where no answer came."""
+
+    started_ns: int
+    ended_ns: int | None
+    descriptor: str
+    token: str
+    succeeded: bool
+    outcome: int | None
+
+
+@dataclass(slots=True)
+class History:
+    """Everything the clients of a run saw."""
+
+    enqueues: list[Enqueue] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)
+
+    def add(self, other: History) -> None:
+        """Takes in what another client saw."""
+        self.enqueues += other.enqueues
+        self.claims += other.claims
+        self.acks += other.acks
+
+    def acknowledged(self) -> dict[str, str]:
+        """Body by descriptor, of every enqueue that was answered."""
+        return {
+            descriptor: body
+            for enqueue in self.enqueues
+            if enqueue.descriptors is not None
+            for descriptor, body in zip(enqueue.descriptors, enqueue.bodies, strict=True)
+        }
+
+    def seen(self) -> set[str]:
+        """Every descriptor that any client was ever told."""
+        return self.acknowledged().keys() | {claim.descriptor for claim in self.claims}
+
+
+class Kind(Enum):
+    """What can be wrong."""
+
+    LOST = "an acknowledged enqueue is gone"
+    UNDONE = "an acknowledged success was turned back"
+    TWICE = "a job was handed out twice within its claim"
+    STALE_APPLIED = "an ack counted although somebody else held the job"
+    STUCK = "a job never ended"
+    GAVE_UP = "a job failed that nobody failed"
+    INVENTED = "a job was handed out that nobody enqueued"
+    DAMAGED = "a body came back changed"
+    DOUBLED = "one enqueued job became two"
+
+
+class Violation(NamedTuple):
+    """One broken promise."""
+
+    kind: Kind
+    descriptor: str
+    text: str = ""
+
+
+def check(history: History, final: Mapping[str, int], *, failures_allowed: bool = False) -> list[Violation]:
+    """Every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
+
+    Run it after everything was drained: a job that still waits counts as stuck.
+    """
+    return [
+        *_check_final(history, final, failures_allowed),
+        *_check_success_stays(history, final),
+        *_check_exclusive(history),
+        *_check_stale_acks(history),
+        *_check_bodies(history),
+    ]
+
+
+def _check_final(history: History, final: Mapping[str, int], failures_allowed: bool) -> Iterable[Violation]:
+    for descriptor in history.acknowledged():
+        state = final.get(descriptor)
+        if state is None:
+            yield Violation(Kind.LOST, descriptor)
+        elif state == FAILED and not failures_allowed:
+            yield Violation(Kind.GAVE_UP, descriptor)
+    for descriptor in history.seen():
+        if final.get(descriptor) in (PENDING, IN_PROGRESS):
+            yield Violation(Kind.STUCK, descriptor, f"state {final[descriptor]} at the end")
+
+
+def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
+    """A success that counted holds for ever: SUCCEEDED at the end, and no hand-out later than the claim that earned it.
+
+    A hand-out between that claim and its ack would have made the ack stale, so it is as wrong as one after the ack.
+    """
+    claims = {(claim.descriptor, claim.token): claim for claim in history.claims}
+    done: dict[str, int] = {}
+    for ack in history.acks:
+        if ack.succeeded and ack.outcome == APPLIED and ack.ended_ns is not None:
+            if ack.descriptor in done:
+                yield Violation(Kind.UNDONE, ack.descriptor, "two acks of success were both applied")
+            mine = claims.get((ack.descriptor, ack.token))
+            done[ack.descriptor] = mine.ended_ns if mine is not None else ack.ended_ns
+    for claim in history.claims:
+        if claim.descriptor in done and claim.started_ns > done[claim.descriptor]:
+            yield Violation(Kind.UNDONE, claim.descriptor, f"handed out again, to {claim.worker}")
+    for descriptor in done:
+        if final.get(descriptor) != SUCCEEDED:
+            yield Violation(Kind.UNDONE, descriptor, f"state {final.get(descriptor)} at the end")
+
+
+def _given_back(history: History) -> dict[tuple[str, str], int]:
+    """By (descriptor, token): when its holder first asked for the job to go back, answered or not. A success never gives it back."""
+    ends: dict[tuple[str, str], int] = {}
+    for ack in history.acks:
+        if not ack.succeeded:
+            key = ack.descriptor, ack.token
+            ends[key] = min(ack.started_ns, ends.get(key, ack.started_ns))
+    return ends
+
+
+def _by_job(claims: Sequence[Claim]) -> Iterable[Sequence[Claim]]:
+    jobs: defaultdict[str, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        jobs[claim.descriptor].append(claim)
+    return (group for group in jobs.values() if len(group) > 1)
+
+
+def _check_exclusive(history: History) -> Iterable[Violation]:
+    """Two claims of a job are right only if one of them can have ended before the other was granted."""
+    ends = _given_back(history)
+
+    def may_end(claim: Claim) -> int:
+        timed_out = claim.started_ns + claim.timeout_ns
+        return min(timed_out, ends.get((claim.descriptor, claim.token), timed_out))
+
+    for group in _by_job(history.claims):
+        for one, other in itertools.combinations(group, 2):
+            one_first = may_end(one) <= other.ended_ns and one.started_ns <= other.ended_ns
+            other_first = may_end(other) <= one.ended_ns and other.started_ns <= one.ended_ns
+            if not (one_first or other_first):
+                yield Violation(Kind.TWICE, one.descriptor, f"by {one.worker} and {other.worker}")
+
+
+def _check_stale_acks(history: History) -> Iterable[Violation]:
+    """Once another claim of the job was surely granted after one's own, one's own ack must not count."""
+    claims = {(claim.descriptor, claim.token): claim for claim in history.claims}
+    groups = {group[0].descriptor: group for group in _by_job(history.claims)}
+    for ack in history.acks:
+        mine = claims.get((ack.descriptor, ack.token))
+        if mine is None or ack.outcome != APPLIED:
+            continue
+        for other in groups.get(ack.descriptor, ()):
+            if other.token != mine.token and other.started_ns > mine.ended_ns and other.ended_ns < ack.started_ns:
+                yield Violation(
+                    Kind.STALE_APPLIED, ack.descriptor, f"{mine.worker}'s ack, while {other.worker} held it"
+                )
+
+
+def _check_bodies(history: History) -> Iterable[Violation]:
+    """Bodies are unique in a run, so a body names the enqueue that made it."""
+    sent = {body for enqueue in history.enqueues for body in enqueue.bodies}
+    acknowledged = history.acknowledged()
+    home = {body: descriptor for descriptor, body in acknowledged.items()}
+    for claim in history.claims:
+        if claim.body not in sent:
+            yield Violation(Kind.INVENTED, claim.descriptor, claim.body[:80])
+        elif acknowledged.get(claim.descriptor, claim.body) != claim.body:
+            yield Violation(Kind.DAMAGED, claim.descriptor, claim.body[:80])
+        elif home.setdefault(claim.body, claim.descriptor) != claim.descriptor:
+            yield Violation(Kind.DOUBLED, claim.descriptor, f"also {home[claim.body]}")
+
+
+Record = dict[str, Any]
+"""One line: a call has the key `call`; its answer has the same `n`."""
+
+
+class Recorder:
+    """Writes a client's records down as they happen; threads may share it.
+
+    With a file, each line is out before the call goes on, so that what a killed worker did is known up to its last breath.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._lock = threading.Lock()
+        self._lines: list[str] = []
+        self._file: TextIO | None = path.open("a", encoding="utf-8") if path is not None else None
+        self._numbers = itertools.count()
+
+    def call(self, kind: str, **facts: object) -> int:
+        """A call is about to leave; returns its number for `answer`."""
+        number = next(self._numbers)
+        self._write({"n": number, "at": time.monotonic_ns(), "call": kind, **facts})
+        return number
+
+    def answer(self, number: int, **facts: object) -> None:
+        """Its answer is there."""
+        self._write({"n": number, "at": time.monotonic_ns(), **facts})
+
+    def close(self) -> None:
+        """Closes the file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, record: Record) -> None:
+        line = json.dumps(record)
+        with self._lock:
+            if self._file is None:
+                self._lines.append(line)
+            else:
+                self._file.write(line + "\n")
+                self._file.flush()
+
+    def history(self) -> History:
+        """What was recorded in memory so far."""
+        with self._lock:
+            return read_history(list(self._lines))
+
+
+def read_history(lines: Iterable[str]) -> History:
+    """Pairs calls with answers. A last line that its writer did not finish is left out: nothing is known from it."""
+    calls: dict[int, Record] = {}
+    answers: dict[int, Record] = {}
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        (calls if "call" in record else answers)[record["n"]] = record
+    history = History()
+    for number, call in calls.items():
+        _ADD[str(call["call"])](history, call, answers.get(number))
+    return history
+
+
+def _add_enqueue(history: History, call: Record, answer: Record | None) -> None:
+    descriptors = tuple(answer["descriptors"]) if answer else None
+    ended_ns = answer["at"] if answer else None
+    history.enqueues.append(Enqueue(call["at"], ended_ns, tuple(call["bodies"]), descriptors))
+
+
+def _add_claims(history: History, call: Record, answer: Record | None) -> None:
+    for descriptor, token, body in answer["jobs"] if answer else ():
+        timeout_ns = call["timeout_ms"] * 1_000_000
+        assert answer is not None
+        history.claims.append(Claim(call["at"], answer["at"], call["worker"], descriptor, token, body, timeout_ns))
+
+
+def _add_acks(history: History, call: Record, answer: Record | None) -> None:
+    acks = call["acks"]
+    ended_ns = answer["at"] if answer else None
+    outcomes = answer["outcomes"] if answer else [None] * len(acks)
+    for (descriptor, token, succeeded), outcome in zip(acks, outcomes, strict=True):
+        history.acks.append(Ack(call["at"], ended_ns, descriptor, token, succeeded, outcome))
+
+
+_ADD = {"enqueue": _add_enqueue, "claim": _add_claims, "ack": _add_acks}

@@ -1,0 +1,182 @@
+"""The checker itself: each broken promise is found, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.history import (
+    ALREADY_FINAL,
+    APPLIED,
+    FAILED,
+    IN_PROGRESS,
+    PENDING,
+    STALE_CLAIM,
+    SUCCEEDED,
+    Ack,
+    Claim,
+    Enqueue,
+    History,
+    Kind,
+    Recorder,
+    check,
+    read_history,
+)
+
+TIMEOUT = 1_000
+ENQUEUED = Enqueue(0, 10, ("a", "b"), ("q:1", "q:2"))
+ALL_DONE = {"q:1": SUCCEEDED, "q:2": SUCCEEDED}
+
+
+def claim(started: int, ended: int, job: str = "q:1", token: str = "t1", body: str = "a", worker: str = "w") -> Claim:
+    return Claim(started, ended, worker, job, token, body, TIMEOUT)
+
+
+def ack(
+    started: int, ended: int | None, token: str = "t1", outcome: int | None = APPLIED, *, success: bool = True
+) -> Ack:
+    return Ack(started, ended, "q:1", token, success, outcome)
+
+
+def kinds(history: History, final: dict[str, int], *, failures_allowed: bool = False) -> set[Kind]:
+    return {each.kind for each in check(history, final, failures_allowed=failures_allowed)}
+
+
+def history(*records: Enqueue | Claim | Ack) -> History:
+    made = History()
+    for record in (ENQUEUED, *records):
+        if isinstance(record, Enqueue):
+            made.enqueues.append(record)
+        elif isinstance(record, Claim):
+            made.claims.append(record)
+        else:
+            made.acks.append(record)
+    return made
+
+
+def test_a_clean_run_has_no_violations() -> None:
+    assert check(history(claim(20, 30), ack(40, 50)), ALL_DONE) == []
+
+
+def test_an_acknowledged_enqueue_that_is_gone_is_lost() -> None:
+    assert kinds(history(), {"q:1": SUCCEEDED}) == {Kind.LOST}
+
+
+def test_an_enqueue_without_an_answer_may_be_gone() -> None:
+    assert check(history(Enqueue(0, None, ("c",), None)), ALL_DONE) == []
+
+
+@pytest.mark.parametrize("state", [PENDING, IN_PROGRESS])
+def test_a_job_that_never_ends_is_stuck(state: int) -> None:
+    assert kinds(history(), {"q:1": state, "q:2": SUCCEEDED}) == {Kind.STUCK}
+
+
+def test_a_job_of_an_unanswered_enqueue_that_was_handed_out_must_end_too() -> None:
+    made = history(Enqueue(0, None, ("c",), None), claim(20, 30, "q:3", body="c"))
+    assert kinds(made, {**ALL_DONE, "q:3": IN_PROGRESS}) == {Kind.STUCK}
+
+
+def test_a_failure_nobody_caused_is_found_unless_failures_are_expected() -> None:
+    final = {"q:1": FAILED, "q:2": SUCCEEDED}
+    assert kinds(history(), final) == {Kind.GAVE_UP}
+    assert kinds(history(), final, failures_allowed=True) == set()
+
+
+@pytest.mark.parametrize("state", [PENDING, IN_PROGRESS, FAILED])
+def test_an_acknowledged_success_that_is_no_longer_one_is_undone(state: int) -> None:
+    found = kinds(history(claim(20, 30), ack(40, 50)), {"q:1": state, "q:2": SUCCEEDED}, failures_allowed=True)
+    assert Kind.UNDONE in found
+
+
+def test_an_acknowledged_success_that_is_handed_out_again_is_undone() -> None:
+    found = kinds(history(claim(20, 30), ack(40, 50), claim(1500, 1510, token="t2")), ALL_DONE)
+    assert found == {Kind.UNDONE}
+
+
+def test_a_hand_out_between_a_claim_and_the_success_that_counted_is_found() -> None:
+    found = kinds(history(claim(20, 30), claim(1500, 1580, token="t2"), ack(1550, 1600)), ALL_DONE)
+    assert found == {Kind.UNDONE}
+
+
+def test_two_successes_of_one_job_cannot_both_count() -> None:
+    made = history(claim(20, 30), ack(40, 50), ack(45, 55, token="t2"))
+    assert kinds(made, ALL_DONE) == {Kind.UNDONE}
+
+
+def test_an_ack_without_an_answer_may_be_turned_back() -> None:
+    made = history(claim(20, 30), ack(40, None, outcome=None), claim(1500, 1510, token="t2"))
+    assert check(made, ALL_DONE) == []
+
+
+def test_a_success_without_an_answer_does_not_free_the_job() -> None:
+    made = history(claim(20, 30), ack(40, None, outcome=None), claim(60, 70, token="t2"))
+    assert kinds(made, ALL_DONE) == {Kind.TWICE}
+
+
+def test_a_second_hand_out_within_the_claim_is_found() -> None:
+    assert kinds(history(claim(20, 30), claim(500, 510, token="t2")), ALL_DONE) == {Kind.TWICE}
+
+
+def test_a_second_hand_out_in_overlapping_calls_is_found() -> None:
+    assert kinds(history(claim(20, 40), claim(30, 35, token="t2")), ALL_DONE) == {Kind.TWICE}
+
+
+def test_a_second_hand_out_within_a_restarted_call_of_the_same_worker_is_found() -> None:
+    assert kinds(history(claim(20, 30), claim(20, 30)), ALL_DONE) == {Kind.TWICE}
+
+
+def test_a_hand_out_after_the_time_out_is_right() -> None:
+    assert check(history(claim(20, 30), claim(20, 1021, token="t2")), ALL_DONE) == []
+
+
+def test_a_hand_out_after_the_holder_gave_it_back_is_right() -> None:
+    made = history(claim(20, 30), ack(40, 50, success=False), claim(45, 60, token="t2"))
+    assert check(made, ALL_DONE) == []
+
+
+def test_three_hand_outs_are_compared_with_each_other() -> None:
+    made = history(claim(20, 30), claim(1500, 1510, token="t2"), claim(1600, 1610, token="t3"))
+    assert kinds(made, ALL_DONE) == {Kind.TWICE}
+
+
+@pytest.mark.parametrize("success", [True, False])
+def test_a_zombies_ack_that_counts_is_found(success: bool) -> None:
+    made = history(claim(20, 30), claim(1500, 1510, token="t2"), ack(1600, 1610, success=success))
+    assert Kind.STALE_APPLIED in kinds(made, ALL_DONE)
+
+
+@pytest.mark.parametrize("outcome", [STALE_CLAIM, ALREADY_FINAL, None])
+def test_a_zombies_ack_that_is_refused_is_right(outcome: int | None) -> None:
+    made = history(claim(20, 30), claim(1500, 1510, token="t2"), ack(1600, 1610, outcome=outcome))
+    assert check(made, ALL_DONE) == []
+
+
+def test_a_job_nobody_enqueued_is_invented() -> None:
+    assert kinds(history(claim(20, 30, "q:9", body="z")), {**ALL_DONE, "q:9": SUCCEEDED}) == {Kind.INVENTED}
+
+
+def test_a_body_under_another_jobs_name_is_damage() -> None:
+    assert kinds(history(claim(20, 30, body="b")), ALL_DONE) == {Kind.DAMAGED}
+
+
+def test_a_job_that_exists_twice_is_doubled() -> None:
+    made = history(claim(20, 30), claim(20, 30, "q:9", token="t2"))
+    assert kinds(made, {**ALL_DONE, "q:9": SUCCEEDED}) == {Kind.DOUBLED}
+
+
+def test_records_survive_a_killed_writer(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    recorder = Recorder(path)
+    first = recorder.call("enqueue", bodies=["a"])
+    recorder.answer(first, descriptors=["q:1"])
+    second = recorder.call("claim", worker="w", timeout_ms=1)
+    recorder.answer(second, jobs=[["q:1", "t", "a"]])
+    recorder.call("ack", acks=[["q:1", "t", True]])
+    with path.open("a") as file:
+        file.write('{"n": 3, "outc')
+    recorder.close()
+    seen = read_history(path.read_text().splitlines())
+    assert seen.acknowledged() == {"q:1": "a"}
+    assert [each.timeout_ns for each in seen.claims] == [1_000_000]
+    assert [(each.outcome, each.ended_ns) for each in seen.acks] == [(None, None)]
