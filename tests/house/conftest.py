@@ -1,0 +1,23 @@
+"""What the tests of the house share: where the repository is and what git tracks in it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def tracked_files(repository: Path) -> list[Path]:
+    """All files that git tracks and that are there."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=repository, capture_output=True, check=True, text=True)
+    return [path for name in listed.stdout.split("\0") if name and (path := repository / name).is_file()]

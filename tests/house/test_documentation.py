@@ -1,0 +1,56 @@
+"""The docs build without a warning, hang together, and speak of commands and tests that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def pages(repository: Path) -> dict[str, str]:
+    """All pages by their path below docs/, and README and CONTRIBUTING beside them."""
+    docs = repository / "docs"
+    found = {str(p.relative_to(docs)): p.read_text() for p in docs.rglob("*.md") if "_build" not in p.parts}
+    return found | {f"../{name}": (repository / name).read_text() for name in ("README.md", "CONTRIBUTING.md")}
+
+
+def test_the_documentation_builds_without_a_warning(repository: Path, tmp_path: Path) -> None:
+    """A broken link, an unknown reference or a page in no table of contents is a warning, and so an error."""
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
+    built = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "index.html").is_file()
+
+
+def test_every_link_of_readme_and_contributing_leads_somewhere(repository: Path, pages: dict[str, str]) -> None:
+    """Sphinx doesn't see these two pages."""
+    links = [
+        (page, link)
+        for page in ("../README.md", "../CONTRIBUTING.md")
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", pages[page])
+    ]
+    assert [(page, link) for page, link in links if not (repository / link).exists()] == []
+
+
+def test_every_make_target_in_the_docs_exists(repository: Path, pages: dict[str, str]) -> None:
+    """`make` followed by a word, in code."""
+    targets = set(re.findall(r"^\.PHONY: (\S+)$", (repository / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        (page, name)
+        for page, text in pages.items()
+        for name in re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)
+    }
+    assert {(page, name) for page, name in named if name not in targets} == set()
+
+
+def test_every_guarantee_names_a_test_that_exists(repository: Path, pages: dict[str, str]) -> None:
+    """A promise without a test is a hope."""
+    named = set(re.findall(r"`(test_\w+)`", pages["guarantees.md"]))
+    source = "\n".join(path.read_text() for path in (repository / "tests").rglob("*.py"))
+    defined = set(re.findall(r"def (test_\w+)\(", source))
+    assert named
+    assert sorted(named - defined) == []

@@ -1,0 +1,74 @@
+"""What may import what, beyond the contracts that import-linter checks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Modules of the extras, and rooms of the server: a producer or worker installs and loads none of them.
+FORBIDDEN_FOR_CLIENTS = (
+    "uvloop",
+    "prometheus_client",
+    "re2",
+    "sqlite3",
+    "pinlater.app",
+    "pinlater.config",
+    "pinlater.dispatch",
+    "pinlater.http_server",
+    "pinlater.maintenance",
+    "pinlater.service",
+    "pinlater.sharding",
+    "pinlater.storage",
+    "pinlater.telemetry",
+    "pinlater.thrift_server",
+)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter holds after `statement`."""
+    program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import pinlater", "import pinlater; pinlater.AsyncClient", "import pinlater.client", "import pinlater.worker"],
+)
+def test_client_and_worker_load_no_part_of_the_server(statement: str) -> None:
+    """A producer's process stays small, and works without the extra `server`."""
+    loaded = loaded_by(statement)
+    assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
+
+
+def test_the_command_line_starts_without_loading_the_server() -> None:
+    """`pinlater enqueue` works in the base installation, and starts quickly."""
+    loaded = loaded_by("import pinlater.cli.main")
+    assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
+
+
+def test_the_domain_imports_the_standard_library_only(repository: Path) -> None:
+    """Rules that know no database and no network can be run by anything: stores, simulators, docs."""
+    foreign = [
+        f"{path.name}: {name}"
+        for path in (repository / "src/pinlater/domain").glob("*.py")
+        for name in imported_names(path)
+        if name.partition(".")[0] not in sys.stdlib_module_names and not name.startswith("pinlater.domain")
+    ]
+    assert foreign == []
+
+
+def imported_names(path: Path) -> list[str]:
+    """The dotted names of all modules that a file imports, wherever in it."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(f"pinlater.domain.{node.module}" if node.level else str(node.module))
+    return names

@@ -1,0 +1,93 @@
+"""What the repository promises about itself: version, changelog, Makefile, docs, nothing that belongs to one machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinlater import __version__
+
+# Text that would tie the repository to somebody's machine. Written in pieces, so that this file passes its own test.
+MACHINE_TEXT = re.compile(
+    "|".join(["/" + "work/", "/" + "home/[a-z]", "/" + "root/", "/" + "tmp/[a-z]", r"\.inter" + "nal\\b"])
+)
+# The lock file holds the public index's addresses by its nature.
+NOT_PROSE = {"uv.lock", "LICENSE"}
+TEXT_SUFFIXES = {
+    "",
+    ".py",
+    ".md",
+    ".toml",
+    ".yml",
+    ".yaml",
+    ".sql",
+    ".thrift",
+    ".service",
+    ".sh",
+    ".svg",
+    ".json",
+    ".css",
+    ".html",
+    ".txt",
+}
+
+
+def test_the_changelog_has_a_section_for_this_version(repository: Path) -> None:
+    """Who installs a version finds what is in it."""
+    assert f"## [{__version__}]" in (repository / "CHANGELOG.md").read_text()
+
+
+def test_the_command_prints_the_packages_version() -> None:
+    """One place says the version; everything else reads it."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("pinlater"), "version"], capture_output=True, check=True, text=True
+    )
+    assert __version__ in done.stdout
+
+
+def test_the_licence_is_the_whole_apache_text(repository: Path) -> None:
+    """A file with the name alone grants nothing."""
+    text = (repository / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_no_tracked_file_names_a_place_on_somebodys_machine(tracked_files: list[Path], repository: Path) -> None:
+    """What works only where it was written doesn't belong into the repository."""
+    found = [
+        f"{path.relative_to(repository)}:{number}: {line.strip()[:80]}"
+        for path in tracked_files
+        if path.suffix in TEXT_SUFFIXES and path.name not in NOT_PROSE
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if MACHINE_TEXT.search(line)
+    ]
+    assert found == []
+
+
+class TestMakefile:
+    """`make help` is the list of what can be done."""
+
+    @pytest.fixture
+    def makefile(self, repository: Path) -> str:
+        return (repository / "Makefile").read_text()
+
+    def test_help_is_the_default_and_lists_every_target(self, makefile: str, repository: Path) -> None:
+        """A target that help hides is a target nobody finds."""
+        targets = set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE))
+        shown = subprocess.run(["make", "-s"], cwd=repository, capture_output=True, check=True, text=True).stdout
+        assert targets == set(re.findall(r"^  make (\S+) ", shown, re.MULTILINE))
+
+    def test_every_target_is_declared_phony(self, makefile: str) -> None:
+        """A file named like a target must not stop it."""
+        targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+        assert targets == set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE))
+
+    def test_every_file_that_it_calls_is_there(self, makefile: str, repository: Path) -> None:
+        """A target that calls what was moved fails here, not when it is needed."""
+        called = set(re.findall(r"(?<![\w./-])(scripts/[\w./-]+)", makefile))
+        called |= {f"{name.replace('.', '/')}/__main__.py" for name in re.findall(r"python -m ([a-z.]+)", makefile)}
+        assert sorted(name for name in called if not (repository / name).exists()) == []
