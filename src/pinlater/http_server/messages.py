@@ -1,0 +1,66 @@
+"""Requests and responses as values, and how a request's head becomes one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+_QUERY_FIELDS_MAX = 32
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+class BadRequest(Exception):
+    """The caller's request can't be understood; its text goes back to the caller."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `path` is as it came, not percent-decoded; header names are lower-case, the last of equal ones counts."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One answer. A body that is a generator is sent piece by piece as it comes (for server-sent events)."""
+
+    status: int = 200
+    content_type: str = TEXT
+    body: bytes | AsyncGenerator[bytes, None] = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def text_response(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(status, TEXT, text.encode(), headers or {})
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    return Response(status, JSON, json.dumps(value).encode() + b"\n")
+
+
+def parse_request(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes = b"") -> Request:
+    """The request; raises `BadRequest` for a target that is not a plain path with a small query."""
+    text = target.decode("latin-1")
+    path, _, query = text.partition("?")
+    if not path.startswith("/"):
+        raise BadRequest("the request's target must be a path")
+    try:
+        fields = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX))
+    except ValueError:
+        raise BadRequest(f"more than {_QUERY_FIELDS_MAX} fields in the query") from None
+    names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    return Request(method.decode("latin-1"), path, fields, names, body)
