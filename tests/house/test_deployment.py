@@ -1,0 +1,77 @@
+"""The systemd unit and the Dockerfile hold together with the rest of the repository."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def unit(repository: Path) -> str:
+    return (repository / "deploy/pinlater.service").read_text()
+
+
+@pytest.fixture
+def dockerfile(repository: Path) -> str:
+    return (repository / "deploy/Dockerfile").read_text()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_accepts_the_unit(unit: str, tmp_path: Path) -> None:
+    """Checked with a program that is there, since ours is in /opt only on the operator's machine."""
+    copy = tmp_path / "pinlater.service"
+    copy.write_text(unit.replace("/opt/pinlater/bin/pinlater", "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_unit_gives_the_server_time_to_drain_and_no_privilege(unit: str) -> None:
+    """What a kill in mid-drain costs is time; what a privilege costs nobody knows."""
+    assert "KillSignal=SIGTERM" in unit
+    assert "CapabilityBoundingSet=\n" in unit
+    assert "NoNewPrivileges=yes" in unit
+    assert "ProtectSystem=strict" in unit
+
+
+def test_the_units_settings_file_is_one_that_the_server_takes(repository: Path) -> None:
+    """The example is checked by the loader itself."""
+    from pinlater.config.schema import keys
+
+    assert set(tomllib.loads((repository / "deploy/pinlater.toml").read_text())) <= set(keys())
+
+
+def test_the_image_runs_as_nobody_in_particular_and_is_checked(dockerfile: str) -> None:
+    """The last stage switches to an own user, and says how its health is seen."""
+    last = dockerfile.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)
+    assert "HEALTHCHECK" in last
+    assert "/healthz" in last
+
+
+def test_the_image_is_built_from_files_that_exist(dockerfile: str, repository: Path) -> None:
+    """Each COPY from the checkout names what is there and what .dockerignore lets through."""
+    allowed = {line[1:] for line in (repository / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = [
+        name for line in re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE) for name in line.split()[:-1]
+    ]
+    assert copied
+    assert [name for name in copied if name not in allowed or not (repository / name).exists()] == []
+
+
+def test_the_image_names_no_registry(dockerfile: str) -> None:
+    """Whoever builds it decides where images come from."""
+    assert {base.partition(" ")[0] for base in re.findall(r"^FROM (.+)$", dockerfile, re.MULTILINE)} == {
+        "python:3.11-slim"
+    }
+
+
+def test_uv_has_one_version(dockerfile: str, repository: Path) -> None:
+    """The image is made by the same uv as everything else."""
+    pinned = re.search(r"^uv_version=(\S+)$", (repository / "scripts/install").read_text(), re.MULTILINE)
+    assert pinned is not None
+    assert f"uv=={pinned[1]} " in dockerfile

@@ -1,0 +1,85 @@
+"""One wheel: what producers and workers install, and what the extras add to it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pinlater import __version__
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The finished command, its output captured; a failure shows it."""
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of a fresh virtual environment in which pip can build and install."""
+    folder = tmp_path_factory.mktemp("bare") / "venv"
+    made = run(sys.executable, "-m", "venv", folder)
+    assert made.returncode == 0, made.stderr
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def wheel(bare: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the checkout."""
+    dist = tmp_path_factory.mktemp("dist")
+    built = run(bare / "python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", dist, repository)
+    assert built.returncode == 0, built.stderr
+    (made,) = dist.glob("pinlater-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(bare: Path, wheel: Path) -> Path:
+    """The command of an installation without extras."""
+    done = run(bare / "python", "-m", "pip", "install", "--quiet", wheel)
+    assert done.returncode == 0, done.stderr
+    return bare / "pinlater"
+
+
+def test_the_wheel_carries_types_statements_and_the_idl(wheel: Path) -> None:
+    """What isn't Python is forgotten easily."""
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "pinlater/py.typed" in names
+    assert "pinlater/wire/pinlater.thrift" in names
+    assert any(name.startswith("pinlater/storage/sqlite/") and name.endswith(".sql") for name in names)
+    assert not any(name.startswith(("tests/", "bench/", "docs/")) for name in names)
+
+
+def test_an_extra_is_offered_for_each_part_of_the_server(wheel: Path) -> None:
+    """`pip install pinlater[server]`, `[mysql]`, `[redis]`, `[cluster]`."""
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"pinlater-{__version__}.dist-info/METADATA").decode()
+    assert {"server", "mysql", "redis", "cluster"} <= {
+        line.removeprefix("Provides-Extra: ") for line in metadata.splitlines() if line.startswith("Provides-Extra: ")
+    }
+
+
+def test_the_base_installs_no_part_of_the_server(installed: Path) -> None:
+    """No event loop in C, no metrics library, no database driver."""
+    listed = run(installed.with_name("python"), "-m", "pip", "list", "--format=freeze").stdout.lower()
+    assert [name for name in ("uvloop", "prometheus", "re2", "mysql", "redis") if name in listed] == []
+
+
+def test_the_base_runs_its_commands(installed: Path) -> None:
+    """Version and help need nothing but the base."""
+    assert __version__ in run(installed, "version").stdout
+    assert run(installed, "--help").returncode == 0
+    assert run(installed, "enqueue", "--help").returncode == 0
+
+
+def test_the_base_says_what_to_install_for_a_server(installed: Path, tmp_path: Path) -> None:
+    """Not a traceback about a module that somebody has never heard of."""
+    done = run(installed, "serve", "--store", "sqlite:jobs.db", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "pinlater[server]" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
