@@ -1,0 +1,144 @@
+"""A blocking client from the generated types and Apache's own transports: what any Thrift program would be.
+
+Not the package's client, so that the harness shares no code with what it breaks. One object, one connection, one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport
+
+from pinlater.wire.generated import PinLater as _service
+from pinlater.wire.generated import ttypes as _ttypes
+
+# Generated code has no types.
+PinLater: Any = _service
+ttypes: Any = _ttypes
+
+GONE = (TException, OSError, EOFError)
+"""What a call raises when no answer came. The declared exception is one too: `is_answer` tells."""
+
+
+class Job(NamedTuple):
+    """A job as it was handed out."""
+
+    descriptor: str
+    token: str
+    body: str
+    attempts_remaining: int
+    deadline_ms: int
+
+
+class Outcome(NamedTuple):
+    """What became of an ack or release."""
+
+    descriptor: str
+    outcome: int
+    holder: str
+
+
+class Info(NamedTuple):
+    """What a lookup says."""
+
+    state: int
+    attempts_remaining: int
+    attempts_allowed: int
+
+
+def refusal_of(error: BaseException) -> tuple[int, str, bool] | None:
+    """(code, detail, retryable) where the server did answer, with an error; None where the call may or may not have happened."""
+    if isinstance(error, ttypes.PinLaterException):
+        return int(error.errorCode), error.detail or "", bool(error.retryable)
+    return None
+
+
+class WireClient:
+    """Connects at once. Any error of a call leaves the connection unusable, but for the server's own answers."""
+
+    def __init__(self, port: int, source: str = "crash", *, timeout_seconds: float = 30.0) -> None:
+        socket = TSocket("127.0.0.1", port)
+        socket.setTimeout(timeout_seconds * 1000)
+        self._transport = TFramedTransport(socket)
+        self._transport.open()
+        self._calls: Any = PinLater.Client(TBinaryProtocol(self._transport))
+        self._context = ttypes.RequestContext(source=source)
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._transport.close()
+
+    def create_queue(self, queue: str) -> None:
+        self._calls.createQueue(self._context, queue)
+
+    def enqueue(
+        self, queue: str, bodies: Sequence[str], *, attempts: int = 50, claim_timeout_ms: int | None = None
+    ) -> list[str]:
+        """The descriptors."""
+        jobs = [
+            ttypes.PinLaterJob(body=body.encode(), numAttemptsAllowed=attempts, claimTimeoutMillis=claim_timeout_ms)
+            for body in bodies
+        ]
+        answer = self._calls.enqueueJobs(self._context, ttypes.PinLaterEnqueueRequest(queueName=queue, jobs=jobs))
+        return list(answer.jobDescriptors)
+
+    def claim(self, queue: str, limit: int, *, wait_ms: int | None = None) -> list[Job]:
+        """Jobs, with their tokens."""
+        request = ttypes.PinLaterDequeueRequest(queueName=queue, limit=limit, waitMillis=wait_ms)
+        answer = self._calls.dequeueJobs(self._context, request)
+        jobs = []
+        for descriptor, body in (answer.jobs or {}).items():
+            facts = answer.jobMetadata[descriptor]
+            jobs.append(
+                Job(descriptor, facts.claimToken, body.decode(), facts.attemptsRemaining, facts.claimDeadlineMillis)
+            )
+        return jobs
+
+    def ack(self, queue: str, acks: Sequence[tuple[str, str | None, bool]], *, delay_ms: int = 0) -> list[Outcome]:
+        """Acks (descriptor, token, succeeded); successes first in the answer, then failures, each in order."""
+        infos: dict[bool, list[Any]] = {True: [], False: []}
+        for descriptor, token, succeeded in acks:
+            info = ttypes.PinLaterJobAckInfo(
+                jobDescriptor=descriptor, claimToken=token, retryDelayMillis=delay_ms if not succeeded else 0
+            )
+            infos[succeeded].append(info)
+        request = ttypes.PinLaterJobAckRequest(queueName=queue, jobsSucceeded=infos[True], jobsFailed=infos[False])
+        return _outcomes(self._calls.ackJobs(self._context, request))
+
+    def release(self, queue: str, claims: Sequence[tuple[str, str]]) -> list[Outcome]:
+        """Gives claims back."""
+        refs = [ttypes.ClaimRef(jobDescriptor=descriptor, claimToken=token) for descriptor, token in claims]
+        request = ttypes.ReleaseRequest(queueName=queue, claims=refs)
+        return _outcomes(self._calls.releaseJobs(self._context, request))
+
+    def lookup(self, descriptors: Sequence[str]) -> dict[str, Info]:
+        """What is known of each; unknown ones are left out."""
+        request = ttypes.PinLaterLookupJobRequest(jobDescriptors=list(descriptors))
+        answer = self._calls.lookupJobs(self._context, request)
+        return {
+            descriptor: Info(int(info.jobState), info.attemptsRemaining, info.attemptsAllowed)
+            for descriptor, info in answer.items()
+        }
+
+    def count(self, queue: str, state: int) -> int:
+        """How many are in that state (due ones only for PENDING)."""
+        return int(
+            self._calls.getJobCount(self._context, ttypes.PinLaterGetJobCountRequest(queueName=queue, jobState=state))
+        )
+
+
+def _outcomes(answer: Sequence[Any]) -> list[Outcome]:
+    return [Outcome(each.descriptor, int(each.outcome), each.holder or "") for each in answer]
