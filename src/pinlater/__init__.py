@@ -1,5 +1,58 @@
-"""PinLater: a durable asynchronous job service."""
+"""PinLater: a durable asynchronous job service.
+
+What producers and workers need is here by name: `from pinlater import AsyncClient, Job, Worker`. Names are loaded when first used,
+so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from pinlater.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from pinlater.client import Ack, AsyncClient, ClaimedJob, Job, JobInfo, JobState, Outcome, UniqueKey, UniqueScope
+    from pinlater.worker import Reject, Snooze, Worker, WorkerSettings
+
+_HOMES = {
+    "Ack": "pinlater.client",
+    "AsyncClient": "pinlater.client",
+    "ClaimedJob": "pinlater.client",
+    "Job": "pinlater.client",
+    "JobInfo": "pinlater.client",
+    "JobState": "pinlater.client",
+    "Outcome": "pinlater.client",
+    "Reject": "pinlater.worker",
+    "Snooze": "pinlater.worker",
+    "UniqueKey": "pinlater.client",
+    "UniqueScope": "pinlater.client",
+    "Worker": "pinlater.worker",
+    "WorkerSettings": "pinlater.worker",
+}
+
+__all__ = [
+    "Ack",
+    "AsyncClient",
+    "ClaimedJob",
+    "Job",
+    "JobInfo",
+    "JobState",
+    "Outcome",
+    "Reject",
+    "Snooze",
+    "UniqueKey",
+    "UniqueScope",
+    "Worker",
+    "WorkerSettings",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pinlater' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

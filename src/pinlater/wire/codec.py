@@ -249,7 +249,7 @@ def _encode_struct(value: object, pair: list[Any]) -> bytes:
     return encoded
 
 
-def encode_call(name: str, seqid: int, **arguments: object) -> bytes:
+def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
     """A framed call. Arguments by name; structs are generated types, or any objects with the same attributes."""
     method = METHODS_BY_NAME[name]
     return _frame(method.call_head, seqid, _encode_struct(method.arguments_class(**arguments), method.arguments_pair))

@@ -1,0 +1,272 @@
+"""A call as a value: the method, its arguments in the wire's types, and how to read its answer. One function for each method.
+
+Pure: nothing here knows a connection, a clock or a server, so that every face of the client (async, sync, against an original
+server) shares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pinlater.client import _parsing, values
+from pinlater.client._thrift import types
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import QueueConfig
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple, Generic[T]):
+    """`args` are the arguments behind the request context. `wait_ms`: how long the server may take on purpose (a long poll)."""
+
+    method: str
+    args: tuple[Any, ...]
+    read: Callable[[Any], T]
+    wait_ms: int = 0
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _same(answer: Any) -> Any:
+    return answer
+
+
+def create_queue(name: str) -> Call[None]:
+    return Call("createQueue", (name,), _nothing)
+
+
+def delete_queue(name: str, password: str) -> Call[None]:
+    return Call("deleteQueue", (name, password), _nothing)
+
+
+def queue_names() -> Call[list[str]]:
+    return Call("getQueueNames", (), sorted)
+
+
+def enqueue(
+    queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
+) -> Call[values.Enqueued]:
+    request = types.PinLaterEnqueueRequest(
+        queueName=queue, jobs=[_job(job) for job in jobs], requestKey=request_key, repeat=True if repeat else None
+    )
+    return Call("enqueueJobs", (request,), _parsing.enqueued)
+
+
+def _job(job: values.Job | bytes) -> types.PinLaterJob:
+    if not isinstance(job, values.Job):
+        return types.PinLaterJob(body=bytes(job), numAttemptsAllowed=None)
+    unique = job.unique
+    return types.PinLaterJob(
+        body=job.body,
+        priority=job.priority,
+        runAfterTimestampMillis=job.run_after_ms,
+        numAttemptsAllowed=job.attempts_allowed,
+        customStatus=job.custom_status,
+        headers=dict(job.headers) if job.headers else None,
+        uniqueKey=unique.key if unique else None,
+        uniqueScope=int(unique.scope) if unique else None,
+        uniqueForMillis=unique.for_ms if unique and unique.for_ms else None,
+        claimTimeoutMillis=job.claim_timeout_ms,
+        expiresAtMillis=job.expires_at_ms,
+    )
+
+
+def dequeue(
+    queue: str, limit: int, *, wait_ms: int, acks: values.AckBatch | None, dry_run: bool, coverage: float
+) -> Call[values.Dequeued]:
+    request = types.PinLaterDequeueRequest(
+        queueName=queue,
+        limit=limit,
+        jobAckRequest=_ack_request(acks.queue, acks.acks) if acks else None,
+        dryRun=dry_run,
+        coverage=coverage,
+        waitMillis=wait_ms or None,
+    )
+
+    def read(answer: types.PinLaterDequeueResponse) -> values.Dequeued:
+        dequeued = _parsing.dequeued(queue, answer)
+        if acks is None or not dequeued.ack_results:
+            return dequeued
+        return dequeued._replace(ack_results=_in_order(acks.acks, dequeued.ack_results))
+
+    return Call("dequeueJobs", (request,), read, wait_ms)
+
+
+def acknowledge(queue: str, acks: Sequence[values.Ack]) -> Call[list[values.AckResult]]:
+    def read(answer: Sequence[types.AckOutcome]) -> list[values.AckResult]:
+        return _in_order(acks, _parsing.ack_results(answer))
+
+    return Call("ackJobs", (_ack_request(queue, acks),), read)
+
+
+def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> Call[None]:
+    """The original's ack, which says nothing of what became of the jobs."""
+    return Call("ackDequeuedJobs", (_ack_request(queue, acks),), _nothing)
+
+
+def _ack_request(queue: str, acks: Sequence[values.Ack]) -> types.PinLaterJobAckRequest:
+    return types.PinLaterJobAckRequest(
+        queueName=queue,
+        jobsSucceeded=[_ack(ack) for ack in acks if ack.succeeded],
+        jobsFailed=[_ack(ack) for ack in acks if not ack.succeeded],
+    )
+
+
+def _ack(ack: values.Ack) -> types.PinLaterJobAckInfo:
+    return types.PinLaterJobAckInfo(
+        jobDescriptor=ack.descriptor,
+        appendCustomStatus=ack.append_status,
+        retryDelayMillis=ack.retry_delay_ms,
+        claimToken=ack.token or None,
+        final=True if ack.final else None,
+        errorType=ack.error_type or None,
+        errorText=ack.error_text or None,
+    )
+
+
+def _in_order(acks: Sequence[values.Ack], results: Sequence[values.AckResult]) -> list[values.AckResult]:
+    """Results in the acks' order: the wire answers the succeeded ones first, then the failed ones."""
+    if len(results) != len(acks):
+        return list(results)
+    succeeded = iter(results)
+    failed = iter(results[sum(ack.succeeded for ack in acks) :])
+    return [next(succeeded) if ack.succeeded else next(failed) for ack in acks]
+
+
+def checkpoint(queue: str, items: Sequence[values.Checkpoint]) -> Call[list[values.AckResult]]:
+    return Call("checkpointJobsFenced", (_checkpoint_request(queue, items),), _parsing.ack_results)
+
+
+def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[None]:
+    """The original's checkpoint, which says nothing of what became of the jobs."""
+    return Call("checkpointJobs", (_checkpoint_request(queue, items),), _nothing)
+
+
+def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.PinLaterCheckpointJobsRequest:
+    return types.PinLaterCheckpointJobsRequest(queueName=queue, requests=[_checkpoint(item) for item in items])
+
+
+def _checkpoint(item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
+    return types.PinLaterCheckpointJobRequest(
+        jobDescriptor=item.descriptor,
+        newBody=item.new_body,
+        moveToPending=item.move_to_pending,
+        runAfterTimestampMillis=item.run_after_ms,
+        numOfAttemptsAllowed=item.attempts_allowed,
+        prependCustomStatus=item.prepend_status or None,
+        claimToken=item.token or None,
+    )
+
+
+def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
+    return [types.ClaimRef(jobDescriptor=claim.descriptor, claimToken=claim.token) for claim in claims]
+
+
+def heartbeat(queue: str, claims: Sequence[values.Claim]) -> Call[list[values.AckResult]]:
+    request = types.ClaimsRequest(queueName=queue, claims=_claim_refs(claims))
+    return Call("heartbeatClaims", (request,), _parsing.ack_results)
+
+
+def release(queue: str, claims: Sequence[values.Claim], delay_ms: int) -> Call[list[values.AckResult]]:
+    request = types.ReleaseRequest(queueName=queue, claims=_claim_refs(claims), delayMillis=delay_ms)
+    return Call("releaseJobs", (request,), _parsing.ack_results)
+
+
+def cancel(queue: str, descriptors: Sequence[str]) -> Call[list[values.AckResult]]:
+    return Call("cancelJobs", (queue, list(descriptors)), _parsing.ack_results)
+
+
+def lookup(descriptors: Sequence[str], *, bodies: bool) -> Call[dict[str, values.JobInfo]]:
+    request = types.PinLaterLookupJobRequest(jobDescriptors=list(descriptors), includeBody=bodies)
+
+    def read(answer: Mapping[str, types.PinLaterJobInfo]) -> dict[str, values.JobInfo]:
+        return {name: _parsing.job_info(answer[name]) for name in dict.fromkeys(descriptors) if name in answer}
+
+    return Call("lookupJobs", (request,), read)
+
+
+def count(queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None) -> Call[int]:
+    request = types.PinLaterGetJobCountRequest(
+        queueName=queue, jobState=int(state), priority=priority, countFutureJobs=future, bodyRegexToMatch=regex
+    )
+    return Call("getJobCount", (request,), _same)
+
+
+def scan(
+    queue: str,
+    state: JobState,
+    *,
+    priority: int | None,
+    future: bool,
+    regex: str | None,
+    limit: int,
+    continuation: str,
+    paged: bool,
+    bodies: bool,
+) -> Call[values.Scanned]:
+    request = types.PinLaterScanJobsRequest(
+        queueName=queue,
+        jobState=int(state),
+        priority=priority,
+        scanFutureJobs=future,
+        continuation=continuation,
+        limit=limit,
+        bodyRegexToMatch=regex,
+        paged=True if paged else None,
+        includeBody=True if bodies else None,
+    )
+    return Call("scanJobs", (request,), _parsing.scanned)
+
+
+def retry_failed(queue: str, *, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> Call[int]:
+    request = types.PinLaterRetryFailedJobsRequest(
+        queueName=queue, priority=priority, attemptsToAllow=attempts, runAfterTimestampMillis=run_after_ms, limit=limit
+    )
+    return Call("retryFailedJobs", (request,), _same)
+
+
+def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> Call[int]:
+    request = types.PinLaterDeleteJobsRequest(
+        queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=regex, limit=limit
+    )
+    return Call("deleteJobs", (request,), _same)
+
+
+def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> Call[int]:
+    return Call("deleteJobsByDescriptor", (queue, list(descriptors)), _same)
+
+
+def configure_queue(queue: str, config: QueueConfig) -> Call[None]:
+    wire = types.QueueConfig(
+        maxJobsPerSecond=config.max_jobs_per_second,
+        claimTimeoutMillis=config.claim_timeout_ms,
+        succeededTtlMillis=config.succeeded_ttl_ms,
+        failedTtlMillis=config.failed_ttl_ms,
+        maxBacklog=config.max_backlog,
+        defaultAttempts=config.default_attempts,
+        defaultExpiryMillis=config.default_expiry_ms,
+    )
+    return Call("configureQueue", (queue, wire), _nothing)
+
+
+def queue_config(queue: str) -> Call[values.QueueInfo]:
+    return Call("getQueueConfig", (queue,), lambda answer: _parsing.queue_info(queue, answer))
+
+
+def pause_queue(queue: str) -> Call[None]:
+    return Call("pauseQueue", (queue,), _nothing)
+
+
+def resume_queue(queue: str) -> Call[None]:
+    return Call("resumeQueue", (queue,), _nothing)
+
+
+def queue_stats(names: Sequence[str]) -> Call[list[values.QueueStats]]:
+    return Call("getQueueStats", (list(names),), lambda answer: [_parsing.queue_stats(stats) for stats in answer])
+
+
+def server_info() -> Call[values.ServerInfo]:
+    return Call("getServerInfo", (), _parsing.server_info)

@@ -1,0 +1,143 @@
+"""One connection to one server: calls go out as they are made, answers come back in the same order.
+
+Must never hand an answer to the wrong call: a call that gave up keeps its place in line until its answer has come, and an answer
+whose sequence id is not the one expected ends the connection. Weakness: after a call that timed out the connection is retired,
+since nobody knows whether the server still works on it; calls behind it on the same connection wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, cast
+
+from pinlater.client._servers import Address
+from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
+from pinlater.client.errors import ConnectionLost, ServerUnreachable
+
+_SEQUENCE_MAX = 2**31 - 1
+
+
+class Connection(asyncio.Protocol):
+    """A connection that was made. `usable` says whether new calls may go over it."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, max_frame_bytes: int) -> None:
+        self.address = address
+        self._loop = loop
+        self._frames = FrameReader(max_frame_bytes)
+        self._decoder = AnswerDecoder(max_frame_bytes)
+        self._waiting: deque[tuple[int, str, asyncio.Future[Any]]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._sequence = 0
+        self._retired = False
+        self._lost: Exception | None = None
+        self._gone = loop.create_future()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def usable(self) -> bool:
+        return self._lost is None and not self._retired
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    async def call(self, method: str, source: str, args: tuple[Any, ...]) -> Any:
+        """Sends a call and waits for its answer. Raises the server's error, or ConnectionLost. Cancel it to give up."""
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._lost is not None or self._transport is None:
+            raise self._lost_error()
+        self._sequence = self._sequence % _SEQUENCE_MAX + 1
+        future: asyncio.Future[Any] = self._loop.create_future()
+        frame = encode_request(method, self._sequence, source, args)
+        self._waiting.append((self._sequence, method, future))
+        self._transport.write(frame)
+        return await future
+
+    def retire(self) -> None:
+        """No new calls; closes once the calls under way are answered or given up."""
+        self._retired = True
+        self._close_if_done()
+
+    def abort(self) -> None:
+        """Closes now; calls under way end with ConnectionLost."""
+        self._retired = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self) -> None:
+        """Closes now and waits until it is closed."""
+        self.abort()
+        await asyncio.shield(self._gone)
+
+    def _lost_error(self) -> ConnectionLost:
+        error = ConnectionLost(f"Connection to {self.address} lost before the answer came")
+        error.__cause__ = self._lost
+        return error
+
+    def _close_if_done(self) -> None:
+        if self._retired and self._transport is not None and all(future.done() for _, _, future in self._waiting):
+            self._transport.abort()
+
+    # --- asyncio.Protocol -------------------------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._frames.feed(data):
+                self._take(frame)
+        except WireError as error:
+            self._lost = error
+            self.abort()
+        if self._retired:
+            self._close_if_done()
+
+    def _take(self, frame: bytes) -> None:
+        if not self._waiting:
+            raise WireError("an answer came that nobody asked for")
+        expected, method, future = self._waiting.popleft()
+        sequence, answer = self._decoder.decode(frame, method)
+        if sequence != expected:
+            self._waiting.appendleft((expected, method, future))
+            raise WireError(f"answer {sequence} came where {expected} was due")
+        if future.done():
+            return
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = self._lost or exc or ConnectionResetError("closed by the server")
+        self._writable.set()
+        for _, _, future in self._waiting:
+            if not future.done():
+                future.set_exception(self._lost_error())
+        self._waiting.clear()
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+
+async def connect(address: Address, max_frame_bytes: int, timeout_s: float) -> Connection:
+    """A new connection. Raises ServerUnreachable, with what the system said as its cause."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await loop.create_connection(
+                lambda: Connection(address, loop, max_frame_bytes), address.host, address.port
+            )
+    except TimeoutError as error:
+        raise ServerUnreachable(f"Server {address} did not accept a connection within {timeout_s:g} s") from error
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise ServerUnreachable(f"Server {address} can't be reached: {reason}") from error
+    return connection

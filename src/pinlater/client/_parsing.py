@@ -1,0 +1,176 @@
+"""From the wire's types to the client's values. Pure; lenient where an original server leaves things out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.client import values
+from pinlater.client._thrift import types
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.errors import DescriptorInvalid
+from pinlater.domain.job import Attempt, JobState, Outcome
+from pinlater.domain.queue import QueueConfig
+
+
+def ack_result(outcome: types.AckOutcome) -> values.AckResult:
+    """What became of one job."""
+    return values.AckResult(
+        outcome.descriptor,
+        Outcome(outcome.outcome),
+        outcome.holder or "",
+        outcome.heldSinceMillis,
+        outcome.claimDeadlineMillis,
+    )
+
+
+def ack_results(outcomes: Sequence[types.AckOutcome] | None) -> list[values.AckResult]:
+    """What became of each job."""
+    return [ack_result(outcome) for outcome in outcomes or ()]
+
+
+def enqueued(response: types.PinLaterEnqueueResponse) -> values.Enqueued:
+    """The descriptors of an enqueue."""
+    return values.Enqueued(response.jobDescriptors, tuple(response.existing or ()))
+
+
+def dequeued(queue: str, response: types.PinLaterDequeueResponse) -> values.Dequeued:
+    """The jobs of a dequeue, in the order to run them: the server's, or, from an original one, by priority and id."""
+    jobs = response.jobs or {}
+    metadata = response.jobMetadata or {}
+    order = response.jobOrder or sorted(jobs, key=_priority_and_id)
+    results = ack_results(response.ackOutcomes) if response.ackOutcomes else ()
+    return values.Dequeued(
+        [_claimed(queue, name, jobs[name], metadata.get(name)) for name in order if name in jobs], results
+    )
+
+
+def _priority_and_id(descriptor: str) -> tuple[int, int]:
+    try:
+        parsed = parse_descriptor(descriptor)
+    except DescriptorInvalid:
+        return (0, 0)
+    return (parsed.priority, parsed.local_id)
+
+
+def _claimed(queue: str, descriptor: str, body: bytes, meta: types.PinLaterDequeueMetadata | None) -> values.ClaimedJob:
+    if meta is None:
+        return values.ClaimedJob(descriptor, queue, body)
+    return values.ClaimedJob(
+        descriptor,
+        queue,
+        body,
+        meta.claimToken or "",
+        meta.attempt or 0,
+        meta.attemptsAllowed or 0,
+        meta.attemptsRemaining or 0,
+        meta.headers or {},
+        meta.createdAtTimestampMillis,
+        meta.claimDeadlineMillis,
+    )
+
+
+def job_info(info: types.PinLaterJobInfo) -> values.JobInfo:
+    """All that a server tells of a job."""
+    return values.JobInfo(
+        descriptor=info.jobDescriptor,
+        state=JobState(info.jobState),
+        attempts_allowed=info.attemptsAllowed,
+        attempts_remaining=info.attemptsRemaining,
+        custom_status=info.customStatus,
+        created_at_ms=info.createdAtTimestampMillis,
+        run_after_ms=info.runAfterTimestampMillis,
+        updated_at_ms=info.updatedAtTimestampMillis,
+        claim_descriptor=info.claimDescriptor,
+        body=info.body,
+        headers=info.headers or {},
+        unique_key=info.uniqueKey,
+        claim_deadline_ms=info.claimDeadlineMillis,
+        error_type=info.lastErrorType or "",
+        error_text=info.lastErrorText or "",
+        attempts=tuple(_attempt(attempt) for attempt in info.attempts or ()),
+        finished_at_ms=info.finishedAtTimestampMillis,
+    )
+
+
+def _attempt(attempt: types.Attempt) -> Attempt:
+    return Attempt(
+        attempt.number,
+        attempt.claimedBy or "",
+        attempt.claimedAtMillis or 0,
+        attempt.endedAtMillis or 0,
+        attempt.outcome or "",
+        attempt.errorType or "",
+        attempt.errorText or "",
+    )
+
+
+def scanned(response: types.PinLaterScanJobsResponse) -> values.Scanned:
+    """A page of a scan."""
+    return values.Scanned(
+        [job_info(info) for info in response.scannedJobs],
+        response.continuation or "-1",
+        bool(response.incomplete),
+    )
+
+
+def queue_info(name: str, config: types.QueueConfig) -> values.QueueInfo:
+    """A queue's settings."""
+    return values.QueueInfo(
+        name,
+        QueueConfig(
+            max_jobs_per_second=config.maxJobsPerSecond,
+            claim_timeout_ms=config.claimTimeoutMillis,
+            succeeded_ttl_ms=config.succeededTtlMillis,
+            failed_ttl_ms=config.failedTtlMillis,
+            max_backlog=config.maxBacklog,
+            default_attempts=config.defaultAttempts,
+            default_expiry_ms=config.defaultExpiryMillis,
+        ),
+        bool(config.paused),
+    )
+
+
+def queue_stats(stats: types.QueueStats) -> values.QueueStats:
+    """A queue's counts and rates."""
+    rates = stats.rates
+    return values.QueueStats(
+        stats.queueName,
+        stats.paused,
+        tuple(_counts(counts) for counts in stats.counts),
+        stats.oldestWaitingMillis,
+        values.Rates(rates.enqueued, rates.claimed, rates.succeeded, rates.failed, rates.retried),
+        stats.waitingDequeues,
+    )
+
+
+def _counts(counts: types.QueueCounts) -> values.PriorityCounts:
+    return values.PriorityCounts(
+        priority=counts.priority,
+        pending=counts.pending,
+        future=counts.future,
+        in_progress=counts.inProgress,
+        succeeded=counts.succeeded,
+        failed=counts.failed,
+        enqueued_total=counts.enqueuedTotal,
+        claimed_total=counts.claimedTotal,
+        succeeded_total=counts.succeededTotal,
+        failed_total=counts.failedTotal,
+        retried_total=counts.retriedTotal,
+    )
+
+
+def server_info(info: types.ServerInfo) -> values.ServerInfo:
+    """What a server says of itself."""
+    return values.ServerInfo(
+        version=info.version,
+        features=tuple(info.features),
+        store_kind=info.storeKind,
+        now_ms=info.nowMillis,
+        started_at_ms=info.startedAtMillis,
+        priority_levels=info.priorityLevels,
+        max_body_bytes=info.maxBodyBytes,
+        max_frame_bytes=info.maxFrameBytes,
+        max_jobs_per_request=info.maxJobsPerRequest,
+        max_descriptors_per_request=info.maxDescriptorsPerRequest,
+        max_wait_ms=info.maxWaitMillis,
+    )

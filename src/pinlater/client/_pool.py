@@ -1,0 +1,98 @@
+"""The connections of one client: a few that many calls share, and one of its own for every long poll.
+
+Calls on one connection are answered in order, so a long poll on a shared connection would hold up the calls behind it.
+A long poll that is given up takes its connection with it: the server then gives back, unspent, what it would have handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pinlater.client._connection import Connection, connect
+from pinlater.client._servers import ServerChoice
+from pinlater.client.errors import ClientClosed, ServerUnreachable
+
+_IDLE_WAIT_CONNECTIONS_MAX = 64
+
+
+class ConnectionPool:
+    """Hands out usable connections; makes them as needed, on the next server where one can't be reached."""
+
+    def __init__(
+        self, servers: ServerChoice, *, shared_max: int, max_frame_bytes: int, connect_timeout_s: float
+    ) -> None:
+        self._servers = servers
+        self._max_frame_bytes = max_frame_bytes
+        self._connect_timeout_s = connect_timeout_s
+        self._shared: list[Connection | None] = [None] * shared_max
+        self._making = [asyncio.Lock() for _ in range(shared_max)]
+        self._next = 0
+        self._idle: list[Connection] = []
+        self._waiting: set[Connection] = set()
+        self._closed = False
+
+    async def shared(self) -> Connection:
+        """A connection for calls that are answered at once: the next of the shared ones."""
+        self._next = (self._next + 1) % len(self._shared)
+        slot = self._next
+        connection = self._shared[slot]
+        if connection is not None and connection.usable and not self._closed:
+            return connection
+        async with self._making[slot]:
+            connection = self._shared[slot]
+            if connection is None or not connection.usable:
+                connection = await self._connect()
+                self._shared[slot] = connection
+            return connection
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Connection]:
+        """A connection for one long poll. Given up, it is closed."""
+        connection = self._take_idle() or await self._connect()
+        self._waiting.add(connection)
+        try:
+            yield connection
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
+        finally:
+            self._waiting.discard(connection)
+            if connection.usable and not self._closed and len(self._idle) < _IDLE_WAIT_CONNECTIONS_MAX:
+                self._idle.append(connection)
+            else:
+                connection.abort()
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle and not self._closed:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+        return None
+
+    async def _connect(self) -> Connection:
+        failure: ServerUnreachable | None = None
+        for address in self._servers.candidates():
+            if self._closed:
+                break
+            try:
+                connection = await connect(address, self._max_frame_bytes, self._connect_timeout_s)
+            except ServerUnreachable as error:
+                self._servers.failed(address)
+                failure = error
+                continue
+            if self._closed:
+                await connection.close()
+                break
+            return connection
+        if failure is not None and not self._closed:
+            raise failure
+        raise ClientClosed("The client is closed")
+
+    async def close(self) -> None:
+        """Closes all connections; calls under way end with ConnectionLost."""
+        self._closed = True
+        everyone = [*(c for c in self._shared if c is not None), *self._idle, *self._waiting]
+        self._idle.clear()
+        await asyncio.gather(*(connection.close() for connection in everyone))

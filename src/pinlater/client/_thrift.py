@@ -1,0 +1,59 @@
+"""The client's edge to the wire: frames out, answers or exceptions in. The only module that maps the wire's errors to ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod, WorldError, error_for
+from pinlater.wire.codec import Decoder, Reply, encode_call
+from pinlater.wire.errors import ApplicationErrorKind
+from pinlater.wire.errors import WireError as WireError
+from pinlater.wire.framing import FrameSplitter as FrameReader
+from pinlater.wire.generated import ttypes as types
+from pinlater.wire.limits import WireLimits
+from pinlater.wire.methods import METHODS_BY_NAME
+
+__all__ = ["AnswerDecoder", "FrameReader", "WireError", "encode_request", "types"]
+
+
+def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...]) -> bytes:
+    """A framed call. Raises CallerError where a value has the wrong type or is out of its range."""
+    names = METHODS_BY_NAME[method].arguments_class.__slots__[1:]  # type: ignore[attr-defined]
+    context = types.RequestContext(source=source)
+    try:
+        return encode_call(method, sequence, context=context, **dict(zip(names, args, strict=True)))
+    except WireError as error:
+        raise CallerError(f"{method}: {error.message}", detail="INVALID_ARGUMENT") from error
+
+
+class AnswerDecoder:
+    """Decodes answers, up to a bound on their size."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._decoder = Decoder(WireLimits(max_frame_bytes=max_frame_bytes, max_container_items=1_000_000))
+
+    def decode(self, frame: bytes, method: str) -> tuple[int, Any]:
+        """The sequence id, and the value or the exception that came. Raises WireError for what is no answer."""
+        reply = self._decoder.reply(frame)
+        if reply.application_error is not None:
+            return reply.seqid, _application_error(reply, method)
+        if reply.exception is not None:
+            refused = reply.exception
+            return reply.seqid, error_for(
+                refused.errorCode,
+                refused.message,
+                refused.detail or "",
+                refused.retryable,
+                refused.retryAfterMillis,
+            )
+        return reply.seqid, reply.value
+
+
+def _application_error(reply: Reply, method: str) -> PinLaterError:
+    kind, message = reply.application_error or (ApplicationErrorKind.UNKNOWN, "")
+    if kind == ApplicationErrorKind.UNKNOWN_METHOD:
+        return UnknownMethod(f"The server doesn't know {method}", detail="UNKNOWN_METHOD")
+    text = f"{method}: {message or 'the server could not answer'}"
+    if kind == ApplicationErrorKind.PROTOCOL_ERROR:
+        return CallerError(text, detail="PROTOCOL_ERROR")
+    return WorldError(text, detail="INTERNAL", retryable=False)

@@ -1,0 +1,252 @@
+"""The asynchronous client: one method for each of the service's, values in and values out.
+
+What a call may raise is in `errors`. A call whose answer did not come (ConnectionLost, DeadlineExceeded) may have taken effect;
+this client never sends it again by itself. A `request_key` makes an enqueue safe to repeat (`repeat=True` on the resend).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from pinlater.client import _calls, values
+from pinlater.client._calls import Call
+from pinlater.client._pool import ConnectionPool
+from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, ServerChoice, parse_servers
+from pinlater.client.errors import ClientClosed, DeadlineExceeded
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import QueueConfig
+
+T = TypeVar("T")
+_MAX_FRAME_BYTES = 64 * 1024 * 1024
+
+
+def default_source() -> str:
+    """Who calls, where nothing else is said: `<host>-<process id>`."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+class AsyncClient:
+    """Talks to PinLater servers. Use as `async with AsyncClient("host:9010") as client:`, or `open` and `close` it.
+
+    `servers`: addresses as a list, or one string with commas; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010.
+    `source` names this caller in claims. `timeout_ms` bounds each call, on top of its `wait_ms`; `connections` are shared by all calls
+    but long polls, which have their own.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | None = None,
+        *,
+        source: str | None = None,
+        timeout_ms: int = 10_000,
+        connect_timeout_ms: int = 3_000,
+        connections: int = 2,
+    ) -> None:
+        if timeout_ms < 1 or connect_timeout_ms < 1 or connections < 1:
+            raise ValueError("timeout_ms, connect_timeout_ms and connections must be at least 1")
+        self.servers = parse_servers(servers or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER)
+        self.source = default_source() if source is None else source
+        self._timeout_s = timeout_ms / 1000
+        self._connect_timeout_s = connect_timeout_ms / 1000
+        self._connections = connections
+        self._pool: ConnectionPool | None = None
+
+    async def open(self) -> Self:
+        """Makes the client ready for this event loop. Connects only with the first call."""
+        if self._pool is None:
+            self._pool = ConnectionPool(
+                ServerChoice(self.servers),
+                shared_max=self._connections,
+                max_frame_bytes=_MAX_FRAME_BYTES,
+                connect_timeout_s=self._connect_timeout_s,
+            )
+        return self
+
+    async def close(self) -> None:
+        """Closes every connection. May be called twice."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, call: Call[T]) -> T:
+        if self._pool is None:
+            raise ClientClosed("The client is not open: use `async with`, or open() it first")
+        timeout_s = self._timeout_s + call.wait_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                if call.wait_ms:
+                    async with self._pool.alone() as connection:
+                        return call.read(await connection.call(call.method, self.source, call.args))
+                return await self._run_shared(self._pool, call)
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"No answer to {call.method} within {timeout_s:g} s") from error
+
+    async def _run_shared(self, pool: ConnectionPool, call: Call[T]) -> T:
+        connection = await pool.shared()
+        try:
+            return call.read(await connection.call(call.method, self.source, call.args))
+        except asyncio.CancelledError:
+            connection.retire()
+            raise
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+    async def create_queue(self, name: str) -> None:
+        """Makes the queue; where it exists already nothing happens."""
+        await self._run(_calls.create_queue(name))
+
+    async def delete_queue(self, name: str, password: str) -> None:
+        """Removes the queue with all its jobs; needs the server's admin password."""
+        await self._run(_calls.delete_queue(name, password))
+
+    async def queue_names(self) -> list[str]:
+        """All queues, by name."""
+        return await self._run(_calls.queue_names())
+
+    async def configure_queue(self, queue: str, config: QueueConfig) -> None:
+        """Replaces all of the queue's settings; None leaves one to the server."""
+        await self._run(_calls.configure_queue(queue, config))
+
+    async def queue_config(self, queue: str) -> values.QueueInfo:
+        """The queue's settings."""
+        return await self._run(_calls.queue_config(queue))
+
+    async def pause_queue(self, queue: str) -> None:
+        """Stops dequeues; enqueues and acks go on."""
+        await self._run(_calls.pause_queue(queue))
+
+    async def resume_queue(self, queue: str) -> None:
+        """Lets dequeues go on."""
+        await self._run(_calls.resume_queue(queue))
+
+    async def queue_stats(self, *queues: str) -> list[values.QueueStats]:
+        """Counts and rates of these queues; of all without an argument."""
+        return await self._run(_calls.queue_stats(queues))
+
+    # --- the three hot paths ----------------------------------------------------------------------------------------------
+    async def enqueue(
+        self, queue: str, jobs: Sequence[values.Job | bytes], *, request_key: str | None = None, repeat: bool = False
+    ) -> values.Enqueued:
+        """Stores jobs; they are safe when this returns. A bare `bytes` is a job with nothing but a body."""
+        return await self._run(_calls.enqueue(queue, jobs, request_key, repeat))
+
+    async def dequeue(
+        self,
+        queue: str,
+        limit: int = 1,
+        *,
+        wait_ms: int = 0,
+        acks: values.AckBatch | None = None,
+        dry_run: bool = False,
+        coverage: float = 1.0,
+    ) -> values.Dequeued:
+        """Claims up to `limit` jobs, waiting up to `wait_ms` for one; `acks` are carried out first. `dry_run` only shows jobs."""
+        call = _calls.dequeue(queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage)
+        return await self._run(call)
+
+    async def ack(self, queue: str, acks: Sequence[values.Ack]) -> list[values.AckResult]:
+        """Ends attempts; says what became of each, in the order of `acks`."""
+        return await self._run(_calls.acknowledge(queue, acks))
+
+    async def ack_plain(self, queue: str, acks: Sequence[values.Ack]) -> None:
+        """Ends attempts as an original server knows it, without outcomes."""
+        await self._run(_calls.acknowledge_plain(queue, acks))
+
+    # --- jobs in hand -----------------------------------------------------------------------------------------------------
+    async def checkpoint(self, queue: str, items: Sequence[values.Checkpoint]) -> list[values.AckResult]:
+        """Saves progress and renews claims."""
+        return await self._run(_calls.checkpoint(queue, items))
+
+    async def checkpoint_plain(self, queue: str, items: Sequence[values.Checkpoint]) -> None:
+        """Saves progress as an original server knows it, without outcomes."""
+        await self._run(_calls.checkpoint_plain(queue, items))
+
+    async def heartbeat(self, queue: str, claims: Sequence[values.Claim]) -> list[values.AckResult]:
+        """Renews claims; `deadline_ms` of a result is the new deadline."""
+        return await self._run(_calls.heartbeat(queue, claims))
+
+    async def release(self, queue: str, claims: Sequence[values.Claim], *, delay_ms: int = 0) -> list[values.AckResult]:
+        """Gives jobs back without spending an attempt."""
+        return await self._run(_calls.release(queue, claims, delay_ms))
+
+    async def cancel(self, queue: str, descriptors: Sequence[str]) -> list[values.AckResult]:
+        """Unfinished jobs become FAILED with status `cancelled`."""
+        return await self._run(_calls.cancel(queue, descriptors))
+
+    # --- looking ----------------------------------------------------------------------------------------------------------
+    async def lookup(self, descriptors: Sequence[str], *, bodies: bool = False) -> dict[str, values.JobInfo]:
+        """What is known of these jobs; those that don't exist are left out."""
+        return await self._run(_calls.lookup(descriptors, bodies=bodies))
+
+    async def count(
+        self,
+        queue: str,
+        state: JobState = JobState.PENDING,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        regex: str | None = None,
+    ) -> int:
+        """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
+        return await self._run(_calls.count(queue, state, priority=priority, future=future, regex=regex))
+
+    async def scan(
+        self,
+        queue: str,
+        state: JobState = JobState.PENDING,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        regex: str | None = None,
+        limit: int = 100,
+        continuation: str = "0",
+        paged: bool = False,
+        bodies: bool = False,
+    ) -> values.Scanned:
+        """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped."""
+        call = _calls.scan(
+            queue,
+            state,
+            priority=priority,
+            future=future,
+            regex=regex,
+            limit=limit,
+            continuation=continuation,
+            paged=paged,
+            bodies=bodies,
+        )
+        return await self._run(call)
+
+    # --- bulk -------------------------------------------------------------------------------------------------------------
+    async def retry_failed(
+        self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
+    ) -> int:
+        """Puts failed jobs back to PENDING; how many."""
+        call = _calls.retry_failed(queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit)
+        return await self._run(call)
+
+    async def delete_jobs(
+        self, queue: str, state: JobState, *, priority: int = 1, regex: str | None = None, limit: int = 1000
+    ) -> int:
+        """Deletes jobs of one state and priority; how many."""
+        return await self._run(_calls.delete_jobs(queue, state, priority=priority, regex=regex, limit=limit))
+
+    async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
+        """Deletes these jobs in whatever state they are; how many."""
+        return await self._run(_calls.delete_jobs_by_descriptor(queue, descriptors))
+
+    async def server_info(self) -> values.ServerInfo:
+        """What the server says of itself. An original server raises UnknownMethod."""
+        return await self._run(_calls.server_info())

@@ -1,0 +1,331 @@
+"""One queue's part of a worker: claims its jobs, runs them, reports them, keeps their claims alive.
+
+What to do is decided in `_decisions`; this module acts. Every job claimed ends in one of: an ack, a release, or a claim that was
+lost. It must never ack a job whose claim it lost. Weakness: a claim whose answer arrives in the very instant in which an idle long
+poll is given up at a stop comes back only when its claim times out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pinlater.client.async_client import AsyncClient
+from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
+from pinlater.client.values import Ack, AckBatch, AckResult, Claim, ClaimedJob, Dequeued
+from pinlater.domain.clock import Clock
+from pinlater.worker import _decisions
+from pinlater.worker._acks import AckBuffer
+from pinlater.worker._handlers import Handler, call_handler
+from pinlater.worker._heartbeats import HeartbeatTable
+from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.errors import Snooze
+from pinlater.worker.settings import WorkerSettings
+
+_log = logging.getLogger("pinlater.worker")
+_BUSY_CLAIM_S = (
+    0.25  # how long a claim under way at a stop may still answer: a busy queue's does, an idle one's long poll not
+)
+_FINAL_FLUSH_S = 5.0
+_CANCEL_S = 1.0
+
+
+class Consumer:
+    """Runs one queue's jobs until `stop` is set; then `run` ends after the grace time at the latest, a few seconds of reporting on top."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        handler: Handler,
+        settings: WorkerSettings,
+        clock: Clock,
+        stop: asyncio.Event,
+        hurry: asyncio.Event,
+        counts: WorkerCounts,
+    ) -> None:
+        self._client = client
+        self._handler = handler
+        self._settings = settings
+        self._clock = clock
+        self._stop = stop
+        self._hurry = hurry
+        self._counts = counts
+        self.queue = handler.queue
+        self._concurrency = handler.concurrency or settings.concurrency
+        self._threads = None if handler.is_async else ThreadPoolExecutor(self._concurrency, f"pinlater-{self.queue}")
+        self._stock: deque[ClaimedJob] = deque()
+        self._running: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
+        self._given_up: set[str] = set()
+        self._acks = AckBuffer()
+        self._beats = HeartbeatTable()
+        self._beat_at: float | None = None
+        self._beats_changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._mean_ms: float | None = None
+        self._server_ahead_ms: int | None = None
+        self._failures = 0
+
+    @property
+    def in_threads(self) -> int:
+        """Plain functions that still run."""
+        return len(self._running) if self._threads else 0
+
+    async def run(self) -> None:
+        """Claims and runs jobs until stopped. Ends without an error unless the worker itself has a bug."""
+        async with asyncio.TaskGroup() as group:
+            flushing = group.create_task(self._flush_acks())
+            beating = group.create_task(self._send_heartbeats())
+            await self._claim_until_stopped()
+            await self._finish()
+            flushing.cancel()
+            beating.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
+    # --- claiming ---------------------------------------------------------------------------------------------------------
+    async def _claim_until_stopped(self) -> None:
+        while not self._stop.is_set():
+            prefetch = _decisions.prefetch_count(self._mean_ms, self._concurrency, self._settings.prefetch_max)
+            limit = _decisions.claim_limit(len(self._running) + len(self._stock), self._concurrency, prefetch)
+            if limit:
+                await self._claim(limit)
+            else:
+                self._room.clear()
+                await _first_of(self._stop.wait(), self._room.wait())
+
+    async def _claim(self, limit: int) -> None:
+        acks = self._acks.take()
+        try:
+            dequeued = await self._dequeue(limit, acks)
+        except PinLaterError as error:
+            self._undelivered(acks, error)
+            self._counts.claim_errors += 1
+            await self._stay_away(error)
+            return
+        if dequeued is None:  # stopped while waiting: whether the acks arrived is unknown, and repeating them is safe
+            self._acks.give_back(acks)
+            return
+        if self._failures:
+            _log.info("queue %s: the server answers again", self.queue)
+            self._failures = 0
+        self._note_results(dequeued.ack_results)
+        self._take_in(dequeued.jobs)
+
+    async def _dequeue(self, limit: int, acks: Sequence[Ack]) -> Dequeued | None:
+        if self._server_ahead_ms is None:
+            await self._ask_clock()
+        riding = AckBatch(self.queue, acks) if acks else None
+        waiting = self._client.dequeue(self.queue, limit, wait_ms=self._settings.wait_ms, acks=riding)
+        call = asyncio.create_task(waiting)
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({call, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                await asyncio.wait({call}, timeout=_BUSY_CLAIM_S)
+            return call.result() if call.done() else None
+        finally:
+            stopped.cancel()
+            call.cancel()
+
+    async def _ask_clock(self) -> None:
+        try:
+            info = await self._client.server_info()
+        except UnknownMethod:
+            self._server_ahead_ms = 0
+        else:
+            self._server_ahead_ms = info.now_ms - self._clock.now_ms()
+
+    async def _stay_away(self, error: PinLaterError) -> None:
+        self._failures += 1
+        self._server_ahead_ms = None
+        if self._failures == 1:
+            _log.warning("queue %s: can't claim, trying again: %s", self.queue, error)
+        settings = self._settings
+        delay_ms = _decisions.backoff_ms(
+            self._failures,
+            settings.backoff_first_ms,
+            settings.backoff_max_ms,
+            random.random(),  # noqa: S311 - spreads reconnects, guards nothing
+        )
+        await _first_of(self._stop.wait(), timeout_s=max(delay_ms, error.retry_after_ms or 0) / 1000)
+
+    def _take_in(self, jobs: Sequence[ClaimedJob]) -> None:
+        now, now_ms = self._clock.monotonic(), self._clock.now_ms() + (self._server_ahead_ms or 0)
+        for job in jobs:
+            if job.claim_deadline_ms is not None:
+                due = self._beats.add(job, max(1, job.claim_deadline_ms - now_ms), now)
+                if due is not None and (self._beat_at is None or due < self._beat_at):
+                    self._beats_changed.set()
+        self._counts.claimed += len(jobs)
+        self._stock.extend(jobs)
+        self._start_more()
+
+    # --- running ----------------------------------------------------------------------------------------------------------
+    def _start_more(self) -> None:
+        while self._stock and len(self._running) < self._concurrency and not self._stop.is_set():
+            job = self._stock.popleft()
+            task = asyncio.create_task(self._run_job(job), name=f"job {job.descriptor}")
+            self._running[job.descriptor] = (job, task)
+            self._counts.running += 1
+
+    async def _run_job(self, job: ClaimedJob) -> None:
+        started = self._clock.monotonic()
+        try:
+            error = await call_handler(self._handler, job, self._threads)
+            self._mean_ms = _decisions.smoothed_ms(self._mean_ms, (self._clock.monotonic() - started) * 1000)
+            if job.descriptor not in self._given_up:
+                await self._report(job, error)
+        finally:
+            self._given_up.discard(job.descriptor)
+            self._beats.drop(job.descriptor)
+            del self._running[job.descriptor]
+            self._counts.running -= 1
+            self._room.set()
+            self._start_more()
+
+    async def _report(self, job: ClaimedJob, error: BaseException | None) -> None:
+        if error is None:
+            self._counts.succeeded += 1
+            self._acks.add(_decisions.success_ack(job))
+        elif isinstance(error, Snooze):
+            await self._release([job], error.delay_ms)
+        else:
+            self._counts.failed += 1
+            _log.info("queue %s: job %s failed: %s", self.queue, job.descriptor, type(error).__name__, exc_info=error)
+            self._acks.add(_decisions.failure_ack(job, error, self._settings.retry_delay_ms))
+
+    # --- reporting --------------------------------------------------------------------------------------------------------
+    async def _flush_acks(self) -> None:
+        while True:
+            await self._acks.wait_filled()
+            await asyncio.sleep(self._settings.ack_flush_ms / 1000)
+            error = await self._deliver()
+            if error is not None:
+                await asyncio.sleep(self._settings.backoff_first_ms / 1000)
+
+    async def _deliver(self) -> PinLaterError | None:
+        acks = self._acks.take()
+        if not acks:
+            return None
+        try:
+            self._note_results(await self._client.ack(self.queue, acks))
+        except PinLaterError as error:
+            self._undelivered(acks, error)
+            return error
+        except asyncio.CancelledError:
+            self._acks.give_back(acks)
+            raise
+        return None
+
+    def _undelivered(self, acks: Sequence[Ack], error: PinLaterError) -> None:
+        """Keeps acks for another try, unless the server refused them for good: then trying again would never end."""
+        if isinstance(error, CallerError):
+            if acks:
+                _log.error("queue %s: %d acks refused: %s", self.queue, len(acks), error)
+                self._counts.acks_refused += len(acks)
+        else:
+            self._acks.give_back(acks)
+
+    def _note_results(self, results: Sequence[AckResult]) -> None:
+        for result in results:
+            if not result.applied:
+                self._counts.acks_refused += 1
+                _log.warning("job %s: ack refused: %s %s", result.descriptor, result.outcome.name, result.holder)
+
+    async def _release(self, jobs: Sequence[ClaimedJob], delay_ms: int = 0) -> None:
+        """Gives jobs back unspent. If that can't be delivered their claims time out, which costs them an attempt."""
+        claims = [Claim(job.descriptor, job.token) for job in jobs if job.token]
+        for job in jobs:
+            self._beats.drop(job.descriptor)
+        if not claims:
+            return
+        try:
+            await self._client.release(self.queue, claims, delay_ms=delay_ms)
+            self._counts.released += len(claims)
+        except PinLaterError as error:
+            _log.warning("queue %s: %d jobs could not be given back: %s", self.queue, len(claims), error)
+
+    # --- heartbeats -------------------------------------------------------------------------------------------------------
+    async def _send_heartbeats(self) -> None:
+        while True:
+            self._beats_changed.clear()
+            self._beat_at = self._beats.next_due()
+            wait_s = None if self._beat_at is None else max(0.0, self._beat_at - self._clock.monotonic())
+            await _first_of(self._beats_changed.wait(), timeout_s=wait_s)
+            due = self._beats.take_due(self._clock.monotonic())
+            if due:
+                await self._renew(due)
+
+    async def _renew(self, descriptors: Sequence[str]) -> None:
+        tokens = {job.descriptor: job.token for job in [*self._stock, *(job for job, _ in self._running.values())]}
+        claims = [Claim(name, tokens[name]) for name in descriptors if name in tokens]
+        try:
+            results = await self._client.heartbeat(self.queue, claims) if claims else []
+        except PinLaterError as error:
+            _log.warning("queue %s: heartbeat failed: %s", self.queue, error)
+            return
+        for result in results:
+            if not result.applied:
+                self._lose(result)
+
+    def _lose(self, result: AckResult) -> None:
+        """The claim is gone: the job is no longer ours to run or to ack."""
+        self._beats.drop(result.descriptor)
+        self._stock = deque(job for job in self._stock if job.descriptor != result.descriptor)
+        if result.descriptor in self._running or result.outcome.name == "NOT_FOUND":
+            _log.warning("job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder)
+        self._counts.lost += 1
+        self._give_up(result.descriptor)
+
+    def _give_up(self, descriptor: str) -> None:
+        if descriptor in self._running:
+            self._given_up.add(descriptor)
+            if self._threads is None:
+                self._running[descriptor][1].cancel()
+
+    # --- stopping ---------------------------------------------------------------------------------------------------------
+    async def _finish(self) -> None:
+        """Gives back what has not begun, lets what runs finish within the grace time, gives back the rest, reports all."""
+        unstarted = list(self._stock)
+        self._stock.clear()
+        if unstarted:
+            await self._release(unstarted)
+        await self._drain(self._settings.grace_ms / 1000)
+        left = [job for job, _ in self._running.values()]
+        for job in left:
+            self._give_up(job.descriptor)
+        if left:
+            _log.warning("queue %s: %d jobs did not finish in time and are given back", self.queue, len(left))
+            if self._threads is None:
+                await asyncio.wait({task for _, task in self._running.values()}, timeout=_CANCEL_S)
+            await self._release(left)
+        await self._report_the_rest()
+
+    async def _drain(self, grace_s: float) -> None:
+        tasks = {task for _, task in self._running.values()}
+        if tasks:
+            await _first_of(self._hurry.wait(), asyncio.wait(tasks), timeout_s=grace_s)
+
+    async def _report_the_rest(self) -> None:
+        try:
+            async with asyncio.timeout(_FINAL_FLUSH_S):
+                while len(self._acks):
+                    if await self._deliver() is not None:
+                        await asyncio.sleep(self._settings.backoff_first_ms / 1000)
+        except TimeoutError:
+            _log.error("queue %s: %d acks could not be delivered; those jobs run again", self.queue, len(self._acks))
+
+
+async def _first_of(*waits: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> None:
+    """Returns when the first of these is done, or the time is over; the others are cancelled."""
+    tasks = {asyncio.create_task(wait) for wait in waits}
+    try:
+        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,307 @@
+"""The asynchronous client against a server that does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pinlater.client import (
+    AckBatch,
+    AsyncClient,
+    Job,
+    JobState,
+    Outcome,
+    QueueConfig,
+    UniqueKey,
+    UniqueScope,
+    errors,
+    values,
+)
+from pinlater.domain.errors import ErrorCode
+from pinlater.wire.generated import ttypes as t
+from tests.client.fake_server import FakeServer
+
+
+def refusal(code: int, message: str, **more: Any) -> t.PinLaterException:
+    return t.PinLaterException(code, message, **more)
+
+
+async def test_an_enqueue_sends_every_field_and_gives_descriptors() -> None:
+    answer = t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1", "q:s1:p2:2"], existing=[1])
+    job = Job(
+        b"\xff\x00",
+        priority=2,
+        run_after_ms=5,
+        attempts_allowed=7,
+        custom_status="s",
+        headers={"a": "b"},
+        unique=UniqueKey("k", UniqueScope.TIME, 99),
+        claim_timeout_ms=3,
+        expires_at_ms=4,
+    )
+    async with FakeServer(enqueueJobs=lambda _: answer) as server, AsyncClient(server.address, source="me") as client:
+        enqueued = await client.enqueue("q", [b"bare", job], request_key="r", repeat=True)
+    assert enqueued == values.Enqueued(["q:s1:p1:1", "q:s1:p2:2"], (1,))
+    (sent,) = server.called("enqueueJobs")
+    assert sent.context.source == "me"
+    assert (sent.request.queueName, sent.request.requestKey, sent.request.repeat) == ("q", "r", True)
+    bare, full = sent.request.jobs
+    assert (bare.body, bare.priority, bare.numAttemptsAllowed) == (b"bare", 1, None)
+    assert (full.body, full.priority, full.runAfterTimestampMillis, full.numAttemptsAllowed) == (b"\xff\x00", 2, 5, 7)
+    assert (full.customStatus, full.headers) == ("s", {"a": "b"})
+    assert (full.uniqueKey, full.uniqueScope, full.uniqueForMillis) == ("k", 2, 99)
+    assert (full.claimTimeoutMillis, full.expiresAtMillis) == (3, 4)
+
+
+async def test_a_dequeue_gives_jobs_in_the_servers_order_with_their_claims() -> None:
+    meta = t.PinLaterDequeueMetadata(
+        attemptsAllowed=3, attemptsRemaining=2, claimToken="tok", headers={"h": "1"}, claimDeadlineMillis=9, attempt=2
+    )
+    answer = t.PinLaterDequeueResponse(
+        jobs={"q:s1:p1:2": b"two", "q:s1:p1:1": b"one"},
+        jobMetadata={"q:s1:p1:1": meta},
+        jobOrder=["q:s1:p1:2", "q:s1:p1:1"],
+    )
+    async with FakeServer(dequeueJobs=lambda _: answer) as server, AsyncClient(server.address) as client:
+        two, one = (await client.dequeue("q", 5)).jobs
+    assert (two.body, two.token, two.queue) == (b"two", "", "q")
+    assert (one.token, one.attempt, one.attempts_remaining, one.headers) == ("tok", 2, 2, {"h": "1"})
+    assert one.claim_deadline_ms == 9
+
+
+async def test_jobs_of_an_original_server_come_by_priority_and_age() -> None:
+    """Its answer is a map, which has no order."""
+    names = ["q:s1:p2:1", "q:s1:p1:9", "q:s1:p1:3"]
+    answer = t.PinLaterDequeueResponse(jobs=dict.fromkeys(names, b""))
+    async with FakeServer(dequeueJobs=lambda _: answer) as server, AsyncClient(server.address) as client:
+        jobs = (await client.dequeue("q", 5)).jobs
+    assert [job.descriptor for job in jobs] == ["q:s1:p1:3", "q:s1:p1:9", "q:s1:p2:1"]
+
+
+async def test_ack_results_come_in_the_order_of_the_acks() -> None:
+    """The wire answers succeeded ones first, then failed ones."""
+    acks = [values.Ack("f1", succeeded=False), values.Ack("s1", token="x"), values.Ack("f2", succeeded=False)]
+
+    def outcomes(_: Any) -> list[Any]:
+        return [t.AckOutcome("s1", 0), t.AckOutcome("f1", 2, "holder", 7), t.AckOutcome("f2", 3)]
+
+    def dequeued(arguments: Any) -> Any:
+        return t.PinLaterDequeueResponse(ackOutcomes=outcomes(arguments))
+
+    async with (
+        FakeServer(ackJobs=outcomes, dequeueJobs=dequeued) as server,
+        AsyncClient(server.address) as client,
+    ):
+        alone = await client.ack("q", acks)
+        riding = (await client.dequeue("q", acks=AckBatch("q", acks))).ack_results
+    assert alone == riding
+    assert [result.outcome for result in alone] == [Outcome.STALE_CLAIM, Outcome.APPLIED, Outcome.NOT_FOUND]
+    assert (alone[0].holder, alone[0].held_since_ms, alone[1].applied) == ("holder", 7, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "side"),
+    [
+        (413, errors.QueueNotFound, errors.CallerError),
+        (410, errors.QueueNameInvalid, errors.CallerError),
+        (411, errors.QueueNameTooLong, errors.CallerError),
+        (403, errors.PasswordInvalid, errors.CallerError),
+        (416, errors.PriorityNotSupported, errors.CallerError),
+        (400, errors.ContinuationInvalid, errors.CallerError),
+        (429, errors.DequeueRateLimited, errors.WorldError),
+        (430, errors.EnqueueRejected, errors.WorldError),
+        (501, errors.NoHealthyShards, errors.WorldError),
+        (502, errors.ShardConnectionFailed, errors.WorldError),
+    ],
+)
+async def test_a_refusal_is_an_exception_by_code_and_by_fault(
+    code: int, kind: type[errors.PinLaterError], side: type[errors.PinLaterError]
+) -> None:
+    def refuse(_: Any) -> None:
+        raise refusal(code, "because")
+
+    async with FakeServer(createQueue=refuse) as server, AsyncClient(server.address) as client:
+        with pytest.raises(kind) as caught:
+            await client.create_queue("q")
+    assert isinstance(caught.value, side)
+    assert caught.value.code == ErrorCode(code)
+    assert str(caught.value) == "because"
+
+
+@pytest.mark.parametrize(("retryable", "side"), [(False, errors.CallerError), (True, errors.WorldError)])
+async def test_code_500_goes_by_what_the_server_says(retryable: bool, side: type[errors.PinLaterError]) -> None:
+    def refuse(_: Any) -> None:
+        raise refusal(500, "no", detail="BODY_TOO_LARGE", retryable=retryable, retryAfterMillis=12)
+
+    async with FakeServer(enqueueJobs=refuse) as server, AsyncClient(server.address) as client:
+        with pytest.raises(side) as caught:
+            await client.enqueue("q", [b""])
+    assert (caught.value.detail, caught.value.retry_after_ms) == ("BODY_TOO_LARGE", 12)
+
+
+async def test_a_refusal_leaves_the_connection_in_use() -> None:
+    def refuse(_: Any) -> None:
+        raise refusal(413, "Queue not found: q")
+
+    async with (
+        FakeServer(pauseQueue=refuse, dequeueJobs=refuse) as server,
+        AsyncClient(server.address, connections=1) as client,
+    ):
+        for _ in range(3):
+            with pytest.raises(errors.QueueNotFound):
+                await client.pause_queue("q")
+            with pytest.raises(errors.QueueNotFound):
+                await client.dequeue("q", wait_ms=5)
+    assert server.connections == 2
+
+
+async def test_an_unknown_method_is_said_so() -> None:
+    async with FakeServer() as server, AsyncClient(server.address) as client:
+        with pytest.raises(errors.UnknownMethod):
+            await client.server_info()
+
+
+async def test_a_call_without_an_answer_ends_at_its_deadline_and_later_calls_work() -> None:
+    never = asyncio.Event()
+    async with (
+        FakeServer(pauseQueue=lambda _: never.wait(), createQueue=lambda _: None) as server,
+        AsyncClient(server.address, timeout_ms=50, connections=1) as client,
+    ):
+        with pytest.raises(errors.DeadlineExceeded):
+            await client.pause_queue("q")
+        await client.create_queue("q")
+        assert server.connections == 2
+
+
+async def test_a_long_poll_given_up_hangs_up_so_that_the_server_takes_its_jobs_back() -> None:
+    async with (
+        FakeServer(dequeueJobs=lambda _: asyncio.Event().wait()) as server,
+        AsyncClient(server.address) as client,
+    ):
+        task = asyncio.create_task(client.dequeue("q", wait_ms=60_000))
+        while not server.calls:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert client._pool is not None
+        assert not client._pool._idle
+
+
+async def test_a_long_poll_does_not_hold_up_other_calls() -> None:
+    async with (
+        FakeServer(dequeueJobs=lambda _: asyncio.Event().wait(), createQueue=lambda _: None) as server,
+        AsyncClient(server.address, connections=1) as client,
+    ):
+        task = asyncio.create_task(client.dequeue("q", wait_ms=60_000))
+        while not server.calls:
+            await asyncio.sleep(0)
+        await client.create_queue("q")
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_lost_connection_is_an_error_and_the_next_call_reconnects() -> None:
+    async with (
+        FakeServer(pauseQueue=lambda _: FakeServer.HANG_UP, createQueue=lambda _: None) as server,
+        AsyncClient(server.address, connections=1) as client,
+    ):
+        with pytest.raises(errors.ConnectionLost):
+            await client.pause_queue("q")
+        await client.create_queue("q")
+
+
+async def test_a_server_that_is_not_there_is_unreachable_and_the_next_is_tried() -> None:
+    async with FakeServer(createQueue=lambda _: None) as server:
+        async with AsyncClient("127.0.0.1:1") as client:
+            with pytest.raises(errors.ServerUnreachable, match=r"127\.0\.0\.1:1"):
+                await client.create_queue("q")
+        async with AsyncClient(["127.0.0.1:1", server.address]) as client:
+            await client.create_queue("q")
+
+
+async def test_a_client_that_is_not_open_says_so() -> None:
+    with pytest.raises(errors.ClientClosed):
+        await AsyncClient("127.0.0.1:1").create_queue("q")
+
+
+async def test_many_calls_at_once_each_get_their_own_answer() -> None:
+    async with (
+        FakeServer(getJobCount=lambda arguments: arguments.request.priority) as server,
+        AsyncClient(server.address) as client,
+    ):
+        counts = await asyncio.gather(*(client.count("q", priority=n) for n in range(1, 100)))
+    assert counts == list(range(1, 100))
+
+
+async def test_a_value_out_of_range_is_the_callers_fault_and_harms_nothing() -> None:
+    async with FakeServer(getJobCount=lambda _: 1) as server, AsyncClient(server.address) as client:
+        with pytest.raises(errors.CallerError):
+            await client.count("q", priority=10**30)
+        assert await client.count("q") == 1
+
+
+async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> None:
+    outcome = [t.AckOutcome("d", 0, None, None, 77)]
+    rates = t.QueueRates(1.0, 2.0, 3.0, 4.0, 5.0)
+    counts = t.QueueCounts(1, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10)
+    info = t.PinLaterJobInfo(
+        jobDescriptor="d",
+        jobState=3,
+        attemptsAllowed=2,
+        attemptsRemaining=0,
+        customStatus="c",
+        createdAtTimestampMillis=1,
+        lastErrorType="E",
+        attempts=[t.Attempt(number=1, outcome="failed")],
+    )
+    methods: dict[str, Any] = {
+        "getQueueNames": {"b", "a"},
+        "deleteQueue": None,
+        "ackDequeuedJobs": None,
+        "checkpointJobs": None,
+        "checkpointJobsFenced": outcome,
+        "heartbeatClaims": outcome,
+        "releaseJobs": outcome,
+        "cancelJobs": outcome,
+        "lookupJobs": {"d": info},
+        "scanJobs": t.PinLaterScanJobsResponse([info], "more", True),
+        "retryFailedJobs": 3,
+        "deleteJobs": 4,
+        "deleteJobsByDescriptor": 5,
+        "configureQueue": None,
+        "getQueueConfig": t.QueueConfig(maxJobsPerSecond=0.5, paused=True),
+        "resumeQueue": None,
+        "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6)],
+        "getServerInfo": t.ServerInfo("1", ["f"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
+    }
+    served = {name: (lambda _, value=value: value) for name, value in methods.items()}
+    async with FakeServer(**served) as server, AsyncClient(server.address) as client:
+        assert await client.queue_names() == ["a", "b"]
+        await client.delete_queue("q", "pw")
+        await client.ack_plain("q", [values.Ack("d")])
+        await client.checkpoint_plain("q", [values.Checkpoint("d")])
+        (checkpointed,) = await client.checkpoint("q", [values.Checkpoint("d", "t", b"n", True, 1, 2, "p")])
+        assert checkpointed.deadline_ms == 77
+        assert (await client.heartbeat("q", [values.Claim("d", "t")]))[0].applied
+        assert (await client.release("q", [values.Claim("d", "t")], delay_ms=9))[0].applied
+        assert (await client.cancel("q", ["d"]))[0].applied
+        assert (await client.lookup(["x", "d"]))["d"].error_type == "E"
+        page = await client.scan("q", JobState.FAILED, paged=True)
+        assert (page.continuation, page.incomplete, page.jobs[0].attempts[0].outcome) == ("more", True, "failed")
+        assert await client.retry_failed("q") == 3
+        assert await client.delete_jobs("q", JobState.FAILED) == 4
+        assert await client.delete_jobs_by_descriptor("q", ["d"]) == 5
+        await client.configure_queue("q", QueueConfig(max_backlog=8))
+        queue = await client.queue_config("q")
+        assert (queue.paused, queue.config.max_jobs_per_second) == (True, 0.5)
+        await client.resume_queue("q")
+        (stats,) = await client.queue_stats("q")
+        assert (stats.total("pending"), stats.rates.retried, stats.waiting_dequeues) == (2, 5.0, 6)
+        assert (await client.server_info()).max_wait_ms == 8
+    assert server.called("releaseJobs")[0].request.delayMillis == 9
+    assert server.called("configureQueue")[0].config.maxBacklog == 8
+    (sent,) = server.called("checkpointJobsFenced")[0].request.requests
+    assert (sent.newBody, sent.moveToPending, sent.numOfAttemptsAllowed, sent.claimToken) == (b"n", True, 2, "t")
