@@ -17,7 +17,7 @@ from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import Caller, Dequeued, DequeueCommand, JobToEnqueue
+from pinlater.service.values import Caller, DequeueCommand, Dequeued, JobToEnqueue
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.memory import MemoryShard
 from pinlater.telemetry.metrics import Metrics

@@ -13,8 +13,8 @@ PENDING = JobFilter("q", JobState.PENDING)
 
 
 async def _bodies(world: World, **more: object) -> list[bytes | None]:
-    filter = JobFilter("q", JobState.PENDING, body_regex=more.pop("body_regex", None))  # type: ignore[arg-type]
-    command = ScanCommand(filter, bodies=True, **more)  # type: ignore[arg-type]
+    waiting = JobFilter("q", JobState.PENDING, body_regex=more.pop("body_regex", None))  # type: ignore[arg-type]
+    command = ScanCommand(waiting, bodies=True, **more)  # type: ignore[arg-type]
     return [job.body for _, job in (await world.service.scan(command)).jobs]
 
 
@@ -42,10 +42,11 @@ async def test_a_scan_is_newest_first_over_all_priorities(world: World) -> None:
 
 async def test_a_paged_scan_sees_each_job_once(world: World) -> None:
     await world.enqueue(*(b"%d" % i for i in range(25)))
-    seen, continuation = [], "0"
+    seen: list[bytes] = []
+    continuation = "0"
     while continuation != "-1":
         page = await world.service.scan(ScanCommand(PENDING, 7, continuation, paged=True, bodies=True))
-        seen += [job.body for _, job in page.jobs]
+        seen += [job.body or b"" for _, job in page.jobs]
         continuation = page.continuation
     assert sorted(seen) == sorted(b"%d" % i for i in range(25))
 

@@ -206,6 +206,10 @@ class Dispatcher:
         room = self._rooms.get(queue)
         return 0 if room is None else len(room)
 
+    def waiting_by_queue(self) -> dict[str, float]:
+        """How many dequeues wait on each queue where any do."""
+        return {name: len(room) for name, room in self._rooms.items() if len(room)}
+
     def drain(self) -> None:
         """The server is stopping: whoever waits is answered empty at once, and nobody waits from now on."""
         self._draining = True

@@ -21,8 +21,9 @@ from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.telemetry.metrics import Metrics
 
-I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 REQUEST_KEY_BYTES_MAX = 128
+# A resend may carry a trace of its own; it is the same request all the same.
+_TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
 class Enqueue:
@@ -216,7 +217,7 @@ def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
     """What tells two requests with one key apart: all of the jobs' content as the producer said it."""
     digest = blake2b(digest_size=16)
     for job in jobs:
-        headers = sorted(job.headers.items()) if job.headers else None
+        headers = sorted((k, v) for k, v in job.headers.items() if k not in _TRACE_HEADERS) if job.headers else None
         rest = (len(job.body), job.priority, job.run_after_ms, job.attempts_allowed, job.custom_status, headers)
         more = (job.unique, job.claim_timeout_ms, job.expires_at_ms)
         digest.update(repr((rest, more)).encode("utf-8", "surrogatepass"))

@@ -1,0 +1,263 @@
+"""The composition root: makes a server's parts, starts them in order, and stops them in the opposite one.
+
+Nothing else in the package makes clocks, random numbers, stores or listeners. Start: store, service, maintenance, listeners. Stop:
+no more connections, finish what is in flight, then the store, so that an answer never speaks of what is not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from random import Random, SystemRandom
+
+from pinlater.config.files import RateLimitFile, ServerSetFile
+from pinlater.config.settings import Settings
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.dispatch.limits import RateLimits
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.queue import QueueCounts
+from pinlater.http_server.server import HttpServer, Readiness
+from pinlater.maintenance.rates import RateSampler
+from pinlater.maintenance.runner import Periodic, Runner
+from pinlater.maintenance.sweeps import Sweeps
+from pinlater.service.identity import Identity
+from pinlater.service.passwords import PasswordCheck
+from pinlater.service.service import Service
+from pinlater.service.traced import trace
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import Shard, TimeToLive
+from pinlater.storage.memory import MemoryShard
+from pinlater.storage.sqlite import SqliteShard
+from pinlater.telemetry.metrics import TICK_S, Metrics
+from pinlater.telemetry.tracing import find_tracing
+from pinlater.thrift_server.server import ThriftServer
+from pinlater.version import __version__
+
+logger = logging.getLogger(__name__)
+
+_JUMP_MS = 1_000
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+class App:
+    """One server. `start`, then `stop`; not to be started again."""
+
+    def __init__(self, settings: Settings, *, clock: SystemClock | None = None, random: Random | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self._started_at_ms = self.clock.now_ms()
+        self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
+        self._random = random or SystemRandom()
+        self._state = "starting"
+        self._limit_file = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
+        self._server_set = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
+        self._passwords = PasswordCheck(settings.admin_password_hash)
+        self._store_error: str | None = None
+        self._drift_ms = 0
+        self._hurried = asyncio.Event()
+        self.http = HttpServer(
+            settings.http, self.metrics, self.readiness, self.server_info, queue_counts=self._queue_counts
+        )
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Opens the store and listens. Raises `WorldError` or OSError with a clear text, having undone what it began."""
+        await self.http.start()  # first, so that /readyz says why it takes long
+        try:
+            shard = make_shard(self.settings)
+            await shard.open(self.clock.now_ms())
+            try:
+                self._assemble(shard)
+                await self.service.book.refresh()
+                await self.thrift.start()
+            except BaseException:
+                await shard.close()
+                raise
+        except BaseException:
+            await self.http.stop()
+            raise
+        self.service.identity.port = self.thrift.port
+        self.runner.start()
+        self._state = "ready"
+        logger.info(
+            "ready",
+            extra={
+                "version": __version__,
+                "store": str(self.settings.store),
+                "host": self.settings.host,
+                "thrift_port": self.thrift.port,
+                "http_port": self.http.port,
+            },
+        )
+        if not self.settings.host.startswith(_LOOPBACK):
+            logger.warning(
+                "this server is open to the network and has no access control: whoever reaches it may read and change jobs",
+                extra={"host": self.settings.host},
+            )
+
+    def _assemble(self, shard: Shard) -> None:
+        settings, clock, metrics = self.settings, self.clock, self.metrics
+        self.shards = Shards([ShardLanes(shard, clock)], self._random)
+        limits = RateLimits(clock, file_limits=self._file_limits, servers=self._servers)
+        self.dispatcher = Dispatcher(self.shards, limits, clock, settings.dispatch)
+        self.rates = RateSampler(self.shards, clock)
+        host = settings.advertised_host or socket.gethostname()
+        identity = Identity(host, settings.thrift.port, self._started_at_ms, shard.slot)
+        self.service = Service(
+            self.shards,
+            self.dispatcher,
+            self._passwords,
+            identity,
+            metrics,
+            clock,
+            settings.jobs,
+            self.rates.per_second,
+        )
+        trace(self.service, find_tracing())
+        self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock)
+        self.runner = Runner(self._periodic_work(), metrics, self._random)
+        metrics.labels["store"] = shard.capabilities.kind
+        metrics.gauge(
+            "dequeue-semaphore-waiters-",
+            self.dispatcher.waiting_by_queue,
+            prometheus="pinlater_waiting_dequeues",
+            label="queue",
+            help="Dequeues that wait for a job",
+        )
+
+    async def stop(self, grace_s: float) -> None:
+        """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
+        self._state = "draining"
+        logger.info("draining", extra={"grace_seconds": grace_s})
+        self.dispatcher.drain()
+        await self._drain_thrift(grace_s)
+        await self.runner.stop()
+        await self.dispatcher.close()
+        await self.shards.close()
+        await self.http.stop()
+        self._passwords.close()
+        self._state = "stopped"
+        logger.info("stopped")
+
+    def hurry(self) -> None:
+        """Cuts off what `stop` still waits for."""
+        self._hurried.set()
+
+    async def _drain_thrift(self, grace_s: float) -> None:
+        draining = asyncio.create_task(self.thrift.drain(grace_s))
+        hurried = asyncio.create_task(self._hurried.wait())
+        await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not draining.done():
+            draining.cancel()
+            await asyncio.wait([draining])
+            await self.thrift.drain(0)
+
+    # --- what others ask --------------------------------------------------------------------------------------------------
+
+    def readiness(self) -> Readiness:
+        """Whether to send requests here."""
+        if self._state != "ready":
+            return Readiness(False, (self._state,))
+        if self._store_error is not None:
+            return Readiness(False, (self._store_error,))
+        return Readiness(True)
+
+    def server_info(self) -> Mapping[str, object]:
+        """The page /server_info."""
+        return {
+            "name": "pinlater",
+            "version": __version__,
+            "state": self._state,
+            "store": self.settings.store.kind,
+            "thrift_port": self.thrift.port if self._state == "ready" else None,
+            "started_at_ms": self._started_at_ms,
+            "uptime_ms": self.clock.now_ms() - self._started_at_ms,
+        }
+
+    def _queue_counts(self) -> Sequence[QueueCounts]:
+        return self.rates.counts if self._state == "ready" else ()
+
+    def _file_limits(self) -> Mapping[str, float]:
+        return {} if self._limit_file is None else self._limit_file.limits
+
+    def _servers(self) -> int:
+        return 1 if self._server_set is None else self._server_set.servers
+
+    # --- periodic work ----------------------------------------------------------------------------------------------------
+
+    def _periodic_work(self) -> Sequence[Periodic]:
+        every = self.settings.maintenance
+        sweeps = Sweeps(self.shards, self.dispatcher, self._times_to_live, self.metrics, self.clock, every)
+        work = [
+            Periodic("claim-timeouts", every.sweep_interval_ms, sweeps.time_out_claims),
+            Periodic("expiry", every.expiry_interval_ms, sweeps.expire_jobs),
+            Periodic("due", every.due_interval_ms, sweeps.advance_due),
+            Periodic("garbage", every.garbage_interval_ms, sweeps.collect_garbage),
+            Periodic("samples", every.sample_interval_ms, self.rates.sample),
+            Periodic("metrics", round(TICK_S * 1000), self._tick),
+            Periodic("store", every.refresh_interval_ms, self._look_at_store),
+            Periodic("clock", every.file_interval_ms, self._look_at_clock),
+        ]
+        if self._limit_file is not None or self._server_set is not None:
+            work.append(Periodic("files", every.file_interval_ms, self._look_at_files))
+        return work
+
+    def _times_to_live(self) -> list[TimeToLive]:
+        jobs = self.settings.jobs
+        return [
+            TimeToLive(
+                queue.name,
+                jobs.succeeded_ttl_ms if queue.config.succeeded_ttl_ms is None else queue.config.succeeded_ttl_ms,
+                jobs.failed_ttl_ms if queue.config.failed_ttl_ms is None else queue.config.failed_ttl_ms,
+            )
+            for queue in self.service.book.queues.values()
+        ]
+
+    async def _look_at_store(self) -> None:
+        """Readiness follows the store; where others may change queues, their settings are read anew."""
+        for shard in self.shards:
+            try:
+                await shard.shard.ping()
+            except Exception as error:
+                self._store_error = f"shard {shard.name}: {error}"
+                raise
+        if self._store_error is not None:
+            logger.info("the store can be used again")
+            self._store_error = None
+        if any(shard.shard.capabilities.shared for shard in self.shards):
+            await self.service.book.refresh()
+
+    async def _tick(self) -> None:
+        self.metrics.tick(self.clock.monotonic())
+
+    async def _look_at_clock(self) -> None:
+        """A jump of the wall clock moves no claim, but somebody should know of it."""
+        drift_ms = self.clock.drift_ms()
+        if abs(drift_ms - self._drift_ms) >= _JUMP_MS:
+            logger.warning(
+                "the wall clock jumped; this server goes on by its own until its restart",
+                extra={"jump_ms": drift_ms - self._drift_ms, "difference_ms": drift_ms},
+            )
+            self.metrics.count("clock-jumps")
+            self._drift_ms = drift_ms
+
+    async def _look_at_files(self) -> None:
+        files = [file for file in (self._limit_file, self._server_set) if file is not None]
+        changed = [await asyncio.to_thread(file.refresh) for file in files]
+        if any(changed):
+            self.service.book.limits_changed()
+            self.dispatcher.look_again()
+            logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._file_limits())})
+
+
+def make_shard(settings: Settings) -> Shard:
+    """The store that the settings name, not opened yet."""
+    if settings.store.kind == "memory":
+        return MemoryShard()
+    if settings.store.path is None:
+        raise ValueError(f"{settings.store} names no file")
+    return SqliteShard(settings.store.path, settings.sqlite)

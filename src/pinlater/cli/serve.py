@@ -1,0 +1,66 @@
+"""`pinlater serve`: the server."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file: ours (.toml) or the original's (.properties).")
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="Where jobs are kept: sqlite:PATH or memory:")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens both ports.")] = None,
+    thrift_port: Annotated[int | None, typer.Option(help="Port for Thrift; 0 takes a free one.")] = None,
+    http_port: Annotated[int | None, typer.Option(help="Port for HTTP; 0 takes a free one.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated.")
+    ] = None,
+) -> None:
+    """Serves until SIGTERM or SIGINT, then finishes what is in flight and ends with status 0.
+
+    Example: pinlater serve --store sqlite:pinlater.db --thrift-port 9010 --http-port 9999
+    """
+    try:
+        from pinlater.config.errors import SettingsError
+        from pinlater.config.files import FileBroken
+        from pinlater.config.load import load
+        from pinlater.domain.errors import PinLaterError
+        from pinlater.domain.passwords import HashMalformed
+        from pinlater.process import serve as run
+        from pinlater.telemetry.logging import setup
+    except ImportError as error:
+        typer.echo(f"error: {error.name} is missing; the server needs: pip install 'pinlater[server]'", err=True)
+        raise typer.Exit(1) from None
+    flags: dict[str, object] = _pairs(set_ or [])
+    flags |= {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    try:
+        loaded = load(config, os.environ, flags)
+    except SettingsError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    telemetry = loaded.settings.telemetry
+    setup(telemetry.log_format, telemetry.log_level)
+    for warning in loaded.warnings:
+        logging.getLogger("pinlater.config").warning(warning)
+    try:
+        raise typer.Exit(run(loaded.settings))
+    except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _pairs(texts: list[str]) -> dict[str, object]:
+    """`--set jobs.claim_timeout_ms=5000` as a flag by path."""
+    pairs: dict[str, object] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+        pairs[key.strip()] = value
+    return pairs

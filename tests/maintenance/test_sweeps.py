@@ -1,0 +1,128 @@
+"""Sweeps: what comes back, how fast, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest_asyncio
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.job import Holder, JobState, NewJob
+from pinlater.maintenance.rates import RateSampler
+from pinlater.maintenance.settings import MaintenanceSettings
+from pinlater.maintenance.sweeps import Sweeps
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import (
+    Ack,
+    ClaimCall,
+    ClaimOrder,
+    InsertRequest,
+    JobKey,
+    Page,
+    PageRow,
+    TimeToLive,
+    raise_error,
+)
+from pinlater.storage.memory import MemoryShard
+from pinlater.telemetry.metrics import Metrics
+
+HOLDER = Holder("h:1:2:worker:1", "worker", "t1")
+
+
+class Fixture:
+    """A shard with the sweeps around it."""
+
+    def __init__(self, shard: MemoryShard, clock: ManualClock) -> None:
+        self.shard = shard
+        self.clock = clock
+        self.lanes = ShardLanes(shard, clock)
+        self.shards = Shards([self.lanes], Random(1))
+        self.metrics = Metrics()
+        self.dispatcher = Dispatcher(self.shards, RateLimits(clock), clock, DispatchSettings())
+        ttls = [TimeToLive("q", 1_000, 5_000)]
+        self.sweeps = Sweeps(self.shards, self.dispatcher, lambda: ttls, self.metrics, clock, MaintenanceSettings())
+
+    async def insert(self, count: int, **more: int) -> list[int]:
+        now = self.clock.now_ms()
+        fields = {"attempts_allowed": 2, **more}
+        jobs = [NewJob(job_id, b"x", 1, now, **fields) for job_id in self.lanes.ids.make(count)]  # type: ignore[arg-type]
+        await self.shard.insert_jobs([InsertRequest("q", jobs)], now)
+        return [job.id for job in jobs]
+
+    async def claim(self, count: int) -> None:
+        order = ClaimOrder("q", [ClaimCall(count, HOLDER)], 10_000)
+        await self.shard.claim_jobs([order], self.clock.now_ms())
+
+    async def in_state(self, state: JobState) -> list[PageRow]:
+        page = Page("q", state, 1, 10_000, due_by_ms=self.clock.now_ms())
+        return list(raise_error(await self.shard.scan_jobs(page)))
+
+
+@pytest_asyncio.fixture
+async def store() -> AsyncIterator[Fixture]:
+    clock = ManualClock()
+    shard = MemoryShard()
+    await shard.open(clock.now_ms())
+    await shard.create_queues(["q"], clock.now_ms())
+    yield Fixture(shard, clock)
+    await shard.close()
+
+
+async def test_a_dead_workers_thousand_jobs_come_back_in_growing_batches(store: Fixture) -> None:
+    """Not all in one instant, and yet all within about a second."""
+    await store.insert(1000)
+    await store.claim(1000)
+    store.clock.advance(seconds=11)
+    steps, pauses = [], []
+    while await store.in_state(JobState.IN_PROGRESS):
+        before = len(await store.in_state(JobState.PENDING))
+        pauses.append(await store.sweeps.time_out_claims())
+        steps.append(len(await store.in_state(JobState.PENDING)) - before)
+    assert steps == [100, 200, 400, 300]
+    assert pauses == [0.1, 0.1, 0.1, None]
+    assert store.metrics.queue("q").timeout_retry == 1000
+
+
+async def test_a_claim_that_times_out_on_its_last_attempt_fails(store: Fixture) -> None:
+    await store.insert(1, attempts_allowed=1)
+    await store.claim(1)
+    store.clock.advance(seconds=11)
+    await store.sweeps.time_out_claims()
+    assert len(await store.in_state(JobState.FAILED)) == 1
+    assert store.metrics.queue("q").timeout_done == 1
+
+
+async def test_finished_jobs_vanish_after_their_own_times(store: Fixture) -> None:
+    good, bad = await store.insert(2, attempts_allowed=1)
+    await store.claim(2)
+    acks = [Ack(JobKey("q", 1, good), succeeded=True), Ack(JobKey("q", 1, bad), succeeded=False)]
+    await store.shard.finish_jobs(acks, store.clock.now_ms())
+    store.clock.advance(seconds=2)
+    await store.sweeps.collect_garbage()
+    assert [len(await store.in_state(state)) for state in (JobState.SUCCEEDED, JobState.FAILED)] == [0, 1]
+    store.clock.advance(seconds=4)
+    await store.sweeps.collect_garbage()
+    assert not await store.in_state(JobState.FAILED)
+    assert (store.metrics.queue("q").succeeded_gc, store.metrics.queue("q").failed_gc) == (1, 1)
+
+
+async def test_waiting_jobs_past_their_expiry_fail(store: Fixture) -> None:
+    await store.insert(3, expires_at_ms=store.clock.now_ms() + 100)
+    store.clock.advance(seconds=1)
+    await store.sweeps.expire_jobs()
+    failed = await store.in_state(JobState.FAILED)
+    assert [row.job.custom_status for row in failed] == ["expired"] * 3
+
+
+async def test_rates_come_from_the_stores_totals(store: Fixture) -> None:
+    sampler = RateSampler(store.shards, store.clock)
+    await sampler.sample()
+    assert sampler.per_second("q").enqueued == 0
+    await store.insert(50)
+    store.clock.advance(seconds=10)
+    await sampler.sample()
+    assert sampler.per_second("q").enqueued == 5.0
