@@ -73,7 +73,7 @@ class JsonFormatter(logging.Formatter):
             entry.setdefault(name, value)
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return json.dumps(entry)
 
 
 class TextFormatter(logging.Formatter):
@@ -90,7 +90,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _escaped(text: str) -> str:
-    return text if text.isprintable() else json.dumps(text, ensure_ascii=False)[1:-1]
+    return text if text.isprintable() else json.dumps(text)[1:-1]
 
 
 def _quoted(value: object) -> str:
