@@ -1,0 +1,172 @@
+"""From one frame to its reply: decode, find the operation, call it, encode. Knows no sockets.
+
+Whatever goes wrong in an operation becomes an answer; only a frame that is no Thrift at all comes out as an error, because then
+the connection is lost. Written to cost little for each request: no objects beyond the decoded call, no formatting unless it is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, Protocol
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import PinLaterError
+from pinlater.service.service import Operations
+from pinlater.telemetry.metrics import MethodMetrics, Metrics
+from pinlater.thrift_server.answers import Delivery
+from pinlater.thrift_server.dispatch import HANDLERS, Handler
+from pinlater.thrift_server.failures import (
+    AnswerTooLarge,
+    TooManyConnections,
+    TooManyRequests,
+    declared_exception,
+    unexpected,
+)
+from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.wire.codec import Call, Decoder, encode_application_error, encode_exception, encode_reply
+from pinlater.wire.errors import ApplicationErrorKind, WireError
+from pinlater.wire.framing import LENGTH_BYTES
+from pinlater.wire.limits import WireLimits
+
+logger = logging.getLogger(__name__)
+
+NO_ANSWER = b""
+METHOD_THAT_HANDS_OUT = "dequeueJobs"
+
+
+class Recipient(Protocol):
+    """What answering a request needs to know of the connection it came on, and tells it."""
+
+    gone: bool  # nobody will read the answer; jobs must not be handed out
+    waiting: bool  # set while a long poll is under way, which may be cancelled
+    over_limit: bool  # one connection too many: to be told so, then closed
+    last_request: bool  # set when the connection is to be closed after the answer
+    active_at_s: float  # set to when the answer was ready
+
+
+class Route(NamedTuple):
+    """Where a method's calls go."""
+
+    handle: Handler
+    metrics: MethodMetrics
+    hands_out: bool
+
+
+class Answering:
+    """One server's way from frames to replies. `running` counts requests under way, long polls excepted."""
+
+    def __init__(self, operations: Operations, settings: ThriftSettings, metrics: Metrics, clock: Clock) -> None:
+        self._operations = operations
+        self._settings = settings
+        self._metrics = metrics
+        self._monotonic = clock.monotonic
+        limits = WireLimits(settings.max_frame_bytes, settings.max_container_items)
+        self._decode = Decoder(limits).call
+        self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
+        self._requests_max = settings.max_concurrent_requests
+        self._debug = logger.isEnabledFor(logging.DEBUG)
+        self._routes = {
+            name: Route(handle, metrics.method(name), name == METHOD_THAT_HANDS_OUT)
+            for name, handle in HANDLERS.items()
+        }
+        self.running = 0
+        self.waiting = 0
+
+    async def answer(self, frame: bytes, arrived_s: float, recipient: Recipient) -> bytes:
+        """The framed reply, or `NO_ANSWER`. Raises `WireError` only where the connection is lost with it."""
+        try:
+            call = self._decode(frame)
+        except WireError as error:
+            return self._undecodable(error)
+        route = self._routes[call.method.name]
+        route.metrics.requests += 1
+        waits = route.hands_out and bool(call.arguments.request.waitMillis)
+        refusal = self._refusal(recipient, waits)
+        if refusal is not None:
+            reply = self._failed(call, route, refusal)
+        elif waits:
+            reply = await self._wait(call, route, recipient)
+        else:
+            self.running += 1
+            try:
+                reply = await self._carry_out(call, route, recipient)
+            finally:
+                self.running -= 1
+        recipient.active_at_s = ended_s = self._monotonic()
+        route.metrics.msec.record((ended_s - arrived_s) * 1000)
+        if self._debug:
+            self._log(call, frame, reply, ended_s - arrived_s)
+        return NO_ANSWER if call.oneway else reply
+
+    def _refusal(self, recipient: Recipient, waits: bool) -> PinLaterError | None:
+        if recipient.over_limit:
+            recipient.last_request = True
+            return TooManyConnections(self._settings.max_connections)
+        if self.running >= self._requests_max and not waits:
+            return TooManyRequests(self._requests_max)
+        return None
+
+    async def _wait(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+        """A long poll: it doesn't count as running, and may be cancelled when its caller goes."""
+        recipient.waiting = True
+        self.waiting += 1
+        try:
+            return await self._carry_out(call, route, recipient)
+        finally:
+            self.waiting -= 1
+            recipient.waiting = False
+
+    async def _carry_out(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+        if route.hands_out and recipient.gone:
+            return NO_ANSWER
+        answer: object = None
+        try:
+            answer = await route.handle(self._operations, call.arguments)
+            reply = encode_reply(call.method, call.seqid, answer)
+            if len(reply) > self._answer_bytes_max:
+                raise AnswerTooLarge(len(reply) - LENGTH_BYTES, self._settings.max_frame_bytes)
+        except PinLaterError as error:
+            reply = self._failed(call, route, error)
+            undelivered = True
+        except Exception:
+            logger.exception("request failed", extra={"method": call.method.name})
+            self._metrics.count("thrift_internal_errors")
+            reply = self._failed(call, route, unexpected())
+            undelivered = True
+        else:
+            undelivered = route.hands_out and (recipient.gone or call.oneway)
+        if undelivered and isinstance(answer, Delivery):
+            self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
+        return reply
+
+    def _failed(self, call: Call, route: Route, error: PinLaterError) -> bytes:
+        route.metrics.error(error.code.name)
+        try:
+            return encode_exception(call.method, call.seqid, declared_exception(error))
+        except WireError:
+            logger.exception("an error could not be encoded", extra={"method": call.method.name})
+            return encode_exception(call.method, call.seqid, declared_exception(unexpected()))
+
+    def _undecodable(self, error: WireError) -> bytes:
+        """Thrift's own exception, with the connection left open, where it is known which call to answer."""
+        if error.name is None:
+            raise error
+        known = error.kind is not ApplicationErrorKind.UNKNOWN_METHOD
+        self._metrics.count("thrift_undecodable_requests" if known else "thrift_unknown_methods")
+        if error.oneway:
+            return NO_ANSWER
+        return encode_application_error(error.name, error.seqid, error.kind, error.message)
+
+    def _log(self, call: Call, frame: bytes, reply: bytes, seconds: float) -> None:
+        context = call.arguments.context
+        logger.debug(
+            "request",
+            extra={
+                "method": call.method.name,
+                "source": context.source,
+                "request_id": context.requestId,
+                "request_bytes": len(frame),
+                "answer_bytes": len(reply),
+                "msec": round(seconds * 1000, 3),
+            },
+        )

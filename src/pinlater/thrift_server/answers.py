@@ -1,0 +1,160 @@
+"""From the service's values to the wire's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.job import Attempt, Job
+from pinlater.domain.queue import Queue
+from pinlater.service.values import AckResult, Caller, Dequeued, Enqueued, QueueStats, Scanned, ServerInfo
+from pinlater.wire.generated import ttypes as types
+
+I32_MAX = 2**31 - 1
+
+
+class Delivery(types.PinLaterDequeueResponse):
+    """A dequeue's answer that remembers what it hands out, in case it can't be written."""
+
+    __slots__ = ("caller", "dequeued", "queue")
+
+    def __init__(self, caller: Caller, queue: str, dequeued: Dequeued) -> None:
+        self.caller = caller
+        self.queue = queue
+        self.dequeued = dequeued
+        handed_out = dequeued.jobs
+        self.jobs = {descriptor: job.body for descriptor, _, job in handed_out}
+        self.jobMetadata = {
+            descriptor: types.PinLaterDequeueMetadata(
+                job.attempts_allowed,
+                job.attempts_remaining,
+                token or None,
+                job.headers or None,
+                job.claim_deadline_ms or None,
+                job.created_at_ms,
+                job.attempt,
+            )
+            for descriptor, token, job in handed_out
+        }
+        self.ackOutcomes = ack_outcomes(dequeued.ack_results) if dequeued.ack_results else None
+        self.jobOrder = list(self.jobs) if handed_out else None
+
+
+def enqueued(value: Enqueued) -> types.PinLaterEnqueueResponse:
+    """Descriptors in the order of the jobs."""
+    return types.PinLaterEnqueueResponse(value.descriptors, value.existing or None)
+
+
+def ack_outcomes(results: Sequence[AckResult]) -> list[types.AckOutcome]:
+    """Outcomes, in order."""
+    return [
+        types.AckOutcome(descriptor, outcome, holder or None, held_since_ms, deadline_ms)
+        for descriptor, outcome, holder, held_since_ms, deadline_ms in results
+    ]
+
+
+def _attempt(attempt: Attempt) -> types.Attempt:
+    return types.Attempt(
+        attempt.number,
+        attempt.claimed_by,
+        attempt.claimed_at_ms,
+        attempt.ended_at_ms,
+        attempt.outcome,
+        attempt.error_type or None,
+        attempt.error_text or None,
+    )
+
+
+def job_info(descriptor: str, job: Job) -> types.PinLaterJobInfo:
+    """All that the wire shows of a job."""
+    return types.PinLaterJobInfo(
+        jobDescriptor=descriptor,
+        jobState=job.state,
+        attemptsAllowed=job.attempts_allowed,
+        attemptsRemaining=job.attempts_remaining,
+        customStatus=job.custom_status,
+        createdAtTimestampMillis=job.created_at_ms,
+        runAfterTimestampMillis=job.run_after_ms,
+        updatedAtTimestampMillis=job.updated_at_ms,
+        claimDescriptor=job.claim_descriptor,
+        body=job.body,
+        headers=job.headers or None,
+        uniqueKey=job.unique_key,
+        claimDeadlineMillis=job.claim_deadline_ms,
+        lastErrorType=job.error_type or None,
+        lastErrorText=job.error_text or None,
+        attempts=[_attempt(attempt) for attempt in job.attempts] or None,
+        finishedAtTimestampMillis=job.finished_at_ms,
+    )
+
+
+def looked_up(jobs: Sequence[tuple[str, Job]]) -> dict[str, types.PinLaterJobInfo]:
+    """Jobs by descriptor."""
+    return {descriptor: job_info(descriptor, job) for descriptor, job in jobs}
+
+
+def scanned(value: Scanned) -> types.PinLaterScanJobsResponse:
+    """A page of a scan."""
+    jobs = [job_info(descriptor, job) for descriptor, job in value.jobs]
+    return types.PinLaterScanJobsResponse(jobs, value.continuation, value.incomplete or None)
+
+
+def number(value: int) -> int:
+    """A count, cut to what an i32 holds."""
+    return min(value, I32_MAX)
+
+
+def queue_config(queue: Queue) -> types.QueueConfig:
+    """A queue's settings, and whether it is paused."""
+    config = queue.config
+    return types.QueueConfig(
+        config.max_jobs_per_second,
+        config.claim_timeout_ms,
+        config.succeeded_ttl_ms,
+        config.failed_ttl_ms,
+        config.max_backlog,
+        config.default_attempts,
+        config.default_expiry_ms,
+        queue.paused,
+    )
+
+
+def queue_stats(stats: QueueStats) -> types.QueueStats:
+    """What an operator asks of a queue."""
+    counts = [
+        types.QueueCounts(
+            priority=each.priority,
+            pending=each.pending,
+            future=each.future,
+            inProgress=each.in_progress,
+            succeeded=each.succeeded,
+            failed=each.failed,
+            enqueuedTotal=each.enqueued_total,
+            claimedTotal=each.claimed_total,
+            succeededTotal=each.succeeded_total,
+            failedTotal=each.failed_total,
+            retriedTotal=each.retried_total,
+            oldestDueAtMillis=each.oldest_due_at_ms,
+        )
+        for each in stats.counts
+    ]
+    rates = types.QueueRates(*stats.rates)
+    return types.QueueStats(
+        stats.queue, stats.paused, counts, stats.oldest_waiting_ms, rates, number(stats.waiting_dequeues)
+    )
+
+
+def server_info(info: ServerInfo) -> types.ServerInfo:
+    """What a client may want to know before it talks."""
+    return types.ServerInfo(
+        version=info.version,
+        features=list(info.features),
+        storeKind=info.store_kind,
+        nowMillis=info.now_ms,
+        startedAtMillis=info.started_at_ms,
+        priorityLevels=number(info.priority_levels),
+        maxBodyBytes=number(info.max_body_bytes),
+        maxFrameBytes=number(info.max_frame_bytes),
+        maxJobsPerRequest=number(info.max_jobs_per_request),
+        maxDescriptorsPerRequest=number(info.max_descriptors_per_request),
+        maxWaitMillis=number(info.max_wait_ms),
+    )

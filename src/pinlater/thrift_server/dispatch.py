@@ -1,0 +1,167 @@
+"""Which operation a method calls: a table, and one small function for each. No business logic here.
+
+A handler takes the operations and the decoded arguments, and returns what the wire answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pinlater.service.service import Operations
+from pinlater.thrift_server import answers, requests
+from pinlater.thrift_server.requests import caller
+
+Handler = Callable[[Operations, Any], Awaitable[Any]]
+
+
+async def create_queue(operations: Operations, call: Any) -> None:
+    await operations.create_queue(call.name)
+
+
+async def delete_queue(operations: Operations, call: Any) -> None:
+    await operations.delete_queue(call.name, call.password)
+
+
+async def enqueue_jobs(operations: Operations, call: Any) -> Any:
+    request = call.request
+    stored = await operations.enqueue(
+        caller(call.context),
+        request.queueName,
+        requests.jobs_to_enqueue(request.jobs),
+        request_key=request.requestKey or None,
+        repeat=bool(request.repeat),
+    )
+    return answers.enqueued(stored)
+
+
+async def dequeue_jobs(operations: Operations, call: Any) -> Any:
+    who = caller(call.context)
+    dequeued = await operations.dequeue(who, requests.dequeue_command(call.request))
+    return answers.Delivery(who, call.request.queueName, dequeued)
+
+
+async def ack_dequeued_jobs(operations: Operations, call: Any) -> None:
+    await operations.acknowledge(caller(call.context), requests.ack_batch(call.request))
+
+
+async def ack_jobs(operations: Operations, call: Any) -> Any:
+    return answers.ack_outcomes(await operations.acknowledge(caller(call.context), requests.ack_batch(call.request)))
+
+
+async def checkpoint_jobs(operations: Operations, call: Any) -> None:
+    await operations.checkpoint(caller(call.context), call.request.queueName, requests.checkpoints(call.request))
+
+
+async def checkpoint_jobs_fenced(operations: Operations, call: Any) -> Any:
+    items = requests.checkpoints(call.request)
+    return answers.ack_outcomes(await operations.checkpoint(caller(call.context), call.request.queueName, items))
+
+
+async def heartbeat_claims(operations: Operations, call: Any) -> Any:
+    claims = requests.claims(call.request)
+    return answers.ack_outcomes(await operations.heartbeat(caller(call.context), call.request.queueName, claims))
+
+
+async def release_jobs(operations: Operations, call: Any) -> Any:
+    request = call.request
+    claims = requests.claims(request)
+    return answers.ack_outcomes(
+        await operations.release(caller(call.context), request.queueName, claims, request.delayMillis)
+    )
+
+
+async def cancel_jobs(operations: Operations, call: Any) -> Any:
+    return answers.ack_outcomes(await operations.cancel(caller(call.context), call.queueName, call.jobDescriptors))
+
+
+async def lookup_jobs(operations: Operations, call: Any) -> Any:
+    request = call.request
+    return answers.looked_up(await operations.lookup(request.jobDescriptors, bodies=request.includeBody))
+
+
+async def get_job_count(operations: Operations, call: Any) -> int:
+    return answers.number(await operations.count(requests.count_filter(call.request)))
+
+
+async def get_queue_names(operations: Operations, call: Any) -> set[str]:
+    del call
+    return set(await operations.queue_names())
+
+
+async def scan_jobs(operations: Operations, call: Any) -> Any:
+    return answers.scanned(await operations.scan(requests.scan_command(call.request)))
+
+
+async def retry_failed_jobs(operations: Operations, call: Any) -> int:
+    request = call.request
+    return answers.number(
+        await operations.retry_failed(
+            request.queueName,
+            request.priority,
+            request.attemptsToAllow,
+            request.runAfterTimestampMillis,
+            request.limit,
+        )
+    )
+
+
+async def delete_jobs(operations: Operations, call: Any) -> int:
+    return answers.number(await operations.delete_jobs(requests.delete_filter(call.request), call.request.limit))
+
+
+async def delete_jobs_by_descriptor(operations: Operations, call: Any) -> int:
+    return answers.number(await operations.delete_jobs_by_descriptor(call.queueName, call.jobDescriptors))
+
+
+async def configure_queue(operations: Operations, call: Any) -> None:
+    await operations.configure_queue(call.queueName, requests.queue_config(call.config))
+
+
+async def get_queue_config(operations: Operations, call: Any) -> Any:
+    return answers.queue_config(await operations.queue_config(call.queueName))
+
+
+async def pause_queue(operations: Operations, call: Any) -> None:
+    await operations.set_paused(call.queueName, True)
+
+
+async def resume_queue(operations: Operations, call: Any) -> None:
+    await operations.set_paused(call.queueName, False)
+
+
+async def get_queue_stats(operations: Operations, call: Any) -> Any:
+    return [answers.queue_stats(stats) for stats in await operations.queue_stats(call.queueNames)]
+
+
+async def get_server_info(operations: Operations, call: Any) -> Any:
+    del call
+    return answers.server_info(await operations.server_info())
+
+
+HANDLERS: dict[str, Handler] = {
+    "createQueue": create_queue,
+    "deleteQueue": delete_queue,
+    "enqueueJobs": enqueue_jobs,
+    "dequeueJobs": dequeue_jobs,
+    "ackDequeuedJobs": ack_dequeued_jobs,
+    "checkpointJobs": checkpoint_jobs,
+    "lookupJobs": lookup_jobs,
+    "getJobCount": get_job_count,
+    "getQueueNames": get_queue_names,
+    "scanJobs": scan_jobs,
+    "retryFailedJobs": retry_failed_jobs,
+    "deleteJobs": delete_jobs,
+    "getServerInfo": get_server_info,
+    "ackJobs": ack_jobs,
+    "checkpointJobsFenced": checkpoint_jobs_fenced,
+    "heartbeatClaims": heartbeat_claims,
+    "releaseJobs": release_jobs,
+    "cancelJobs": cancel_jobs,
+    "configureQueue": configure_queue,
+    "getQueueConfig": get_queue_config,
+    "pauseQueue": pause_queue,
+    "resumeQueue": resume_queue,
+    "getQueueStats": get_queue_stats,
+    "deleteJobsByDescriptor": delete_jobs_by_descriptor,
+}

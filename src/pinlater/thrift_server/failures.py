@@ -1,0 +1,55 @@
+"""From errors to the wire: the one place where it is decided what a caller gets to read of a failure."""
+
+from __future__ import annotations
+
+from pinlater.domain.errors import PinLaterError, TooManyWaiting
+from pinlater.wire.generated import ttypes as types
+
+
+def declared_exception(error: PinLaterError) -> types.PinLaterException:
+    """The answer for an error of the service. Its code is one of the eleven; what is finer is in `detail`."""
+    return types.PinLaterException(
+        errorCode=int(error.code),
+        message=error.message,
+        detail=error.detail,
+        retryable=error.retryable,
+        retryAfterMillis=error.retry_after_ms,
+    )
+
+
+def unexpected() -> PinLaterError:
+    """What a caller is told of a fault of ours: nothing of its inside, which is in the log."""
+    return PinLaterError("Internal error; the server's log says more", detail="INTERNAL")
+
+
+class TooManyRequests(TooManyWaiting):
+    """More requests are under way than this server takes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} requests are under way, as many as this server takes (setting max_concurrent_requests)",
+            retry_after_ms=100,
+        )
+
+
+class TooManyConnections(TooManyWaiting):
+    """More connections are open than this server takes."""
+
+    detail = "TOO_MANY_CONNECTIONS"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} connections are open, as many as this server takes (setting max_connections)",
+            retry_after_ms=1000,
+        )
+
+
+class AnswerTooLarge(PinLaterError):
+    """The answer would not fit a frame."""
+
+    detail = "ANSWER_TOO_LARGE"
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"The answer has {size_bytes} bytes and a frame holds {limit_bytes} (setting max_frame_bytes); ask for less"
+        )

@@ -1,0 +1,149 @@
+"""From the wire's requests to the service's values. Nothing is checked here but what a value can't hold: enum numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.queue import QueueConfig
+from pinlater.service.values import (
+    AckBatch,
+    AckItem,
+    Caller,
+    CheckpointItem,
+    ClaimItem,
+    DequeueCommand,
+    JobFilter,
+    JobToEnqueue,
+    ScanCommand,
+)
+
+_STATES = {int(state): state for state in JobState}
+_SCOPES = {int(scope): scope for scope in UniqueScope}
+
+
+def caller(context: Any) -> Caller:
+    """Who asks."""
+    return Caller(context.source, context.requestId)
+
+
+def _state(number: int) -> JobState:
+    state = _STATES.get(number)
+    if state is None:
+        raise InvalidArgument(f"{number} is not a job state; there are 0 PENDING, 1 IN_PROGRESS, 2 SUCCEEDED, 3 FAILED")
+    return state
+
+
+def _unique(job: Any) -> UniqueKey | None:
+    """An empty key counts as none."""
+    if not job.uniqueKey:
+        return None
+    scope = _SCOPES.get(job.uniqueScope)
+    if scope is None:
+        raise InvalidArgument(f"{job.uniqueScope} is not a unique scope; there are 0 PENDING, 1 UNFINISHED, 2 TIME")
+    return UniqueKey(job.uniqueKey, scope, job.uniqueForMillis or 0)
+
+
+def jobs_to_enqueue(jobs: list[Any]) -> list[JobToEnqueue]:
+    """Jobs as a producer described them. Attempts that were not said stay None: the queue's default holds."""
+    return [
+        JobToEnqueue(
+            job.body,
+            job.priority,
+            job.runAfterTimestampMillis,
+            job.numAttemptsAllowed,
+            job.customStatus,
+            job.headers or None,
+            _unique(job) if job.uniqueKey else None,
+            job.claimTimeoutMillis,
+            job.expiresAtMillis,
+        )
+        for job in jobs
+    ]
+
+
+def _ack(info: Any, succeeded: bool) -> AckItem:
+    return AckItem(
+        info.jobDescriptor,
+        succeeded,
+        info.claimToken,
+        info.appendCustomStatus,
+        info.retryDelayMillis,
+        bool(info.final),
+        info.errorType or "",
+        info.errorText or "",
+    )
+
+
+def ack_batch(request: Any) -> AckBatch:
+    """Acks in the order of their outcomes: succeeded ones first."""
+    items = [_ack(info, True) for info in request.jobsSucceeded] if request.jobsSucceeded else []
+    if request.jobsFailed:
+        items += [_ack(info, False) for info in request.jobsFailed]
+    return AckBatch(request.queueName, items)
+
+
+def dequeue_command(request: Any) -> DequeueCommand:
+    """A dequeue with the acks that ride on it."""
+    riding = request.jobAckRequest
+    return DequeueCommand(
+        request.queueName,
+        request.limit,
+        None if riding is None else ack_batch(riding),
+        request.dryRun,
+        request.coverage,
+        request.waitMillis or 0,
+    )
+
+
+def checkpoints(request: Any) -> list[CheckpointItem]:
+    """Checkpoints, in order."""
+    return [
+        CheckpointItem(
+            one.jobDescriptor,
+            one.claimToken,
+            one.newBody,
+            one.moveToPending,
+            one.runAfterTimestampMillis,
+            one.numOfAttemptsAllowed,
+            one.prependCustomStatus or "",
+        )
+        for one in request.requests
+    ]
+
+
+def claims(request: Any) -> list[ClaimItem]:
+    """Claims of a heartbeat or a release, in order."""
+    return [ClaimItem(claim.jobDescriptor, claim.claimToken) for claim in request.claims]
+
+
+def count_filter(request: Any) -> JobFilter:
+    """Which jobs to count."""
+    state = _state(request.jobState)
+    return JobFilter(request.queueName, state, request.priority, request.countFutureJobs, request.bodyRegexToMatch)
+
+
+def scan_command(request: Any) -> ScanCommand:
+    """Which jobs to show."""
+    state = _state(request.jobState)
+    jobs = JobFilter(request.queueName, state, request.priority, request.scanFutureJobs, request.bodyRegexToMatch)
+    return ScanCommand(jobs, request.limit, request.continuation, bool(request.paged), bool(request.includeBody))
+
+
+def delete_filter(request: Any) -> JobFilter:
+    """Which jobs to delete."""
+    return JobFilter(request.queueName, _state(request.jobState), request.priority, False, request.bodyRegexToMatch)
+
+
+def queue_config(config: Any) -> QueueConfig:
+    """A queue's settings; `paused` is not among them."""
+    return QueueConfig(
+        config.maxJobsPerSecond,
+        config.claimTimeoutMillis,
+        config.succeededTtlMillis,
+        config.failedTtlMillis,
+        config.maxBacklog,
+        config.defaultAttempts,
+        config.defaultExpiryMillis,
+    )

@@ -1,0 +1,157 @@
+"""The listener: takes connections in, keeps them within bounds, sweeps out idle and stuck ones, and drains.
+
+Runs on asyncio's and on uvloop's event loop. Weakness: it trusts its operations to answer; a request that never ends keeps its
+connection until the drain's grace is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pinlater.domain.clock import Clock
+from pinlater.service.service import Operations
+from pinlater.telemetry.metrics import Metrics
+from pinlater.thrift_server.answering import Answering
+from pinlater.thrift_server.connection import Connection
+from pinlater.thrift_server.settings import ThriftSettings
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S_MAX = 1.0
+# What was on its way when the drain began is read and answered, if it arrives within so much.
+LAST_CALL_S = 0.05
+
+
+class ThriftServer:
+    """Serves `operations` over Thrift."""
+
+    def __init__(self, operations: Operations, settings: ThriftSettings, metrics: Metrics, clock: Clock) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.monotonic = clock.monotonic
+        self.answering = Answering(operations, settings, metrics, clock)
+        self._connections: set[Connection] = set()
+        self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
+        self._buffered_bytes = 0
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+    @property
+    def port(self) -> int:
+        """The port it listens on; the settings' until it has started."""
+        if self._server is None or not self._server.sockets:
+            return self.settings.port
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    async def start(self) -> None:
+        """Listens. Raises `OSError` where the address can't be had."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self, loop), self.settings.host, self.settings.port, backlog=self.settings.backlog
+        )
+        self.metrics.gauge(
+            "thrift-connections",
+            lambda: len(self._connections),
+            prometheus="pinlater_connections",
+            help="Open connections",
+        )
+        self.metrics.gauge(
+            "thrift-requests-running",
+            lambda: self.answering.running,
+            prometheus="pinlater_requests_running",
+            help="Requests under way, long polls excepted",
+        )
+        self._schedule_sweep(loop)
+
+    async def drain(self, grace_s: float) -> None:
+        """Stops accepting, answers what has come, closes; what isn't done after `grace_s` is cut. May be called twice.
+
+        Waiting dequeues are the service's to answer: tell it before or meanwhile.
+        """
+        if self._server is not None:
+            self._server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._last_call()
+                for connection in list(self._connections):
+                    connection.drain()
+                await self._empty.wait()
+        except TimeoutError:
+            logger.warning("drain cut short", extra={"connections": len(self._connections)})
+        for connection in list(self._connections):
+            connection.abort()
+        await self._empty.wait()
+
+    async def _last_call(self) -> None:
+        if self._connections:
+            try:
+                async with asyncio.timeout(LAST_CALL_S):
+                    await self._empty.wait()
+            except TimeoutError:
+                return
+
+    # --- told by connections ----------------------------------------------------------------------------------------------
+    def opened(self, connection: Connection) -> None:
+        """Takes a connection in. Over the bound it is let in to be told so; far over it, the oldest that never spoke makes room."""
+        settings = self.settings
+        count = len(self._connections)
+        self._connections.add(connection)
+        self._silent[connection] = None
+        self._empty.clear()
+        if count < settings.max_connections:
+            return
+        connection.over_limit = True
+        self.metrics.count("thrift_connections_over_limit")
+        if count >= settings.max_connections + settings.max_connections_refused:
+            next(iter(self._silent)).abort()
+
+    def spoke(self, connection: Connection) -> None:
+        """A request came on it."""
+        self._silent.pop(connection, None)
+        if connection.over_limit and len(self._connections) <= self.settings.max_connections:
+            connection.over_limit = False
+
+    def closed(self, connection: Connection) -> None:
+        """It is gone."""
+        self._connections.discard(connection)
+        self._silent.pop(connection, None)
+        if not self._connections:
+            self._empty.set()
+
+    def holds(self, connection: Connection, more_bytes: int) -> None:
+        """The connection holds so many bytes more of a request that isn't whole yet."""
+        self._buffered_bytes += more_bytes
+        if more_bytes > 0 and self._buffered_bytes > self.settings.max_buffered_bytes:
+            self.metrics.count("thrift_connections_cut_for_memory")
+            connection.abort()
+
+    # --- sweeping ---------------------------------------------------------------------------------------------------------
+    def _schedule_sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        shortest_s = min(self.settings.idle_timeout_s, self.settings.write_stall_timeout_s)
+        self._sweep = loop.call_later(min(SWEEP_S_MAX, shortest_s / 4), self._sweep_and_go_on, loop)
+
+    def _sweep_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.sweep()
+        self._schedule_sweep(loop)
+
+    def sweep(self) -> None:
+        """Cuts connections that were idle or didn't read for too long."""
+        now_s = self.monotonic()
+        settings = self.settings
+        for connection in list(self._connections):
+            reason = connection.overdue(now_s, settings.idle_timeout_s, settings.write_stall_timeout_s)
+            if reason:
+                self.metrics.count(reason)
+                connection.abort()
