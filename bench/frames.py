@@ -7,7 +7,7 @@ client and server share would go unseen. Only what the benchmark and the fault h
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 _STRUCT, _MAP, _LIST, _STRING, _I64, _I32, _BYTE, _BOOL = 12, 13, 15, 11, 10, 8, 3, 2
@@ -15,7 +15,7 @@ _REPLY, _EXCEPTION = 2, 3
 _STOP = b"\0"
 _I32_FORMAT = struct.Struct(">i")
 _i32 = _I32_FORMAT.pack
-_read_i32 = _I32_FORMAT.unpack_from
+_read_i32: Callable[[bytes, int], tuple[int]] = _I32_FORMAT.unpack_from
 
 
 class Refused(Exception):

@@ -1,0 +1,84 @@
+"""The wire reference: the same Thrift server in front of operations that keep nothing and answer at once.
+
+What it can't leave out is what any answer needs: descriptors of new jobs, and jobs to hand out. `python -m bench.wire_stub` prints its port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+from collections.abc import Sequence
+from typing import Any, cast
+
+import uvloop
+
+from bench.load import BODY_BYTES
+from pinlater.domain.job import ClaimedJob, Outcome
+from pinlater.service.service import Operations
+from pinlater.service.values import (
+    AckBatch,
+    AckResult,
+    Caller,
+    Dequeued,
+    DequeueCommand,
+    Enqueued,
+    HandedOut,
+    JobToEnqueue,
+)
+from pinlater.thrift_server.server import ThriftServer
+from pinlater.thrift_server.settings import ThriftSettings
+
+_BODY = b"x" * BODY_BYTES
+_NOW_MS = 1_767_225_600_000
+_FIRST_ID = 10**17  # as many digits as a real one
+
+
+class StubOperations:
+    """The operations that the load calls; any other is an error."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(_FIRST_ID)
+
+    async def create_queue(self, name: str) -> None:
+        """Nothing to make."""
+
+    async def enqueue(
+        self,
+        caller: Caller,
+        queue: str,
+        jobs: Sequence[JobToEnqueue],
+        *,
+        request_key: str | None = None,
+        repeat: bool = False,
+    ) -> Enqueued:
+        """New descriptors."""
+        return Enqueued([f"{queue}:s1:p{job.priority}:{next(self._ids)}" for job in jobs])
+
+    async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued:
+        """As many jobs as asked for, always."""
+        return Dequeued([self._job(command.queue) for _ in range(command.limit)])
+
+    def _job(self, queue: str) -> HandedOut:
+        number = next(self._ids)
+        job = ClaimedJob(number, 1, _BODY, 2, 2, 1, None, _NOW_MS, _NOW_MS, _NOW_MS)
+        return HandedOut(f"{queue}:s1:p1:{number}", "0123456789abcdef", job)
+
+    async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
+        """Everything applied."""
+        return [AckResult(item.descriptor, Outcome.APPLIED) for item in batch.items]
+
+
+async def serve() -> None:
+    """Until SIGTERM."""
+    server = ThriftServer(cast(Operations, StubOperations()), ThriftSettings(port=0))
+    await server.start()
+    print(f"thrift listening on 127.0.0.1:{server.port}", flush=True)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await stop.wait()
+    await cast(Any, server).stop()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve())

@@ -1,0 +1,51 @@
+"""kill -9 of the server at random moments under load, on the same file again and again. `make crash` does it for hours."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+from bench.servers import Server, ServerFailed
+from tests.crash.conftest import ServerMaker
+from tests.crash.history import IN_PROGRESS, SUCCEEDED
+from tests.crash.kill_rounds import run_kill_rounds
+from tests.crash.load_clients import QUEUE
+from tests.crash.wire_client import WireClient
+
+pytestmark = pytest.mark.crash
+
+
+def test_no_promise_is_broken_by_kills_under_load(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost or undone, nothing is handed out twice, nothing is stuck."""
+    seed = int(os.environ.get("CRASH_SEED") or secrets.randbelow(2**31))
+    rounds = int(os.environ.get("CRASH_ROUNDS") or 4)
+    verdict = run_kill_rounds(tmp_path, rounds=rounds, seed=seed)
+    assert not verdict.violations, f"CRASH_SEED={seed}\n{verdict.text()}"
+    assert not verdict.unexpected, f"CRASH_SEED={seed}\n{verdict.text()}"
+    assert verdict.history.acknowledged(), "the load did nothing, so nothing was shown"
+    assert verdict.history.claims, "nothing was claimed, so nothing was shown"
+
+
+def test_a_claim_outlives_its_server(server: Server) -> None:
+    """The store and not the server's memory knows who holds a job: the holder's ack counts after a kill -9."""
+    with WireClient(server.port) as client:
+        (descriptor,) = client.enqueue(QUEUE, ["body"])
+        (job,) = client.claim(QUEUE, 1)
+    server.kill()
+    server.start()
+    with WireClient(server.port) as client:
+        assert client.lookup([descriptor])[descriptor].state == IN_PROGRESS
+        assert client.claim(QUEUE, 1) == []
+        assert [each.outcome for each in client.ack(QUEUE, [(job.descriptor, job.token, True)])] == [0]
+        assert client.lookup([descriptor])[descriptor].state == SUCCEEDED
+
+
+def test_a_second_server_on_the_same_file_is_refused(server: Server, start_server: ServerMaker, tmp_path: Path) -> None:
+    """And goes away by itself, with a word about the file, while the first serves on."""
+    with pytest.raises(ServerFailed, match=r"store\.db"):
+        start_server(tmp_path / "store.db")
+    with WireClient(server.port) as client:
+        assert client.enqueue(QUEUE, ["still here"])
