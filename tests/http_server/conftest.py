@@ -1,0 +1,101 @@
+"""A real server on a free port, and ways to talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import NamedTuple, Protocol
+
+import pytest
+
+from pinlater.domain.queue import QueueCounts
+from pinlater.http_server.routing import Router
+from pinlater.http_server.server import HttpServer, Readiness
+from pinlater.http_server.settings import HttpSettings
+from pinlater.telemetry.metrics import Metrics
+
+
+class Answer(NamedTuple):
+    """What a client got. Header names are lower-case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+class Site:
+    """A running server with what its pages show, which tests change."""
+
+    def __init__(self, settings: HttpSettings, extra_routes: Callable[[Router], None] | None) -> None:
+        self.metrics = Metrics()
+        self.readiness = Readiness(True)
+        self.counts: list[QueueCounts] = []
+        self.server = HttpServer(
+            settings,
+            self.metrics,
+            lambda: self.readiness,
+            lambda: {"name": "pinlater", "version": "1.2.3"},
+            queue_counts=lambda: self.counts,
+            extra_routes=extra_routes,
+        )
+
+    async def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """One request by the standard library's client, in a thread."""
+        return await asyncio.to_thread(self._get, path, method, headers)
+
+    def _get(self, path: str, method: str, headers: Mapping[str, str]) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        try:
+            connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
+        finally:
+            connection.close()
+
+    async def raw(self, data: bytes) -> bytes:
+        """Sends bytes; everything that comes back until the server closes."""
+        reader, writer = await self.connect()
+        try:
+            writer.write(data)
+            await writer.drain()
+            return await asyncio.wait_for(reader.read(), 30)
+        finally:
+            writer.close()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.server.port)
+
+
+class Serve(Protocol):
+    """Starts a site that the test's end stops."""
+
+    def __call__(
+        self, settings: HttpSettings | None = None, extra_routes: Callable[[Router], None] | None = None
+    ) -> Awaitable[Site]: ...
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    async with AsyncExitStack() as stack:
+
+        async def start(
+            settings: HttpSettings | None = None, extra_routes: Callable[[Router], None] | None = None
+        ) -> Site:
+            site = Site(settings or HttpSettings(port=0), extra_routes)
+            stack.push_async_callback(site.server.stop)
+            await site.server.start()
+            return site
+
+        yield start
+
+
+@pytest.fixture
+async def site(serve: Serve) -> Site:
+    return await serve()

@@ -1,0 +1,266 @@
+"""Silent, slow and numerous clients, and stopping: nothing waits for ever, and health checks get through."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+
+import pytest
+import uvloop
+
+from pinlater.http_server.messages import Request, Response, text_response
+from pinlater.http_server.server import HttpServer, Readiness
+from pinlater.http_server.settings import HttpSettings
+from pinlater.telemetry.metrics import Metrics
+
+from .conftest import Serve, Site
+
+PING = b"GET /ping.txt HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def silent_clients(site: Site, number: int, stack: AsyncExitStack) -> list[asyncio.StreamReader]:
+    """Connections that say nothing, closed with the stack."""
+    readers = []
+    for _ in range(number):
+        reader, writer = await site.connect()
+        stack.callback(writer.close)
+        readers.append(reader)
+    return readers
+
+
+def open_connections(site: Site) -> float:
+    (gauge,) = (reading for reading in site.metrics.read_gauges() if reading.gauge.name == "http-connections")
+    return gauge.values[""]
+
+
+async def until_closed(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await asyncio.wait_for(reader.read(), 30)
+    except ConnectionError:
+        return b""
+
+
+async def test_a_thousand_silent_connections_never_keep_a_health_check_out(serve: Serve) -> None:
+    site = await serve(HttpSettings(port=0, max_connections=20))
+    async with AsyncExitStack() as stack:
+        readers = await silent_clients(site, 1_000, stack)
+        assert (await site.get("/healthz")).status == 200
+        assert open_connections(site) <= 20
+        assert await until_closed(readers[0]) == b""
+    assert site.metrics.read().counters["http_connections_closed_for_room"] >= 980
+
+
+async def test_the_connection_that_was_idle_longest_makes_room(serve: Serve) -> None:
+    site = await serve(HttpSettings(port=0, max_connections=2))
+    first_reader, first = await site.connect()
+    second_reader, second = await site.connect()
+    for reader, writer in ((second_reader, second), (first_reader, first)):
+        writer.write(PING)
+        assert (await reader.readuntil(b"pong")).endswith(b"pong")
+    assert (await site.get("/ping")).status == 200
+    assert await until_closed(second_reader) == b""
+    first.write(PING)
+    assert (await first_reader.readuntil(b"pong")).endswith(b"pong")
+    first.close()
+    second.close()
+
+
+async def test_where_every_connection_is_busy_the_new_one_is_closed(serve: Serve) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        entered.set()
+        await leave.wait()
+        return text_response("done")
+
+    site = await serve(HttpSettings(port=0, max_connections=1), lambda router: router.add("/slow", slow))
+    busy = asyncio.create_task(site.get("/slow"))
+    await entered.wait()
+    reader, writer = await site.connect()
+    assert await until_closed(reader) == b""
+    writer.close()
+    leave.set()
+    assert (await busy).text == "done"
+    assert site.metrics.read().counters["http_connections_refused"] == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /ping HT", b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
+async def test_a_client_that_does_not_finish_its_head_is_cut_off(serve: Serve, sent: bytes) -> None:
+    site = await serve(HttpSettings(port=0, header_timeout_s=0.05))
+    assert await site.raw(sent) == b""
+
+
+async def test_dripping_bytes_does_not_prolong_the_time_for_a_head(serve: Serve) -> None:
+    """The slowloris: one byte now and then must not count as progress."""
+    site = await serve(HttpSettings(port=0, header_timeout_s=0.2))
+    reader, writer = await site.connect()
+    closed = asyncio.create_task(until_closed(reader))
+    while not closed.done():
+        writer.write(b"G")
+        await asyncio.wait({closed}, timeout=0.01)
+    assert closed.result() == b""
+    writer.close()
+
+
+async def test_a_client_that_does_not_finish_its_body_is_cut_off(serve: Serve) -> None:
+    site = await serve(HttpSettings(port=0, header_timeout_s=0.05))
+    assert await site.raw(b"POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc") == b""
+
+
+async def test_a_connection_kept_alive_is_closed_when_nothing_follows(serve: Serve) -> None:
+    site = await serve(HttpSettings(port=0, idle_timeout_s=0.05))
+    assert (await site.raw(PING)).endswith(b"pong")
+
+
+async def test_a_client_that_does_not_read_is_cut_off(serve: Serve) -> None:
+    piece = b"x" * 1_000_000
+    ended = asyncio.Event()
+
+    async def flood() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield piece
+        finally:
+            ended.set()
+
+    async def handler(_: Request) -> Response:
+        return Response(200, "text/plain", flood())
+
+    settings = HttpSettings(port=0, write_timeout_s=0.1)
+    site = await serve(settings, lambda router: router.add("/flood", handler))
+    _, writer = await site.connect()
+    writer.write(b"GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await asyncio.wait_for(ended.wait(), 30)
+    writer.close()
+
+
+async def test_a_page_that_takes_too_long_is_given_up(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    async def never(_: Request) -> Response:
+        await asyncio.Event().wait()
+        return text_response("")
+
+    settings = HttpSettings(port=0, handler_timeout_s=0.05)
+    site = await serve(settings, lambda router: router.add("/never", never))
+    with caplog.at_level(logging.WARNING):
+        assert (await site.get("/never")).status == 503
+    assert "too long" in caplog.text
+
+
+async def test_a_client_that_leaves_in_mid_request_harms_nobody(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        entered.set()
+        await leave.wait()
+        return text_response("x" * 100_000)
+
+    site = await serve(HttpSettings(port=0), lambda router: router.add("/slow", slow))
+    _, writer = await site.connect()
+    writer.write(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await entered.wait()
+    writer.transport.abort()
+    with caplog.at_level(logging.ERROR):
+        leave.set()
+        assert (await site.get("/ping")).status == 200
+    assert not caplog.records
+
+
+async def test_stopping_lets_the_request_in_hand_finish_and_closes_idle_connections(serve: Serve) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        entered.set()
+        await leave.wait()
+        return text_response("done")
+
+    site = await serve(HttpSettings(port=0), lambda router: router.add("/slow", slow))
+    idle_reader, idle = await site.connect()
+    busy = asyncio.create_task(site.get("/slow"))
+    await entered.wait()
+    stopping = asyncio.create_task(site.server.stop())
+    assert await until_closed(idle_reader) == b""
+    leave.set()
+    answer = await busy
+    assert (answer.text, answer.headers["connection"]) == ("done", "close")
+    await stopping
+    with pytest.raises(ConnectionRefusedError):
+        await site.connect()
+    idle.close()
+
+
+async def test_stopping_gives_up_on_a_request_after_a_while(serve: Serve) -> None:
+    entered = asyncio.Event()
+
+    async def never(_: Request) -> Response:
+        entered.set()
+        await asyncio.Event().wait()
+        return text_response("")
+
+    settings = HttpSettings(port=0, stop_timeout_s=0.05)
+    site = await serve(settings, lambda router: router.add("/never", never))
+    reader, writer = await site.connect()
+    writer.write(b"GET /never HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await entered.wait()
+    await asyncio.wait_for(site.server.stop(), 30)
+    assert await until_closed(reader) == b""
+    writer.close()
+
+
+async def test_stopping_ends_streams_at_once_and_can_be_repeated(serve: Serve) -> None:
+    ended = asyncio.Event()
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"data: 1\n\n"
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def stream(_: Request) -> Response:
+        return Response(200, "text/event-stream", events())
+
+    settings = HttpSettings(port=0, stop_timeout_s=3600)
+    site = await serve(settings, lambda router: router.add("/events", stream))
+    reader, writer = await site.connect()
+    writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await reader.readuntil(b"data: 1\n\n")
+    await asyncio.wait_for(site.server.stop(), 30)
+    assert ended.is_set()
+    await site.server.stop()
+    writer.close()
+
+
+def test_it_runs_in_the_loop_that_the_thrift_server_uses() -> None:
+    async def ask() -> bytes:
+        server = HttpServer(HttpSettings(port=0), Metrics(), lambda: Readiness(True), dict)
+        await server.start()
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(PING)
+            answer = await reader.readuntil(b"pong")
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            answer += await reader.read()
+            writer.close()
+            return answer
+        finally:
+            await server.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        answer = runner.run(ask())
+    assert b"pong" in answer
+    assert b"pinlater_http_connections 1.0" in answer
+
+
+async def test_a_taken_port_is_an_error_at_the_start(site: Site) -> None:
+    second = HttpServer(HttpSettings(port=site.server.port), Metrics(), lambda: Readiness(True), dict)
+    with pytest.raises(OSError, match="in use"):
+        await second.start()
+    await second.stop()
+
+
+@pytest.mark.parametrize("wrong", [{"port": 70_000}, {"max_connections": 0}, {"header_timeout_s": 0}])
+def test_wrong_settings_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        HttpSettings(**wrong)  # type: ignore[arg-type]

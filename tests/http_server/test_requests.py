@@ -1,0 +1,193 @@
+"""What a client may send, and what it gets for what it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+from collections.abc import AsyncGenerator
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pinlater.http_server.messages import BadRequest, Request, Response, parse_request, text_response
+from pinlater.http_server.routing import HostCheck, Router
+from pinlater.http_server.settings import HttpSettings
+
+from .conftest import Serve, Site
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/nothing", "/stats.txt/", "/../etc/passwd", "/%2e%2e/etc/passwd", "/stats%2etxt", "//ping"]
+)
+async def test_unknown_paths_are_not_found_in_plain_text(site: Site, path: str) -> None:
+    answer = await site.get(path)
+    assert (answer.status, answer.text) == (404, "Not found\n")
+    assert answer.headers["content-type"].startswith("text/plain")
+
+
+async def test_answers_carry_the_headers_that_keep_browsers_safe(site: Site) -> None:
+    for path in ("/ping", "/nothing"):
+        headers = (await site.get(path)).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cache-control"] == "no-store"
+        assert "server" not in headers
+
+
+async def test_requests_follow_each_other_on_one_connection(site: Site) -> None:
+    def ask_thrice() -> list[bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", site.server.port, timeout=30)
+        connection.connect()
+        local = connection.sock.getsockname()
+        answers = []
+        for _ in range(3):
+            connection.request("GET", "/ping.txt")
+            answers.append(connection.getresponse().read())
+            assert connection.sock.getsockname() == local
+        connection.close()
+        return answers
+
+    assert await asyncio.to_thread(ask_thrice) == [b"pong"] * 3
+
+
+async def test_pipelined_requests_are_answered_in_order(site: Site) -> None:
+    request = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+    sent = request % (b"ping.txt", b"") + request % (b"nothing", b"") + request % (b"health", b"Connection: close\r\n")
+    answer = await site.raw(sent)
+    bodies = answer.split(b"\r\n\r\n")[1:]
+    assert [body.split(b"HTTP/1.1")[0].strip() for body in bodies] == [b"pong", b"Not found", b"OK"]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        (b"GET /ping HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET ping HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
+        (b"GET /ping?" + b"a&" * 40 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
+        (b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000, b"431"),
+        (b"POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n", b"413"),
+        (b"POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", b"400"),
+    ],
+)
+async def test_what_is_malformed_or_too_large_gets_an_answer_and_the_connection_ends(
+    site: Site, data: bytes, status: bytes
+) -> None:
+    answer = await site.raw(data)
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"Connection: close" in answer
+
+
+async def test_a_body_in_chunks_is_bounded_too(serve: Serve) -> None:
+    site = await serve(HttpSettings(port=0, max_body_bytes=1_000))
+    head = b"POST /ping HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert (await site.raw(head + b"1f4\r\n" + b"x" * 500 + b"\r\n" + b"3e8\r\n" + b"x" * 1000)).startswith(
+        b"HTTP/1.1 413"
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 60))
+def test_mutated_heads_give_a_request_or_our_one_error(noise: bytes, position: int) -> None:
+    """The same path the connection takes: h11, then `parse_request`."""
+    plain = b"GET /stats.txt?period=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=16_384)
+    try:
+        protocol.receive_data(plain[:position] + noise + plain[position:])
+        event = protocol.next_event()
+        if isinstance(event, h11.Request):
+            assert parse_request(event.method, event.target, list(event.headers)).path.startswith("/")
+    except (BadRequest, h11.RemoteProtocolError):
+        pass
+
+
+async def test_http_1_0_is_answered_and_closed(site: Site) -> None:
+    assert (await site.raw(b"GET /ping.txt HTTP/1.0\r\n\r\n")).endswith(b"\r\n\r\npong")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9999", "127.0.0.1.evil.example", "10.0.0.1", ""])
+async def test_a_loopback_listener_answers_to_loopbacks_names_only(site: Site, host: str) -> None:
+    """A page that points its own name at 127.0.0.1 must not read us through the visitor's browser."""
+    assert (await site.get("/stats.txt", Host=host)).status == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9999", "127.0.0.1:1", "127.8.8.8", "[::1]:9999"])
+async def test_loopbacks_own_names_are_fine(site: Site, host: str) -> None:
+    assert (await site.get("/ping", Host=host)).status == 200
+
+
+def test_names_can_be_allowed_and_open_listeners_take_all() -> None:
+    assert HostCheck("127.0.0.1", ["PinLater.internal"]).permits("pinlater.internal:9999")
+    assert HostCheck("0.0.0.0", []).permits("anything.example")
+
+
+async def test_other_rooms_plug_their_pages_in(serve: Serve) -> None:
+    async def echo(request: Request) -> Response:
+        return text_response(f"{request.method} {request.path} {dict(request.query)} {request.body.decode()}")
+
+    def routes(router: Router) -> None:
+        router.add("/exact", echo, methods=("GET", "POST"))
+        router.add_prefix("/dashboard/", echo)
+        router.add_prefix("/dashboard/api/", echo, methods=("POST",))
+
+    site = await serve(HttpSettings(port=0), routes)
+    assert (await site.get("/dashboard/queues?a=1&b=")).text == "GET /dashboard/queues {'a': '1', 'b': ''} "
+    assert (await site.get("/dashboard/api/x")).status == 405
+    answer = await site.raw(
+        b"POST /exact HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
+    )
+    assert answer.endswith(b"POST /exact {} hello")
+
+
+def test_a_path_is_taken_once() -> None:
+    async def handler(_: Request) -> Response:
+        return Response()
+
+    router = Router()
+    router.add("/a", handler)
+    router.add_prefix("/b/", handler)
+    with pytest.raises(ValueError, match="/a"):
+        router.add("/a", handler)
+    for wrong in ("/b/", "/c"):
+        with pytest.raises(ValueError, match=wrong):
+            router.add_prefix(wrong, handler)
+    assert router.paths == ["/a", "/b/"]
+
+
+async def test_a_fault_in_a_page_shows_nothing_of_its_insides(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_: Request) -> Response:
+        raise RuntimeError("the secret")
+
+    site = await serve(HttpSettings(port=0), lambda router: router.add("/broken", broken))
+    with caplog.at_level(logging.ERROR):
+        answer = await site.get("/broken")
+    assert (answer.status, answer.text) == (500, "Internal error\n")
+    assert "the secret" in caplog.text
+    assert (await site.get("/ping")).status == 200
+
+
+async def test_events_are_sent_as_they_come(serve: Serve) -> None:
+    more = asyncio.Event()
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+        await more.wait()
+        yield b""
+        yield b"data: 2\n\n"
+
+    async def stream(_: Request) -> Response:
+        return Response(200, "text/event-stream", events())
+
+    site = await serve(HttpSettings(port=0), lambda router: router.add("/events", stream))
+    reader, writer = await site.connect()
+    writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert b"data: 1\n\n" in await reader.readuntil(b"data: 1\n\n")
+    more.set()
+    assert b"data: 2\n\n" in await reader.read()
+    writer.close()
+    assert (await site.get("/events", "HEAD")).body == b""
