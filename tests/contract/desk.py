@@ -1,0 +1,269 @@
+"""A desk with a shard on it: short words for what the contract tests do, with a clock that is turned by hand.
+
+Every word is one call of one shard method for one item, so that a test reads as the sentence it proves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.ids import IdMaker
+from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.queue import QueueCounts
+from pinlater.storage.interface import (
+    Ack,
+    Acked,
+    Checkpoint,
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Page,
+    PageRow,
+    Purge,
+    Requeue,
+    Shard,
+    TimeToLive,
+)
+
+QUEUE = "emails"
+TIMEOUT_MS = 60_000
+HOUR_MS = 3_600_000
+ALL = 1_000_000
+
+
+class Held:
+    """A job in somebody's hand: what the claim gave, and what its holder names it by."""
+
+    def __init__(self, job: ClaimedJob, queue: str, holder: Holder) -> None:
+        self.job = job
+        self.holder = holder
+        self.key = JobKey(queue, job.priority, job.id)
+        self.ref = ClaimRef(self.key, holder.token)
+
+
+class Desk:
+    """A shard with one queue, `emails`, a clock and an id maker. `make` gives another shard on the same data."""
+
+    def __init__(self, make: Callable[[], Shard]) -> None:
+        self._make = make
+        self.shard = make()
+        self.clock = ManualClock()
+        self._claims = count(1)
+        self._ids: IdMaker
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    async def open(self) -> None:
+        await self.shard.open(self.now)
+        self._ids = IdMaker(self.clock, self.shard.slot, self.shard.highest_id)
+
+    async def reopen(self) -> None:
+        """As after a restart of the server: what durable stores keep is there again."""
+        await self.shard.close()
+        self.shard = self._make()
+        await self.open()
+
+    # --- storing --------------------------------------------------------------------------------------------------------
+
+    def job(
+        self,
+        body: bytes = b"hello",
+        *,
+        priority: int = 1,
+        delay_ms: int = 0,
+        run_after_ms: int | None = None,
+        attempts: int = 2,
+        status: str = "",
+        headers: dict[str, str] | None = None,
+        unique: UniqueKey | None = None,
+        claim_timeout_ms: int | None = None,
+        expires_in_ms: int | None = None,
+    ) -> NewJob:
+        return NewJob(
+            id=self._ids.make(1)[0],
+            body=body,
+            priority=priority,
+            run_after_ms=self.now + delay_ms if run_after_ms is None else run_after_ms,
+            attempts_allowed=attempts,
+            custom_status=status,
+            headers=headers,
+            unique=unique,
+            claim_timeout_ms=claim_timeout_ms,
+            expires_at_ms=None if expires_in_ms is None else self.now + expires_in_ms,
+        )
+
+    async def request(self, request: InsertRequest) -> Inserted | PinLaterError:
+        [result] = await self.shard.insert_jobs([request], self.now)
+        return result
+
+    async def insert(self, *jobs: NewJob, queue: str = QUEUE) -> Inserted:
+        result = await self.request(InsertRequest(queue, jobs))
+        assert isinstance(result, Inserted), result
+        return result
+
+    async def put(self, body: bytes = b"hello", *, queue: str = QUEUE, **about: object) -> JobKey:
+        """Stores one job; `about` as in `job`."""
+        new = self.job(body, **about)  # type: ignore[arg-type]
+        await self.insert(new, queue=queue)
+        return JobKey(queue, new.priority, new.id)
+
+    # --- claiming -------------------------------------------------------------------------------------------------------
+
+    def holder(self, source: str = "worker") -> Holder:
+        number = next(self._claims)
+        return Holder(f"host:9010:0:{source}:{number}", source, f"token{number}")
+
+    async def order(self, order: ClaimOrder) -> Claimed:
+        [result] = await self.shard.claim_jobs([order], self.now)
+        assert isinstance(result, Claimed), result
+        return result
+
+    async def claim(
+        self, limit: int = 1, *, source: str = "worker", queue: str = QUEUE, timeout_ms: int = TIMEOUT_MS
+    ) -> list[Held]:
+        """One dequeue."""
+        holder = self.holder(source)
+        claimed = await self.order(ClaimOrder(queue, [ClaimCall(limit, holder)], timeout_ms))
+        [jobs] = claimed.jobs
+        return [Held(job, queue, holder) for job in jobs]
+
+    async def take(self, *, source: str = "worker", queue: str = QUEUE, timeout_ms: int = TIMEOUT_MS) -> Held:
+        """One dequeue that finds a job."""
+        [held] = await self.claim(source=source, queue=queue, timeout_ms=timeout_ms)
+        return held
+
+    async def put_and_take(self, body: bytes = b"hello", *, source: str = "worker", **about: object) -> Held:
+        """A job, freshly stored and claimed."""
+        key = await self.put(body, **about)
+        held = await self.take(source=source)
+        assert held.key == key
+        return held
+
+    # --- ending and keeping ---------------------------------------------------------------------------------------------
+
+    async def ack(self, ack: Ack) -> Acked:
+        [result] = await self.shard.finish_jobs([ack], self.now)
+        return result
+
+    async def succeed(self, key: JobKey, *, token: str | None = None, status: str = "") -> Acked:
+        return await self.ack(Ack(key, succeeded=True, token=token, append_status=status))
+
+    async def fail(
+        self,
+        key: JobKey,
+        *,
+        token: str | None = None,
+        status: str = "",
+        delay_ms: int = 0,
+        final: bool = False,
+        error: tuple[str, str] = ("", ""),
+    ) -> Acked:
+        return await self.ack(Ack(key, False, token, status, delay_ms, final, *error))
+
+    async def checkpoint(self, checkpoint: Checkpoint) -> Acked:
+        [result] = await self.shard.checkpoint_jobs([checkpoint], self.now)
+        return result
+
+    async def heartbeat(self, ref: ClaimRef) -> Acked:
+        [result] = await self.shard.extend_claims([ref], self.now)
+        return result
+
+    async def release(self, ref: ClaimRef, delay_ms: int = 0) -> Acked:
+        [result] = await self.shard.release_jobs([ref._replace(delay_ms=delay_ms)], self.now)
+        return result
+
+    async def cancel(self, key: JobKey) -> Acked:
+        [result] = await self.shard.cancel_jobs([key], self.now)
+        return result
+
+    async def retry_failed(
+        self, *, queue: str = QUEUE, priority: int = 1, attempts: int = 1, delay_ms: int = 0, limit: int = ALL
+    ) -> int:
+        order = Requeue(queue, priority, attempts, self.now + delay_ms, limit)
+        result = await self.shard.requeue_failed_jobs(order, self.now)
+        assert isinstance(result, int), result
+        return result
+
+    async def purge(self, state: JobState, *, queue: str = QUEUE, priority: int = 1, limit: int = ALL) -> int:
+        result = await self.shard.purge_jobs(Purge(queue, state, priority, limit))
+        assert isinstance(result, int), result
+        return result
+
+    # --- jobs in a state ------------------------------------------------------------------------------------------------
+
+    async def put_in(self, state: JobState, body: bytes = b"hello", **about: object) -> JobKey:
+        """A job brought into `state` by the usual way."""
+        if state is JobState.PENDING:
+            return await self.put(body, **about)
+        held = await self.put_and_take(body, **about)
+        if state is JobState.SUCCEEDED:
+            await self.succeed(held.key)
+        elif state is JobState.FAILED:
+            await self.fail(held.key, final=True)
+        return held.key
+
+    # --- looking --------------------------------------------------------------------------------------------------------
+
+    async def find(self, key: JobKey, *, bodies: bool = True) -> Job | None:
+        [job] = await self.shard.lookup_jobs([key], bodies=bodies)
+        return job
+
+    async def look(self, key: JobKey, *, bodies: bool = True) -> Job:
+        job = await self.find(key, bodies=bodies)
+        assert job is not None, f"{key} is gone"
+        return job
+
+    async def page(self, page: Page) -> Sequence[PageRow]:
+        rows = await self.shard.scan_jobs(page)
+        assert not isinstance(rows, PinLaterError), rows
+        return rows
+
+    async def scan(self, state: JobState, *, queue: str = QUEUE, priority: int = 1, future: bool = False) -> list[Job]:
+        """All jobs of one state and priority, newest first."""
+        rows = await self.page(Page(queue, state, priority, ALL, due_by_ms=self.now, future=future))
+        return [row.job for row in rows]
+
+    async def counts(self, queue: str = QUEUE, priority: int = 1) -> QueueCounts:
+        """The counters of one queue and priority, the due part brought up to now first."""
+        await self.shard.advance_due(self.now, ALL)
+        for counts in await self.shard.count_jobs([queue]):
+            if counts.priority == priority:
+                return counts
+        return QueueCounts(queue, priority)
+
+    async def assert_counters_exact(self, queue: str = QUEUE, priorities: Sequence[int] = (1, 2, 3)) -> None:
+        """What the counters say is what scanning says."""
+        for priority in priorities:
+            counts = await self.counts(queue, priority)
+            seen = Counter[str]()
+            for state in JobState:
+                seen[state.name] = len(await self.scan(state, queue=queue, priority=priority))
+            future = await self.scan(JobState.PENDING, queue=queue, priority=priority, future=True)
+            assert counts.future == len(future)
+            assert counts.pending == seen["PENDING"] + len(future)
+            assert counts.in_progress == seen["IN_PROGRESS"]
+            assert counts.succeeded == seen["SUCCEEDED"]
+            assert counts.failed == seen["FAILED"]
+
+    # --- maintenance ----------------------------------------------------------------------------------------------------
+
+    async def collect(
+        self, *, succeeded_ms: int = HOUR_MS, failed_ms: int = HOUR_MS, limit: int = ALL
+    ) -> tuple[int, int]:
+        """Garbage of the queue `emails`; returns how many succeeded and failed jobs went."""
+        swept = await self.shard.collect_garbage([TimeToLive(QUEUE, succeeded_ms, failed_ms)], self.now, limit)
+        return sum(s.deleted_succeeded for s in swept), sum(s.deleted_failed for s in swept)
+
+
+def unique(key: str, scope: UniqueScope = UniqueScope.UNFINISHED, for_ms: int = 0) -> UniqueKey:
+    return UniqueKey(key, scope, for_ms)

@@ -1,0 +1,220 @@
+"""Handing out jobs."""
+
+from __future__ import annotations
+
+from pinlater.domain.errors import QueueNotFound
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
+from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
+
+
+async def test_a_claimed_job_brings_all_that_its_worker_needs(desk: Desk) -> None:
+    """The worker never looks a job up."""
+    key = await desk.put(b"body", priority=2, attempts=3, headers={"a": "b"})
+    desk.clock.advance(seconds=5)
+
+    job = (await desk.take()).job
+
+    assert (job.id, job.priority, job.body) == (key.id, 2, b"body")
+    assert (job.attempts_allowed, job.attempts_remaining, job.attempt) == (3, 3, 1)
+    assert job.headers == {"a": "b"}
+    assert job.created_at_ms == job.run_after_ms == desk.now - 5000
+    assert job.claim_deadline_ms == desk.now + TIMEOUT_MS
+
+
+async def test_a_claimed_job_is_in_progress_and_shows_its_holder(desk: Desk) -> None:
+    """Operators ask who has a job."""
+    held = await desk.put_and_take()
+
+    job = await desk.look(held.key)
+
+    assert job.state is JobState.IN_PROGRESS
+    assert job.claim_descriptor == held.holder.descriptor
+    assert job.claim_deadline_ms == desk.now + TIMEOUT_MS
+    assert job.attempts_remaining == 2
+
+
+async def test_a_claimed_job_is_not_handed_out_again(desk: Desk) -> None:
+    """One claim, one holder."""
+    await desk.put_and_take()
+
+    assert await desk.claim() == []
+
+
+async def test_higher_priorities_go_first_then_due_time_then_order_of_enqueue(desk: Desk) -> None:
+    """The order that the contract promises within a shard."""
+    low = await desk.put(priority=3, delay_ms=-500)
+    late = await desk.put(priority=1)
+    early = await desk.put(priority=1, delay_ms=-100)
+    late_too = await desk.put(priority=1)
+    middle = await desk.put(priority=2, delay_ms=-900)
+
+    held = await desk.claim(10)
+
+    assert [one.key for one in held] == [early, late, late_too, middle, low]
+
+
+async def test_a_job_is_handed_out_from_the_millisecond_on_that_it_is_due(desk: Desk) -> None:
+    """Never before its time, and not a moment later than it."""
+    key = await desk.put(delay_ms=1000)
+
+    desk.clock.advance(ms=999)
+    assert await desk.claim() == []
+    desk.clock.advance(ms=1)
+    assert (await desk.take()).key == key
+
+
+async def test_no_more_than_the_limit_is_handed_out(desk: Desk) -> None:
+    """A worker takes what it can run."""
+    await desk.insert(*[desk.job() for _ in range(5)])
+
+    assert len(await desk.claim(3)) == 3
+    assert len(await desk.claim(3)) == 2
+    assert len(await desk.claim(3)) == 0
+
+
+async def test_a_limit_of_nothing_takes_nothing(desk: Desk) -> None:
+    """Zero is no wildcard."""
+    key = await desk.put()
+
+    assert await desk.claim(0) == []
+    assert (await desk.look(key)).state is JobState.PENDING
+
+
+async def test_calls_of_one_order_share_the_jobs_in_their_order(desk: Desk) -> None:
+    """Joined claims: first come, first served, each under its own holder."""
+    inserted = await desk.insert(*[desk.job() for _ in range(5)])
+    holders = [desk.holder(), desk.holder(), desk.holder()]
+
+    claimed = await desk.order(ClaimOrder(QUEUE, [ClaimCall(2, holder) for holder in holders], TIMEOUT_MS))
+
+    assert [[job.id for job in jobs] for jobs in claimed.jobs] == [
+        list(inserted.ids[:2]),
+        list(inserted.ids[2:4]),
+        list(inserted.ids[4:]),
+    ]
+    states = await desk.scan(JobState.IN_PROGRESS)
+    assert {job.id: job.claim_descriptor for job in states} == {
+        job.id: holder.descriptor for holder, jobs in zip(holders, claimed.jobs, strict=True) for job in jobs
+    }
+
+
+async def test_orders_of_one_call_are_answered_in_order_and_fail_alone(desk: Desk) -> None:
+    """A missing queue harms no other queue's claim."""
+    key = await desk.put()
+    orders = [ClaimOrder(name, [ClaimCall(1, desk.holder())], TIMEOUT_MS) for name in ("missing", QUEUE)]
+
+    missing, found = await desk.shard.claim_jobs(orders, desk.now)
+
+    assert isinstance(missing, QueueNotFound)
+    assert isinstance(found, Claimed)
+    assert [job.id for job in found.jobs[0]] == [key.id]
+
+
+async def test_a_claim_of_no_orders_or_no_calls_does_nothing(desk: Desk) -> None:
+    """Empty lists are legal everywhere."""
+    assert list(await desk.shard.claim_jobs([], desk.now)) == []
+    claimed = await desk.order(ClaimOrder(QUEUE, [], TIMEOUT_MS))
+    assert list(claimed.jobs) == []
+
+
+async def test_a_short_claim_says_when_the_next_job_is_due(desk: Desk) -> None:
+    """Who waits for jobs sleeps until then instead of asking again and again."""
+    await desk.put(priority=2, delay_ms=7000)
+    await desk.put(priority=3, delay_ms=5000)
+    order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS)
+
+    assert (await desk.order(order)).next_due_ms == desk.now + 5000
+
+
+async def test_a_short_claim_of_a_queue_with_no_waiting_job_names_no_time(desk: Desk) -> None:
+    """Then only an enqueue can wake who waits."""
+    await desk.put()
+
+    claimed = await desk.order(ClaimOrder(QUEUE, [ClaimCall(2, desk.holder())], TIMEOUT_MS))
+
+    assert len(claimed.jobs[0]) == 1
+    assert claimed.next_due_ms is None
+
+
+async def test_a_full_claim_names_no_time(desk: Desk) -> None:
+    """Nobody is going to wait after it."""
+    await desk.insert(desk.job(), desk.job())
+
+    claimed = await desk.order(ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS))
+
+    assert claimed.next_due_ms is None
+
+
+async def test_an_answer_stops_at_its_bytes(desk: Desk) -> None:
+    """A frame has a budget; what does not fit stays in the queue for the next call."""
+    await desk.insert(*[desk.job(b"x" * 1000) for _ in range(10)])
+    call = ClaimCall(10, desk.holder(), max_bytes=3500)
+
+    claimed = await desk.order(ClaimOrder(QUEUE, [call], TIMEOUT_MS))
+
+    assert len(claimed.jobs[0]) == 3
+    assert claimed.next_due_ms == desk.now, "there is more to have at once"
+    counts = await desk.counts()
+    assert (counts.pending, counts.in_progress) == (7, 3)
+
+
+async def test_one_job_always_fits(desk: Desk) -> None:
+    """A job longer than the budget would else stay for ever."""
+    await desk.insert(desk.job(b"x" * 5000), desk.job(b"y"))
+
+    claimed = await desk.order(ClaimOrder(QUEUE, [ClaimCall(2, desk.holder(), max_bytes=100)], TIMEOUT_MS))
+
+    assert [job.body for job in claimed.jobs[0]] == [b"x" * 5000]
+
+
+async def test_a_jobs_own_claim_timeout_goes_first(desk: Desk) -> None:
+    """A producer knows how long its job may take."""
+    held = await desk.put_and_take(claim_timeout_ms=5)
+
+    assert held.job.claim_deadline_ms == desk.now + 5
+
+
+async def test_claims_of_one_queue_leave_the_others_alone(desk: Desk) -> None:
+    """Queues share nothing but the shard."""
+    await desk.shard.create_queues(["other"], desk.now)
+    await desk.put(queue="other")
+
+    assert await desk.claim() == []
+    assert len(await desk.claim(queue="other")) == 1
+
+
+async def test_a_peek_shows_what_a_claim_would_give_and_changes_nothing(desk: Desk) -> None:
+    """Dry runs are for people who look."""
+    await desk.insert(desk.job(b"low", priority=2), desk.job(b"high"), desk.job(b"future", delay_ms=1))
+
+    peeked = await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
+    held = await desk.claim(10)
+
+    assert not isinstance(peeked, QueueNotFound)
+    assert [job.body for job in peeked] == [b"high", b"low"]  # type: ignore[union-attr]
+    assert list(peeked) == [one.job._replace(claim_deadline_ms=0) for one in held]  # type: ignore[arg-type]
+
+
+async def test_a_peek_keeps_to_its_limit_and_its_bytes(desk: Desk) -> None:
+    """As a claim does."""
+    await desk.insert(*[desk.job(b"x" * 100) for _ in range(4)])
+
+    few = await desk.shard.peek_jobs(QUEUE, 2, desk.now, 1_000_000)
+    small = await desk.shard.peek_jobs(QUEUE, 4, desk.now, 50)
+
+    assert len(few) == 2  # type: ignore[arg-type]
+    assert len(small) == 1  # type: ignore[arg-type]
+
+
+async def test_a_peek_into_a_missing_queue_is_refused(desk: Desk) -> None:
+    """A typing error must not look like an empty queue."""
+    assert isinstance(await desk.shard.peek_jobs("missing", 1, desk.now, 1000), QueueNotFound)
+
+
+async def test_peeks_do_not_show_expired_jobs(desk: Desk) -> None:
+    """A claim would not give them."""
+    await desk.put(expires_in_ms=10)
+    desk.clock.advance(ms=11)
+
+    assert list(await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1000)) == []  # type: ignore[arg-type]

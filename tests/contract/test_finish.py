@@ -1,0 +1,251 @@
+"""Acks: how attempts end."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.storage.interface import Ack
+from tests.contract.desk import Desk
+
+
+async def test_a_success_makes_the_job_succeeded(desk: Desk) -> None:
+    """The main thing."""
+    held = await desk.put_and_take()
+    desk.clock.advance(seconds=1)
+
+    acked = await desk.succeed(held.key)
+
+    assert (acked.outcome, acked.state) == (Outcome.APPLIED, JobState.SUCCEEDED)
+    job = await desk.look(held.key)
+    assert job.state is JobState.SUCCEEDED
+    assert job.finished_at_ms == job.updated_at_ms == desk.now
+    assert job.attempts_remaining == 2, "a success spends nothing"
+    assert job.claim_deadline_ms is None
+
+
+async def test_a_failure_with_attempts_left_goes_back_after_its_delay(desk: Desk) -> None:
+    """One attempt fewer, claim cleared, due at now + delay."""
+    held = await desk.put_and_take(attempts=3)
+    desk.clock.advance(seconds=1)
+
+    acked = await desk.fail(held.key, delay_ms=2500)
+
+    assert (acked.outcome, acked.state, acked.due_at_ms) == (Outcome.APPLIED, JobState.PENDING, desk.now + 2500)
+    job = await desk.look(held.key)
+    assert (job.state, job.attempts_allowed, job.attempts_remaining) == (JobState.PENDING, 3, 2)
+    assert job.run_after_ms == desk.now + 2500
+    assert (job.claim_descriptor, job.claim_deadline_ms, job.finished_at_ms) == (None, None, None)
+
+
+async def test_a_failed_job_is_handed_out_again_with_its_next_attempt(desk: Desk) -> None:
+    """Attempts count from 1 over the job's whole life."""
+    held = await desk.put_and_take(attempts=3)
+    await desk.fail(held.key, delay_ms=100)
+
+    assert await desk.claim() == []
+    desk.clock.advance(ms=100)
+    again = await desk.take()
+
+    assert again.key == held.key
+    assert (again.job.attempt, again.job.attempts_remaining, again.job.attempts_allowed) == (2, 2, 3)
+
+
+async def test_the_last_failure_makes_the_job_failed_and_keeps_its_claim_for_who_looks(desk: Desk) -> None:
+    """Attempts remaining 0, and the holder of the last attempt stays to be seen."""
+    held = await desk.put_and_take(attempts=1)
+    desk.clock.advance(seconds=1)
+
+    acked = await desk.fail(held.key, delay_ms=5000)
+
+    assert (acked.outcome, acked.state, acked.due_at_ms) == (Outcome.APPLIED, JobState.FAILED, None)
+    job = await desk.look(held.key)
+    assert (job.state, job.attempts_remaining) == (JobState.FAILED, 0)
+    assert job.finished_at_ms == desk.now
+    assert job.claim_descriptor == held.holder.descriptor
+    assert job.claim_deadline_ms is None
+
+
+async def test_a_final_failure_fails_the_job_whatever_is_left(desk: Desk) -> None:
+    """A worker that knows that trying again is useless says so."""
+    held = await desk.put_and_take(attempts=100)
+
+    acked = await desk.fail(held.key, final=True)
+
+    assert acked.state is JobState.FAILED
+    assert (await desk.look(held.key)).attempts_remaining == 0
+
+
+async def test_acks_append_to_the_custom_status(desk: Desk) -> None:
+    """MySQL's rule."""
+    held = await desk.put_and_take(status="one,")
+    await desk.fail(held.key, status="two,")
+    await desk.take()
+    await desk.succeed(held.key, status="three")
+
+    assert (await desk.look(held.key)).custom_status == "one,two,three"
+
+
+async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:
+    """What was there first stays."""
+    limit = desk.shard.capabilities.custom_status_chars_max
+    held = await desk.put_and_take(status="a" * (limit - 1))
+
+    await desk.succeed(held.key, status="bcd")
+
+    assert (await desk.look(held.key)).custom_status == "a" * (limit - 1) + "b"
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_without_a_token_anybody_may_ack_a_job_in_progress(desk: Desk, succeeded: bool) -> None:
+    """As in the original: old clients have no tokens."""
+    held = await desk.put_and_take(source="somebody")
+
+    acked = await desk.ack(Ack(held.key, succeeded))
+
+    assert acked.outcome is Outcome.APPLIED
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_the_holders_token_counts(desk: Desk, succeeded: bool) -> None:
+    """The usual case of a new client."""
+    held = await desk.put_and_take()
+
+    acked = await desk.ack(Ack(held.key, succeeded, token=held.holder.token))
+
+    assert acked.outcome is Outcome.APPLIED
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_a_token_of_an_earlier_claim_is_refused_and_the_holder_named(desk: Desk, succeeded: bool) -> None:
+    """A worker that was stopped past its claim must not end another's attempt."""
+    zombie = await desk.put_and_take()
+    await desk.fail(zombie.key)
+    desk.clock.advance(seconds=3)
+    current = await desk.take()
+    claimed_at = desk.now
+    desk.clock.advance(seconds=3)
+
+    acked = await desk.ack(Ack(zombie.key, succeeded, token=zombie.holder.token, append_status="zombie"))
+
+    assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.IN_PROGRESS)
+    assert (acked.holder, acked.held_since_ms) == (current.holder.descriptor, claimed_at)
+    job = await desk.look(zombie.key)
+    assert job.claim_descriptor == current.holder.descriptor
+    assert (job.custom_status, job.attempts_remaining) == ("", 1)
+
+
+@pytest.mark.parametrize("token", [None, "some token"])
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_an_ack_of_a_waiting_job_changes_nothing(desk: Desk, succeeded: bool, token: str | None) -> None:
+    """An ack never changes a job that nobody holds."""
+    key = await desk.put()
+
+    acked = await desk.ack(Ack(key, succeeded, token=token, append_status="x"))
+
+    assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.PENDING)
+    assert (acked.holder, acked.held_since_ms) == ("", None)
+    job = await desk.look(key)
+    assert (job.state, job.custom_status, job.attempts_remaining) == (JobState.PENDING, "", 2)
+
+
+@pytest.mark.parametrize("token", [None, "some token"])
+@pytest.mark.parametrize("succeeded", [True, False])
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
+async def test_a_finished_job_stays_as_it_is(desk: Desk, state: JobState, succeeded: bool, token: str | None) -> None:
+    """A success is never turned back, and a late success never overwrites a failure."""
+    key = await desk.put_in(state)
+    before = await desk.look(key)
+    desk.clock.advance(seconds=1)
+
+    acked = await desk.ack(Ack(key, succeeded, token=token, append_status="late", error_text="late"))
+
+    assert (acked.outcome, acked.state) == (Outcome.ALREADY_FINAL, state)
+    assert await desk.look(key) == before
+
+
+async def test_an_unknown_job_is_not_found(desk: Desk) -> None:
+    """All parts of a descriptor must match."""
+    held = await desk.put_and_take()
+    await desk.shard.create_queues(["other"], desk.now)
+    wrong = [
+        held.key._replace(id=held.key.id + 1),
+        held.key._replace(priority=2),
+        held.key._replace(queue="other"),
+        held.key._replace(queue="missing"),
+    ]
+
+    acked = await desk.shard.finish_jobs([Ack(key, succeeded=True) for key in wrong], desk.now)
+
+    assert [(one.outcome, one.state) for one in acked] == [(Outcome.NOT_FOUND, None)] * 4
+    assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
+
+
+async def test_acks_of_one_call_are_answered_in_order(desk: Desk) -> None:
+    """Each item has its own outcome."""
+    await desk.insert(*[desk.job(attempts=1) for _ in range(4)])
+    held = await desk.claim(3)
+    [waiting] = await desk.scan(JobState.PENDING)
+
+    acked = await desk.shard.finish_jobs(
+        [
+            Ack(held[0].key, succeeded=True),
+            Ack(held[0].key._replace(id=waiting.id), succeeded=True),
+            Ack(held[1].key, succeeded=False),
+            Ack(held[0].key._replace(id=1), succeeded=True),
+            Ack(held[2].key, succeeded=True, token="wrong"),
+        ],
+        desk.now,
+    )
+
+    assert [one.outcome for one in acked] == [
+        Outcome.APPLIED,
+        Outcome.STALE_CLAIM,
+        Outcome.APPLIED,
+        Outcome.NOT_FOUND,
+        Outcome.STALE_CLAIM,
+    ]
+    await desk.assert_counters_exact()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "state"),
+    [
+        (True, True, JobState.SUCCEEDED),
+        (True, False, JobState.SUCCEEDED),
+        (False, True, JobState.PENDING),
+        (False, False, JobState.PENDING),
+    ],
+)
+async def test_of_two_acks_of_one_job_in_a_call_the_first_counts(
+    desk: Desk, first: bool, second: bool, state: JobState
+) -> None:
+    """Lanes join strangers' acks: they must come out as if they had come one after the other."""
+    held = await desk.put_and_take()
+
+    one, two = await desk.shard.finish_jobs([Ack(held.key, first), Ack(held.key, second, append_status="x")], desk.now)
+
+    assert one.outcome is Outcome.APPLIED
+    assert two.outcome is (Outcome.ALREADY_FINAL if first else Outcome.STALE_CLAIM)
+    job = await desk.look(held.key)
+    assert (job.state, job.custom_status) == (state, "")
+    assert job.attempts_remaining == (2 if first else 1)
+    await desk.assert_counters_exact()
+
+
+async def test_an_ack_of_nothing_does_nothing(desk: Desk) -> None:
+    """Empty lists are legal everywhere."""
+    assert list(await desk.shard.finish_jobs([], desk.now)) == []
+
+
+async def test_a_thousand_acks_in_one_call_are_all_carried_out(desk: Desk) -> None:
+    """As many as a request may have."""
+    await desk.insert(*[desk.job() for _ in range(1000)])
+    held = await desk.claim(1000)
+
+    acked = await desk.shard.finish_jobs([Ack(one.key, i % 2 == 0) for i, one in enumerate(held)], desk.now)
+
+    assert {one.outcome for one in acked} == {Outcome.APPLIED}
+    counts = await desk.counts()
+    assert (counts.succeeded, counts.pending) == (500, 500)
+    await desk.assert_counters_exact()

@@ -1,0 +1,127 @@
+"""Storing jobs."""
+
+from __future__ import annotations
+
+from pinlater.domain.errors import QueueFull, QueueNotFound
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import Inserted, InsertRequest
+from tests.contract.desk import QUEUE, Desk
+
+
+async def test_a_stored_job_comes_back_as_it_was_given(desk: Desk) -> None:
+    """A lookup shows what the producer said, and that nothing has happened yet."""
+    key = await desk.put(b"body", priority=2, delay_ms=500, attempts=7, status="new", headers={"trace": "1"})
+
+    job = await desk.look(key)
+
+    assert job.id == key.id
+    assert (job.queue, job.priority, job.body) == (QUEUE, 2, b"body")
+    assert job.state is JobState.PENDING
+    assert (job.attempts_allowed, job.attempts_remaining) == (7, 7)
+    assert (job.custom_status, job.headers) == ("new", {"trace": "1"})
+    assert (job.created_at_ms, job.updated_at_ms) == (desk.now, desk.now)
+    assert job.run_after_ms == desk.now + 500
+    assert job.claim_descriptor is None
+    assert job.claim_deadline_ms is None
+    assert job.finished_at_ms is None
+    assert (job.error_type, job.error_text, list(job.attempts)) == ("", "", [])
+
+
+async def test_ids_come_back_in_the_order_of_the_jobs(desk: Desk) -> None:
+    """Producers match descriptors to jobs by position."""
+    jobs = [desk.job(b"%d" % number, priority=1 + number % 3) for number in range(10)]
+
+    inserted = await desk.insert(*jobs)
+
+    assert list(inserted.ids) == [job.id for job in jobs]
+    assert inserted.existing == {}
+    assert not inserted.repeated
+
+
+async def test_requests_of_one_call_are_answered_in_order_and_fail_alone(desk: Desk) -> None:
+    """Strangers' requests share a transaction; one that can't be done must harm no other."""
+    first, other, last = desk.job(), desk.job(), desk.job()
+
+    results = await desk.shard.insert_jobs(
+        [
+            InsertRequest(QUEUE, [first]),
+            InsertRequest("missing", [other]),
+            InsertRequest(QUEUE, [desk.job(), desk.job()], max_pending=2),
+            InsertRequest(QUEUE, [last]),
+        ],
+        desk.now,
+    )
+
+    assert isinstance(results[0], Inserted)
+    assert isinstance(results[1], QueueNotFound)
+    assert isinstance(results[2], QueueFull)
+    assert isinstance(results[3], Inserted)
+    assert [job.id for job in await desk.scan(JobState.PENDING)] == [last.id, first.id]
+    await desk.assert_counters_exact()
+
+
+async def test_an_insert_of_nothing_stores_nothing(desk: Desk) -> None:
+    """Empty lists are legal everywhere."""
+    assert list(await desk.shard.insert_jobs([], desk.now)) == []
+    inserted = await desk.insert()
+    assert list(inserted.ids) == []
+    assert (await desk.counts()).pending == 0
+
+
+async def test_an_insert_into_a_missing_queue_is_refused_with_its_name(desk: Desk) -> None:
+    """The queue may have been deleted since the server looked; only the store can say."""
+    result = await desk.request(InsertRequest("missing", [desk.job()]))
+
+    assert isinstance(result, QueueNotFound)
+    assert result.queue == "missing"
+
+
+async def test_a_request_that_would_overfill_the_queue_is_refused_whole(desk: Desk) -> None:
+    """A backlog's bound counts waiting jobs of all priorities, due or not; nothing of the request is stored."""
+    await desk.put(priority=1)
+    await desk.put(priority=3, delay_ms=1000)
+
+    refused = await desk.request(InsertRequest(QUEUE, [desk.job(), desk.job()], max_pending=3))
+    fits = await desk.request(InsertRequest(QUEUE, [desk.job()], max_pending=3))
+
+    assert isinstance(refused, QueueFull)
+    assert isinstance(fits, Inserted)
+    assert (await desk.counts()).pending == 2
+
+
+async def test_only_waiting_jobs_fill_a_queue(desk: Desk) -> None:
+    """Jobs in hand or finished are no backlog."""
+    for state in (JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED):
+        await desk.put_in(state)
+
+    result = await desk.request(InsertRequest(QUEUE, [desk.job()], max_pending=1))
+
+    assert isinstance(result, Inserted)
+
+
+async def test_a_custom_status_is_cut_at_the_stores_length(desk: Desk) -> None:
+    """Every write of a status cuts at the same length."""
+    limit = desk.shard.capabilities.custom_status_chars_max
+    key = await desk.put(status="é" * (limit + 10))
+
+    assert (await desk.look(key)).custom_status == "é" * limit
+
+
+async def test_the_same_job_has_different_ids_in_two_queues(desk: Desk) -> None:
+    """A queue's jobs are its own: a key with another queue's name finds nothing."""
+    await desk.shard.create_queues(["other"], desk.now)
+    key = await desk.put()
+
+    assert await desk.find(key._replace(queue="other")) is None
+    assert (await desk.counts("other")).pending == 0
+
+
+async def test_many_jobs_in_one_request_are_all_there(desk: Desk) -> None:
+    """A thousand jobs a request is the service's bound."""
+    jobs = [desk.job(b"%d" % number) for number in range(1000)]
+
+    await desk.insert(*jobs)
+
+    held = await desk.claim(1000)
+    assert [one.job.id for one in held] == [job.id for job in jobs]
+    assert [one.job.body for one in held] == [job.body for job in jobs]
