@@ -1,0 +1,173 @@
+"""retryFailed, deleteJobs: many jobs at an operator's word."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.errors import QueueNotFound
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import JobKey, Purge, Requeue
+from tests.contract.desk import QUEUE, Desk
+
+STATES = list(JobState)
+
+
+async def failed_jobs(desk: Desk, number: int, *, priority: int = 1) -> list[JobKey]:
+    """FAILED jobs, each finished a second after the one before."""
+    keys = []
+    for _ in range(number):
+        desk.clock.advance(seconds=1)
+        keys.append(await desk.put_in(JobState.FAILED, priority=priority))
+    return keys
+
+
+async def test_retried_jobs_wait_again_with_the_attempts_given(desk: Desk) -> None:
+    """What a FAILED job needs to run once more; its old claim is cleared."""
+    [key] = await failed_jobs(desk, 1)
+    desk.clock.advance(seconds=1)
+
+    assert await desk.retry_failed(attempts=4, delay_ms=50) == 1
+
+    job = await desk.look(key)
+    assert (job.state, job.attempts_remaining, job.attempts_allowed) == (JobState.PENDING, 4, 2)
+    assert job.run_after_ms == desk.now + 50
+    assert (job.claim_descriptor, job.finished_at_ms) == (None, None)
+    await desk.assert_counters_exact()
+    desk.clock.advance(ms=50)
+    assert (await desk.take()).job.attempts_remaining == 4
+
+
+async def test_a_retry_takes_the_oldest_finish_first_up_to_its_limit(desk: Desk) -> None:
+    """Bounded, and fair."""
+    keys = await failed_jobs(desk, 5)
+
+    assert await desk.retry_failed(limit=2) == 2
+
+    assert {job.id for job in await desk.scan(JobState.PENDING)} == {keys[0].id, keys[1].id}
+    assert await desk.retry_failed(limit=100) == 3
+    assert await desk.retry_failed(limit=100) == 0
+
+
+async def test_a_retry_of_no_jobs_retries_none(desk: Desk) -> None:
+    """A limit of 0 is no wildcard; the original took it for one."""
+    await failed_jobs(desk, 2)
+
+    assert await desk.retry_failed(limit=0) == 0
+    assert (await desk.counts()).failed == 2
+
+
+async def test_a_retry_touches_only_failed_jobs_of_its_priority_and_queue(desk: Desk) -> None:
+    """Nothing else moves."""
+    await desk.shard.create_queues(["other"], desk.now)
+    await failed_jobs(desk, 1, priority=2)
+    for state in (JobState.SUCCEEDED, JobState.IN_PROGRESS, JobState.PENDING):
+        await desk.put_in(state, priority=1)
+
+    assert await desk.retry_failed(priority=1) == 0
+    assert await desk.retry_failed(queue="other", priority=2) == 0
+    assert await desk.retry_failed(priority=2) == 1
+    await desk.assert_counters_exact()
+
+
+async def test_a_cancelled_job_can_be_retried(desk: Desk) -> None:
+    """Cancelled jobs are FAILED jobs."""
+    key = await desk.put()
+    await desk.cancel(key)
+
+    assert await desk.retry_failed() == 1
+    assert (await desk.take()).key == key
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_a_purge_deletes_jobs_of_one_state_and_priority(desk: Desk, state: JobState) -> None:
+    """All others stay."""
+    for one in STATES[::-1]:
+        for priority in (1, 2):
+            await desk.put_in(one, priority=priority)
+
+    assert await desk.purge(state, priority=2) == 1
+
+    for one in STATES:
+        for priority in (1, 2):
+            left = await desk.scan(one, priority=priority)
+            assert len(left) == (0 if (one, priority) == (state, 2) else 1)
+    await desk.assert_counters_exact()
+
+
+async def test_a_purge_takes_the_oldest_up_to_its_limit(desk: Desk) -> None:
+    """Bounded; what finished first goes first."""
+    keys = await failed_jobs(desk, 4)
+
+    assert await desk.purge(JobState.FAILED, limit=3) == 3
+    assert [job.id for job in await desk.scan(JobState.FAILED)] == [keys[3].id]
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_a_purge_of_no_jobs_deletes_none(desk: Desk, state: JobState) -> None:
+    """A limit of 0 is no wildcard; the original took it for one."""
+    await desk.put_in(state)
+
+    assert await desk.purge(state, limit=0) == 0
+    assert len(await desk.scan(state)) == 1
+
+
+async def test_a_purge_of_waiting_jobs_takes_future_ones_too(desk: Desk) -> None:
+    """They are PENDING."""
+    await desk.insert(desk.job(), desk.job(delay_ms=10_000))
+
+    assert await desk.purge(JobState.PENDING) == 2
+    await desk.assert_counters_exact()
+
+
+async def test_a_purged_job_is_gone_for_its_holder(desk: Desk) -> None:
+    """An ack of it finds nothing, and no time-out brings it back."""
+    held = await desk.put_and_take()
+
+    assert await desk.purge(JobState.IN_PROGRESS) == 1
+
+    assert (await desk.succeed(held.key)).state is None
+    assert await desk.find(held.key) is None
+    desk.clock.advance(hours=1)
+    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    await desk.assert_counters_exact()
+
+
+async def test_bulk_work_on_a_missing_queue_is_refused(desk: Desk) -> None:
+    """A typing error must not look like an empty queue."""
+    assert isinstance(await desk.shard.purge_jobs(Purge("missing", JobState.FAILED, 1, 1)), QueueNotFound)
+    assert isinstance(await desk.shard.requeue_failed_jobs(Requeue("missing", 1, 1, 0, 1), desk.now), QueueNotFound)
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_named_jobs_are_deleted_in_any_state(desk: Desk, state: JobState) -> None:
+    """By their keys, whatever they are doing."""
+    key = await desk.put_in(state)
+    other = await desk.put_in(state)
+
+    assert await desk.shard.delete_jobs([key]) == 1
+
+    assert await desk.find(key) is None
+    assert await desk.find(other) is not None
+    await desk.assert_counters_exact()
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_only_those_in_the_named_state_are_deleted(desk: Desk, state: JobState) -> None:
+    """A job may have moved on between the look and the deletion."""
+    keys = [await desk.put_in(one) for one in STATES[::-1]]
+
+    assert await desk.shard.delete_jobs(keys, state) == 1
+
+    left = [job.state for key in keys if (job := await desk.find(key)) is not None]
+    assert sorted(left) == [one for one in STATES if one is not state]
+    await desk.assert_counters_exact()
+
+
+async def test_a_deletion_counts_each_job_once_and_unknown_ones_not_at_all(desk: Desk) -> None:
+    """All parts of a key must match."""
+    key = await desk.put()
+    keys = [key._replace(id=1), key._replace(priority=2), key._replace(queue="missing"), key, key]
+
+    assert await desk.shard.delete_jobs(keys) == 1
+    assert await desk.shard.delete_jobs([]) == 0
+    assert (await desk.counts(QUEUE)).pending == 0

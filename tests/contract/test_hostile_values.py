@@ -1,0 +1,171 @@
+"""Values at the edges of what the wire can carry. None of them may be refused, changed or mistaken for SQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.job import JobState, NewJob
+from pinlater.storage.interface import Checkpoint, JobKey
+from tests.contract.desk import QUEUE, Desk, unique
+
+I64_MAX, I64_MIN = 2**63 - 1, -(2**63)
+TEXTS = [
+    "",
+    "\x00",
+    "before\x00after",
+    "\ufeffbom",
+    "\ufffe\uffff",
+    "😀" * 10,
+    "e\u0301\u202e\u200b",
+    "'; DROP TABLE jobs; --",
+    "%s %d {} \\ \" '",
+    "\r\n\t\x1b[31m",
+    "\x7f\x80\x85\u2028",
+]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", bytes(range(256)), b"\x00" * 10, b"\xff\xfe\xc3\x28", b"'; DROP TABLE jobs; --", "☂".encode() * 100],
+)
+async def test_bodies_come_back_byte_for_byte(desk: Desk, body: bytes) -> None:
+    """Through a claim, a lookup, a checkpoint and a retry."""
+    held = await desk.put_and_take(body)
+    assert held.job.body == body
+    assert (await desk.look(held.key)).body == body
+
+    await desk.checkpoint(Checkpoint(held.key, "worker", new_body=body[::-1]))
+    await desk.fail(held.key)
+    assert (await desk.take()).job.body == body[::-1]
+
+
+async def test_a_body_of_a_mebibyte_comes_back_whole(desk: Desk) -> None:
+    """The default bound."""
+    body = bytes(range(256)) * 4096
+    held = await desk.put_and_take(body)
+
+    assert held.job.body == body
+    assert (await desk.look(held.key)).body == body
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_texts_come_back_as_they_were(desk: Desk, text: str) -> None:
+    """Statuses, headers, errors, unique keys: NUL, odd unicode and quotes are text like any other."""
+    held = await desk.put_and_take(status=text, headers={text: text, "other": ""}, unique=unique(text), attempts=3)
+    assert held.job.headers == {text: text, "other": ""}
+    await desk.fail(held.key, status=text, error=(text, text))
+    await desk.take(source=text)
+    await desk.checkpoint(Checkpoint(held.key, text, prepend_status=text))
+
+    job = await desk.look(held.key)
+
+    assert job.custom_status == text * 3
+    assert job.headers == {text: text, "other": ""}
+    assert job.unique_key == text
+    assert (job.error_type, job.error_text) == (text, text)
+    assert [(one.error_type, one.error_text) for one in job.attempts] == [(text, text)]
+
+
+@pytest.mark.parametrize("run_after_ms", [I64_MIN, -1, 0, 1])
+async def test_a_run_after_long_ago_is_due_at_once(desk: Desk, run_after_ms: int) -> None:
+    """Any i64 is a time."""
+    key = await desk.put(run_after_ms=run_after_ms)
+
+    assert (await desk.look(key)).run_after_ms == run_after_ms
+    assert (await desk.take()).job.run_after_ms == run_after_ms
+
+
+@pytest.mark.parametrize("run_after_ms", [2**31 * 1000, 2**53 + 1, I64_MAX])
+async def test_a_run_after_far_ahead_is_never_due(desk: Desk, run_after_ms: int) -> None:
+    """After 2038, after what a double can say exactly, and the last of all."""
+    key = await desk.put(run_after_ms=run_after_ms)
+
+    assert await desk.claim() == []
+    assert (await desk.look(key)).run_after_ms == run_after_ms
+    counts = await desk.counts()
+    assert (counts.pending, counts.future) == (1, 1)
+    assert [job.id for job in await desk.scan(JobState.PENDING, future=True)] == [key.id]
+
+
+async def test_the_highest_id_works(desk: Desk) -> None:
+    """Ids are 63 bits."""
+    job = desk.job()._replace(id=I64_MAX)
+    await desk.insert(job)
+
+    held = await desk.take()
+    assert held.job.id == I64_MAX
+    await desk.succeed(held.key)
+    assert (await desk.look(held.key)).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("priority", [1, 3, 127])
+async def test_any_priority_of_a_byte_works(desk: Desk, priority: int) -> None:
+    """The number of levels is the service's setting."""
+    key = await desk.put(priority=priority)
+
+    assert (await desk.take()).key == key
+    assert (await desk.counts(priority=priority)).in_progress == 1
+
+
+@pytest.mark.parametrize("attempts", [1, 2**31 - 1])
+async def test_attempts_go_from_one_to_the_highest_i32(desk: Desk, attempts: int) -> None:
+    """What the wire can say and the service lets through."""
+    held = await desk.put_and_take(attempts=attempts)
+    assert held.job.attempts_remaining == attempts
+
+    await desk.fail(held.key)
+    job = await desk.look(held.key)
+    assert job.attempts_remaining == attempts - 1
+    assert job.state is (JobState.FAILED if attempts == 1 else JobState.PENDING)
+
+
+async def test_times_far_ahead_fit_everywhere(desk: Desk) -> None:
+    """Expiry and claim timeouts of a producer who means never."""
+    far_ms = I64_MAX - desk.now - 1_000_000
+    held = await desk.put_and_take(expires_in_ms=far_ms, claim_timeout_ms=far_ms)
+
+    assert held.job.claim_deadline_ms == desk.now + far_ms
+    await desk.fail(held.key, delay_ms=far_ms)
+    assert (await desk.look(held.key)).run_after_ms == desk.now + far_ms
+
+
+@pytest.mark.parametrize("odd", [0, -1, I64_MIN, I64_MAX])
+async def test_keys_that_no_job_has_are_not_found(desk: Desk, odd: int) -> None:
+    """Whatever number a descriptor held."""
+    await desk.put()
+
+    assert await desk.find(JobKey(QUEUE, 1, odd)) is None
+    assert await desk.shard.delete_jobs([JobKey(QUEUE, odd, 1), JobKey(QUEUE, 1, odd)]) == 0
+    assert (await desk.cancel(JobKey(QUEUE, 1, odd))).state is None
+
+
+@pytest.mark.parametrize("name", ["", "no such", "'; --", "e" * 1000, "em%ils", "EMAILS", "emails\x00", "☂"])
+async def test_names_that_no_queue_has_find_nothing(desk: Desk, name: str) -> None:
+    """Only createQueue looks at a name's form; anything else may arrive at the store."""
+    key = await desk.put()
+
+    assert await desk.find(key._replace(queue=name)) is None
+    assert await desk.shard.delete_jobs([key._replace(queue=name)]) == 0
+    await desk.shard.delete_queues([name])
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_job_with_everything_set_comes_back_as_it_was(desk: Desk) -> None:
+    """Every field at once."""
+    new = NewJob(
+        id=desk.job().id,
+        body=b"\x00",
+        priority=3,
+        run_after_ms=desk.now - 1,
+        attempts_allowed=3,
+        custom_status="s",
+        headers={"": "empty name", "traceparent": "00-1-2-01"},
+        unique=unique("k"),
+        claim_timeout_ms=1,
+        expires_at_ms=desk.now + 1,
+    )
+    await desk.insert(new)
+
+    job = await desk.look(JobKey(QUEUE, 3, new.id))
+    assert (job.body, job.run_after_ms, job.attempts_allowed) == (b"\x00", desk.now - 1, 3)
+    assert (job.custom_status, job.headers, job.unique_key) == ("s", new.headers, "k")

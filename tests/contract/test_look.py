@@ -1,0 +1,193 @@
+"""Lookups and scans."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.errors import QueueNotFound
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import JobKey, Page, PageRow
+from tests.contract.desk import QUEUE, Desk
+
+
+async def test_lookups_are_answered_in_order_with_none_for_what_is_not_there(desk: Desk) -> None:
+    """Unknown jobs are left out by the service; the store says which they are."""
+    first, second = await desk.put(b"1"), await desk.put(b"2", priority=2)
+    keys = [
+        second,
+        first._replace(id=first.id + 1_000_000),
+        first,
+        first._replace(priority=2),
+        first._replace(queue="missing"),
+        first,
+    ]
+
+    jobs = await desk.shard.lookup_jobs(keys, bodies=True)
+
+    assert [job.body if job else None for job in jobs] == [b"2", None, b"1", None, None, b"1"]
+    assert list(await desk.shard.lookup_jobs([], bodies=True)) == []
+
+
+async def test_bodies_come_only_when_asked_for(desk: Desk) -> None:
+    """They may be large."""
+    key = await desk.put(b"body")
+
+    assert (await desk.look(key, bodies=False)).body is None
+    assert (await desk.look(key, bodies=True)).body == b"body"
+
+
+async def test_updated_at_follows_what_happens_to_the_job(desk: Desk) -> None:
+    """Operators see when something last happened."""
+    key = await desk.put(attempts=3)
+    seen = [(await desk.look(key)).updated_at_ms]
+    for step in (desk.take, lambda: desk.fail(key), desk.take, lambda: desk.succeed(key)):
+        desk.clock.advance(seconds=1)
+        await step()  # type: ignore[operator]
+        seen.append((await desk.look(key)).updated_at_ms)
+
+    assert seen == [desk.now - 4000, desk.now - 3000, desk.now - 2000, desk.now - 1000, desk.now]
+    assert (await desk.look(key)).created_at_ms == seen[0]
+
+
+async def test_waiting_jobs_are_scanned_by_run_after_newest_first(desk: Desk) -> None:
+    """Then by id, descending too."""
+    a = desk.job(delay_ms=-10)
+    b = desk.job()
+    c = desk.job(delay_ms=-5)
+    d = desk.job()
+    await desk.insert(a, b, c, d)
+
+    assert [job.id for job in await desk.scan(JobState.PENDING)] == [d.id, b.id, c.id, a.id]
+
+
+async def test_due_and_future_jobs_are_scanned_apart(desk: Desk) -> None:
+    """The flag picks the future ones, and only them."""
+    past, now, soon = desk.job(delay_ms=-1), desk.job(), desk.job(delay_ms=1)
+    await desk.insert(past, now, soon)
+
+    assert [job.id for job in await desk.scan(JobState.PENDING)] == [now.id, past.id]
+    assert [job.id for job in await desk.scan(JobState.PENDING, future=True)] == [soon.id]
+
+
+@pytest.mark.parametrize("future", [False, True])
+@pytest.mark.parametrize("state", [JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED])
+async def test_the_future_flag_means_nothing_to_other_states(desk: Desk, state: JobState, future: bool) -> None:
+    """Ours applies it to PENDING only."""
+    key = await desk.put_in(state)
+
+    assert [job.id for job in await desk.scan(state, future=future)] == [key.id]
+
+
+async def test_jobs_in_progress_are_scanned_by_claim_time(desk: Desk) -> None:
+    """The latest claim first, whatever the run-after says."""
+    old = await desk.put_and_take()
+    desk.clock.advance(seconds=1)
+    new = await desk.put_and_take(delay_ms=-100_000)
+    desk.clock.advance(seconds=1)
+    await desk.heartbeat(old.ref)
+
+    assert [job.id for job in await desk.scan(JobState.IN_PROGRESS)] == [new.key.id, old.key.id]
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
+async def test_finished_jobs_are_scanned_by_finish_time(desk: Desk, state: JobState) -> None:
+    """The latest finish first, whatever was claimed or enqueued first."""
+    await desk.insert(desk.job(), desk.job())
+    first, second = await desk.claim(2)
+    for held in (second, first):
+        desk.clock.advance(seconds=1)
+        await (desk.succeed(held.key) if state is JobState.SUCCEEDED else desk.fail(held.key, final=True))
+
+    assert [job.id for job in await desk.scan(state)] == [first.key.id, second.key.id]
+
+
+@pytest.mark.parametrize("state", list(JobState))
+async def test_pages_go_through_all_jobs_once(desk: Desk, state: JobState) -> None:
+    """Equal times are told apart by the id, so that no page border loses or doubles one."""
+    keys: list[JobKey] = []
+    for number in range(11):
+        if number % 4 == 0:
+            desk.clock.advance(seconds=1)
+        keys.append(await desk.put_in(state) if state is not JobState.PENDING else await desk.put())
+    seen: list[int] = []
+    after: tuple[int, int] | None = None
+    while rows := await desk.page(Page(QUEUE, state, 1, 3, after=after, due_by_ms=desk.now)):
+        assert len(rows) <= 3
+        seen.extend(row.job.id for row in rows)
+        after = (rows[-1].sort_ms, rows[-1].job.id)
+
+    assert seen == [key.id for key in keys[::-1]]
+
+
+async def test_the_future_part_has_pages_too(desk: Desk) -> None:
+    """The border is the time that the scan began with."""
+    jobs = [desk.job(delay_ms=delay) for delay in (-1, 0, 1, 2, 3)]
+    await desk.insert(*jobs)
+    page = Page(QUEUE, JobState.PENDING, 1, 2, due_by_ms=desk.now, future=True)
+
+    first = await desk.page(page)
+    second = await desk.page(page._replace(after=(first[-1].sort_ms, first[-1].job.id)))
+
+    assert [row.job.id for row in [*first, *second]] == [jobs[4].id, jobs[3].id, jobs[2].id]
+
+
+async def test_a_row_says_by_which_time_it_is_ordered(desk: Desk) -> None:
+    """The next page starts from it."""
+    held = await desk.put_and_take(attempts=1)
+    claimed_at = desk.now
+    [row] = await desk.page(Page(QUEUE, JobState.IN_PROGRESS, 1, 1))
+    assert row.sort_ms == claimed_at
+
+    desk.clock.advance(seconds=1)
+    await desk.fail(held.key)
+    [row] = await desk.page(Page(QUEUE, JobState.FAILED, 1, 1))
+    assert row.sort_ms == desk.now
+    assert row.job == await desk.look(held.key, bodies=False)
+
+
+async def test_scanned_jobs_are_shown_as_lookups_show_them(desk: Desk) -> None:
+    """One way to show a job."""
+    for state in list(JobState)[::-1]:
+        await desk.put_in(state, status="s", headers={"a": "b"})
+
+    for state in JobState:
+        [row] = await desk.page(Page(QUEUE, state, 1, 10, due_by_ms=desk.now, bodies=True))
+        assert row.job == await desk.look(JobKey(QUEUE, 1, row.job.id), bodies=True)
+
+
+async def test_a_page_with_bodies_ends_at_its_bytes_but_has_a_row(desk: Desk) -> None:
+    """Scans must not fill a server's memory; no rows would mean the end."""
+    await desk.insert(*[desk.job(b"x" * 1000) for _ in range(10)])
+    page = Page(QUEUE, JobState.PENDING, 1, 10, due_by_ms=desk.now, bodies=True, max_bytes=2500)
+
+    rows: list[PageRow] = []
+    while part := await desk.page(page):
+        assert len(part) <= 4
+        rows.extend(part)
+        page = page._replace(after=(part[-1].sort_ms, part[-1].job.id))
+
+    assert len({row.job.id for row in rows}) == len(rows) == 10
+    assert {row.job.body for row in rows} == {b"x" * 1000}
+
+
+async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
+    """Merging is the service's business."""
+    await desk.shard.create_queues(["other"], desk.now)
+    key = await desk.put(priority=2)
+    await desk.put(priority=1)
+    await desk.put(queue="other", priority=2)
+
+    assert [job.id for job in await desk.scan(JobState.PENDING, priority=2)] == [key.id]
+    assert await desk.scan(JobState.PENDING, priority=3) == []
+
+
+async def test_a_scan_of_a_missing_queue_is_refused(desk: Desk) -> None:
+    """A typing error must not look like an empty queue."""
+    assert isinstance(await desk.shard.scan_jobs(Page("missing", JobState.PENDING, 1, 1)), QueueNotFound)
+
+
+async def test_a_scan_of_no_rows_gives_none(desk: Desk) -> None:
+    """A limit of 0 is no wildcard."""
+    await desk.put()
+
+    assert list(await desk.page(Page(QUEUE, JobState.PENDING, 1, 0, due_by_ms=desk.now))) == []

@@ -1,0 +1,191 @@
+"""Queues: made, deleted, configured."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.errors import QueueNotFound
+from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.queue import QueueConfig
+from pinlater.storage.interface import Inserted, InsertRequest
+from tests.contract.desk import ALL, QUEUE, Desk, unique
+
+CONFIG = QueueConfig(
+    max_jobs_per_second=0.1,
+    claim_timeout_ms=1,
+    succeeded_ttl_ms=2,
+    failed_ttl_ms=3,
+    max_backlog=4,
+    default_attempts=5,
+    default_expiry_ms=6,
+)
+
+
+async def test_queues_are_listed_by_name(desk: Desk) -> None:
+    """With nothing set: the server's defaults hold."""
+    await desk.shard.create_queues(["zeta", "Alpha", "alpha"], desk.now)
+
+    queues = await desk.shard.list_queues()
+
+    assert [queue.name for queue in queues] == sorted(["zeta", "Alpha", "alpha", QUEUE])
+    assert {queue.config for queue in queues} == {QueueConfig()}
+    assert {queue.paused for queue in queues} == {False}
+
+
+async def test_names_are_case_sensitive(desk: Desk) -> None:
+    """`Emails` and `emails` are two queues, on every store."""
+    await desk.shard.create_queues(["Emails"], desk.now)
+    await desk.put(queue="Emails")
+
+    assert await desk.claim(queue=QUEUE) == []
+    assert len(await desk.claim(queue="Emails")) == 1
+
+
+@pytest.mark.parametrize("name", ["a", "_", "0", "q" * 50, "Q_9" * 16])
+async def test_all_legal_names_work(desk: Desk, name: str) -> None:
+    """Letters, digits, underscore, up to 50 characters at least."""
+    await desk.shard.create_queues([name], desk.now)
+    key = await desk.put(queue=name)
+
+    held = await desk.take(queue=name)
+    assert held.key == key
+    await desk.succeed(key)
+    assert (await desk.look(key)).queue == name
+
+
+async def test_a_queue_that_exists_stays_as_it_is(desk: Desk) -> None:
+    """Creating twice is no error and loses nothing."""
+    key = await desk.put()
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=True)
+
+    await desk.shard.create_queues([QUEUE, "new", QUEUE], desk.now)
+
+    queues = {queue.name: queue for queue in await desk.shard.list_queues()}
+    assert set(queues) == {QUEUE, "new"}
+    assert (queues[QUEUE].config, queues[QUEUE].paused) == (CONFIG, True)
+    assert await desk.find(key) is not None
+
+
+async def test_settings_and_the_pause_switch_are_kept_apart(desk: Desk) -> None:
+    """None leaves the other as it is."""
+    await desk.shard.configure_queue(QUEUE, paused=True)
+    await desk.shard.configure_queue(QUEUE, config=CONFIG)
+    [queue] = await desk.shard.list_queues()
+    assert (queue.config, queue.paused) == (CONFIG, True)
+
+    await desk.shard.configure_queue(QUEUE, paused=False)
+    await desk.shard.configure_queue(QUEUE)
+    [queue] = await desk.shard.list_queues()
+    assert (queue.config, queue.paused) == (CONFIG, False)
+
+
+async def test_new_settings_replace_the_old_ones_whole(desk: Desk) -> None:
+    """What is None in the new ones is the server's default again; zero is not None."""
+    await desk.shard.configure_queue(QUEUE, config=CONFIG)
+    await desk.shard.configure_queue(QUEUE, config=QueueConfig(max_jobs_per_second=0.0, max_backlog=0))
+
+    [queue] = await desk.shard.list_queues()
+    assert queue.config == QueueConfig(max_jobs_per_second=0.0, max_backlog=0)
+
+
+async def test_a_missing_queue_can_not_be_configured(desk: Desk) -> None:
+    """A typing error must not make settings for nothing."""
+    with pytest.raises(QueueNotFound):
+        await desk.shard.configure_queue("missing", paused=True)
+    with pytest.raises(QueueNotFound):
+        await desk.shard.configure_queue("missing", config=CONFIG)
+
+
+async def test_a_deleted_queue_is_gone_at_once_with_all_its_jobs(desk: Desk) -> None:
+    """For every caller, though the space may come back later."""
+    keys = [await desk.put_in(state) for state in list(JobState)[::-1]]
+
+    await desk.shard.delete_queues([QUEUE, "missing"])
+
+    assert list(await desk.shard.list_queues()) == []
+    assert list(await desk.shard.lookup_jobs(keys, bodies=True)) == [None] * 4
+    assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()])), QueueNotFound)
+    assert list(await desk.shard.count_jobs()) == []
+
+
+async def test_a_claim_on_a_deleted_queues_job_is_not_found(desk: Desk) -> None:
+    """Whoever still holds one is told so."""
+    held = await desk.put_and_take()
+    await desk.shard.delete_queues([QUEUE])
+
+    assert (await desk.succeed(held.key)).outcome is Outcome.NOT_FOUND
+    assert (await desk.heartbeat(held.ref)).outcome is Outcome.NOT_FOUND
+    assert (await desk.release(held.ref)).outcome is Outcome.NOT_FOUND
+    assert (await desk.cancel(held.key)).outcome is Outcome.NOT_FOUND
+    assert await desk.shard.delete_jobs([held.key]) == 0
+
+
+async def test_a_queue_made_again_under_an_old_name_is_empty(desk: Desk) -> None:
+    """Old jobs, keys, settings and counts must not reappear, neither at once nor while the rest is swept away."""
+    keys = [await desk.put_in(state) for state in list(JobState)[::-1]]
+    keys.append(await desk.put(unique=unique("k"), expires_in_ms=5))
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=True)
+    held = await desk.claim(1)
+    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.create_queues([QUEUE], desk.now)
+
+    for _ in range(3):
+        [queue] = await desk.shard.list_queues()
+        assert (queue.config, queue.paused) == (QueueConfig(), False)
+        assert await desk.claim(10) == []
+        assert list(await desk.shard.lookup_jobs(keys, bodies=False)) == [None] * 5
+        assert (await desk.succeed(held[0].key)).outcome is Outcome.NOT_FOUND
+        counts = await desk.counts()
+        assert (counts.pending, counts.in_progress, counts.succeeded, counts.failed) == (0, 0, 0, 0)
+        assert (counts.enqueued_total, counts.claimed_total) == (0, 0)
+        desk.clock.advance(hours=1000)
+        assert list(await desk.shard.time_out_claims(desk.now, ALL)) == []
+        assert list(await desk.shard.expire_jobs(desk.now, ALL)) == []
+        await desk.collect(limit=2)
+
+
+async def test_an_old_queues_keys_do_not_bind_a_new_one(desk: Desk) -> None:
+    """Unique keys and request keys go with their queue."""
+    first = desk.job(unique=unique("k"))
+    await desk.request(InsertRequest(QUEUE, [first], request_key="r", fingerprint=b"f"))
+    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.create_queues([QUEUE], desk.now)
+
+    second = desk.job(unique=unique("k"))
+    result = await desk.request(InsertRequest(QUEUE, [second], request_key="r", fingerprint=b"other"))
+
+    assert isinstance(result, Inserted)
+    assert (list(result.ids), result.existing, result.repeated) == ([second.id], {}, False)
+    await desk.collect()
+    assert [held.job.id for held in await desk.claim(10)] == [second.id]
+
+
+async def test_garbage_of_a_deleted_queue_never_touches_a_new_one(desk: Desk) -> None:
+    """The sweep of the old rows runs while the new queue works."""
+    await desk.insert(*[desk.job() for _ in range(50)])
+    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.create_queues([QUEUE], desk.now)
+    new = [await desk.put() for _ in range(5)]
+
+    for _ in range(20):
+        await desk.collect(limit=7)
+
+    assert [held.key for held in await desk.claim(100)] == new
+    await desk.assert_counters_exact()
+
+
+async def test_the_shard_says_that_it_can_serve(desk: Desk) -> None:
+    """For the readiness check."""
+    await desk.shard.ping()
+
+
+async def test_a_shard_can_be_closed_twice(desk: Desk) -> None:
+    """Shutting down must not stumble over itself."""
+    await desk.shard.close()
+    await desk.shard.close()
+
+
+async def test_a_new_shard_gives_a_slot_for_ids(desk: Desk) -> None:
+    """Part of every id made by this server."""
+    assert 0 <= desk.shard.slot < 1024
+    assert desk.shard.highest_id == 0

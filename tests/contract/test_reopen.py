@@ -1,0 +1,126 @@
+"""Durable stores: what was answered is there again after a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.job import JobState, Outcome, UniqueScope
+from pinlater.domain.queue import QueueConfig
+from pinlater.storage.interface import Checkpoint, Inserted, InsertRequest
+from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, unique
+
+
+@pytest.fixture(autouse=True)
+def _durable_only(desk: Desk) -> None:
+    if not desk.shard.capabilities.durable:
+        pytest.skip("this store keeps nothing after its process, and says so")
+
+
+async def test_jobs_of_all_states_are_there_again(desk: Desk) -> None:
+    """Each with all that was known of it."""
+    keys = [
+        await desk.put_in(state, b"%d" % state, status="s", headers={"a": "b"}, unique=unique(str(state)))
+        for state in list(JobState)[::-1]
+    ]
+    before = [await desk.look(key) for key in keys]
+    counts = await desk.counts()
+
+    await desk.reopen()
+
+    assert [await desk.look(key) for key in keys] == before
+    assert await desk.counts() == counts
+    await desk.assert_counters_exact()
+
+
+async def test_what_happened_to_a_job_is_there_again(desk: Desk) -> None:
+    """History, errors, checkpoints."""
+    held = await desk.put_and_take(b"old", attempts=5)
+    await desk.fail(held.key, error=("E", "text"), status="x")
+    await desk.take()
+    await desk.checkpoint(Checkpoint(held.key, "worker", new_body=b"new", prepend_status="y"))
+    before = await desk.look(held.key)
+
+    await desk.reopen()
+
+    assert await desk.look(held.key) == before
+
+
+async def test_claims_go_on_after_a_restart(desk: Desk) -> None:
+    """A server's restart is not its workers' business: tokens, sources, deadlines and timeouts still hold."""
+    first = await desk.put_and_take()
+    second = await desk.put_and_take(source="other")
+    third = await desk.put_and_take()
+    await desk.reopen()
+
+    assert await desk.claim() == []
+    assert (await desk.succeed(first.key, token=first.holder.token)).outcome is Outcome.APPLIED
+    assert (await desk.checkpoint(Checkpoint(second.key, "other"))).outcome is Outcome.APPLIED
+    assert (await desk.succeed(third.key, token="wrong")).outcome is Outcome.STALE_CLAIM
+    desk.clock.advance(ms=TIMEOUT_MS)
+    assert (await desk.heartbeat(third.ref)).deadline_ms == desk.now + TIMEOUT_MS
+    desk.clock.advance(ms=1)
+    [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+    assert swept.retried == 1
+
+
+async def test_queues_and_their_settings_are_there_again(desk: Desk) -> None:
+    """Also that one was deleted."""
+    await desk.shard.create_queues(["gone", "paused"], desk.now)
+    await desk.shard.configure_queue("paused", config=QueueConfig(max_jobs_per_second=0.5), paused=True)
+    key = await desk.put(queue="gone")
+    await desk.shard.delete_queues(["gone"])
+    before = list(await desk.shard.list_queues())
+
+    await desk.reopen()
+
+    assert list(await desk.shard.list_queues()) == before
+    assert await desk.find(key) is None
+
+
+async def test_keys_are_still_taken(desk: Desk) -> None:
+    """Unique keys and request keys protect across a restart too: that is when clients send again."""
+    job = desk.job(unique=unique("k", UniqueScope.TIME, 50_000))
+    first = await desk.request(InsertRequest(QUEUE, [job], request_key="r", fingerprint=b"f"))
+    await desk.reopen()
+
+    again = await desk.request(InsertRequest(QUEUE, [desk.job()], request_key="r", fingerprint=b"f"))
+    other = await desk.insert(desk.job(unique=unique("k")))
+
+    assert isinstance(first, Inserted)
+    assert isinstance(again, Inserted)
+    assert (list(again.ids), again.repeated) == (list(first.ids), True)
+    assert list(other.ids) == [job.id]
+
+
+async def test_new_ids_are_above_all_old_ones(desk: Desk) -> None:
+    """Even where the clock was put back while the server was down."""
+    jobs = [desk.job() for _ in range(3)]
+    await desk.insert(*jobs)
+    desk.clock.advance(hours=-5)
+
+    await desk.reopen()
+
+    assert desk.shard.highest_id == jobs[-1].id
+    assert desk.job().id > jobs[-1].id
+
+
+async def test_the_highest_id_counts_finished_jobs_too(desk: Desk) -> None:
+    """Their descriptors are still in somebody's hands."""
+    await desk.put()
+    last = await desk.put_and_take(priority=1, delay_ms=-10)
+    await desk.succeed(last.key)
+
+    await desk.reopen()
+
+    assert desk.shard.highest_id == last.key.id
+
+
+async def test_future_jobs_become_due_after_a_restart(desk: Desk) -> None:
+    """Nothing that matters was only in memory."""
+    key = await desk.put(delay_ms=5000)
+    await desk.reopen()
+    assert (await desk.counts()).future == 1
+    desk.clock.advance(ms=5000)
+
+    assert (await desk.counts()).future == 0
+    assert (await desk.take()).key == key

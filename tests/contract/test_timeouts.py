@@ -1,0 +1,125 @@
+"""Claims whose holder is not heard of any more."""
+
+from __future__ import annotations
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.storage.interface import Swept
+from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
+
+
+async def test_a_claim_past_its_deadline_goes_back_with_one_attempt_fewer(desk: Desk) -> None:
+    """Claim cleared, run-after kept: it is due at once."""
+    held = await desk.put_and_take(attempts=3, delay_ms=-5)
+    run_after_ms = desk.now - 5
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+
+    swept = await desk.shard.time_out_claims(desk.now, ALL)
+
+    assert list(swept) == [Swept(QUEUE, 1, retried=1, due_at_ms=run_after_ms)]
+    job = await desk.look(held.key)
+    assert (job.state, job.attempts_remaining, job.attempts_allowed) == (JobState.PENDING, 2, 3)
+    assert (job.run_after_ms, job.claim_descriptor, job.claim_deadline_ms) == (run_after_ms, None, None)
+    again = await desk.take()
+    assert (again.key, again.job.attempt) == (held.key, 2)
+    await desk.assert_counters_exact()
+
+
+async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk: Desk) -> None:
+    """Nothing stays IN_PROGRESS for ever."""
+    held = await desk.put_and_take(attempts=1)
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+
+    assert list(await desk.shard.time_out_claims(desk.now, ALL)) == [Swept(QUEUE, 1, failed=1)]
+
+    job = await desk.look(held.key)
+    assert (job.state, job.attempts_remaining, job.finished_at_ms) == (JobState.FAILED, 0, desk.now)
+    assert job.claim_descriptor == held.holder.descriptor
+    await desk.assert_counters_exact()
+
+
+async def test_a_claim_before_its_deadline_is_left_alone(desk: Desk) -> None:
+    """A live claim is never shortened."""
+    held = await desk.put_and_take()
+    desk.clock.advance(ms=TIMEOUT_MS - 1)
+
+    assert list(await desk.shard.time_out_claims(desk.now, ALL)) == []
+    assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
+
+
+async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk) -> None:
+    """That is what spreads a dead worker's thousand jobs."""
+    held = []
+    for _ in range(5):
+        held.append(await desk.put_and_take())
+        desk.clock.advance(ms=10)
+    desk.clock.advance(ms=TIMEOUT_MS)
+
+    [swept] = await desk.shard.time_out_claims(desk.now, 2)
+
+    assert swept.retried == 2
+    assert {job.id for job in await desk.scan(JobState.PENDING)} == {held[0].key.id, held[1].key.id}
+    assert [sum(one.retried for one in await desk.shard.time_out_claims(desk.now, 2)) for _ in range(3)] == [2, 1, 0]
+
+
+async def test_a_sweep_says_what_it_did_by_queue_and_priority(desk: Desk) -> None:
+    """For the counters that operators know, and to wake who waits."""
+    await desk.shard.create_queues(["other"], desk.now)
+    await desk.put_and_take(priority=1, delay_ms=-7)
+    await desk.put_and_take(priority=1, delay_ms=-9)
+    await desk.put_and_take(priority=1, attempts=1)
+    await desk.put_and_take(priority=2, attempts=1)
+    await desk.put(queue="other", priority=3)
+    await desk.take(queue="other")
+    claimed_at = desk.now
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+
+    swept = await desk.shard.time_out_claims(desk.now, ALL)
+
+    assert sorted(swept, key=lambda one: one[:2]) == [
+        Swept(QUEUE, 1, retried=2, failed=1, due_at_ms=claimed_at - 9),
+        Swept(QUEUE, 2, failed=1),
+        Swept("other", 3, retried=1, due_at_ms=claimed_at),
+    ]
+
+
+async def test_the_ack_of_a_worker_that_was_away_too_long_is_refused(desk: Desk) -> None:
+    """With its token. Nobody holds the job yet, then somebody does."""
+    held = await desk.put_and_take()
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    await desk.shard.time_out_claims(desk.now, ALL)
+
+    first = await desk.succeed(held.key, token=held.holder.token)
+    again = await desk.take()
+    second = await desk.succeed(held.key, token=held.holder.token)
+
+    assert (first.outcome, first.holder) == (Outcome.STALE_CLAIM, "")
+    assert (second.outcome, second.holder) == (Outcome.STALE_CLAIM, again.holder.descriptor)
+    assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
+
+
+async def test_a_claim_counts_until_the_sweep_ends_it(desk: Desk) -> None:
+    """A worker that is only a little late has done its job."""
+    held = await desk.put_and_take()
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+
+    assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+    assert list(await desk.shard.time_out_claims(desk.now, ALL)) == []
+
+
+async def test_each_claim_has_its_own_deadline(desk: Desk) -> None:
+    """The job's own timeout, or the one of the order it was claimed by."""
+    await desk.put()
+    long = await desk.take(timeout_ms=5000)
+    await desk.put()
+    short = await desk.take(timeout_ms=10)
+    own = await desk.put_and_take(claim_timeout_ms=100)
+
+    ended = []
+    for step_ms in (11, 100, 5000):
+        desk.clock.advance(ms=step_ms)
+        await desk.shard.time_out_claims(desk.now, ALL)
+        for held in (long, short, own):
+            if (await desk.look(held.key)).state is JobState.PENDING and held not in ended:
+                ended.append(held)
+
+    assert ended == [short, own, long]
