@@ -63,7 +63,7 @@ class ReceivedTypes:
             spec = tuple(self._entry(entry) for entry in generated.thrift_spec)
             name = generated.__name__
             defaults = {
-                entry[2]: None if (name, entry[2]) in ABSENT_IS_NONE else entry[4]
+                entry[2]: None if self._text_as_bytes or (name, entry[2]) in ABSENT_IS_NONE else entry[4]
                 for entry in generated.thrift_spec
                 if entry is not None
             }

@@ -1,0 +1,105 @@
+"""One call of every method with every field set, and one with as little as possible: what the codec's tests feed on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.wire.codec import encode_call
+from pinlater.wire.generated import ttypes as types
+from pinlater.wire.methods import METHODS_BY_NAME
+
+CONTEXT = types.RequestContext("worker-1", "request-1")
+DESCRIPTOR = "emails:s1:p1:73"
+
+
+def full_job() -> Any:
+    """A job with every field."""
+    return types.PinLaterJob(
+        body=b"\x00\xff\xfe body",
+        priority=3,
+        runAfterTimestampMillis=1_767_225_600_000,
+        numAttemptsAllowed=7,
+        customStatus="grün",
+        headers={"traceparent": "00-ab-cd-01", "typ": "ü"},
+        uniqueKey="order-1",
+        uniqueScope=types.UniqueScope.TIME,
+        uniqueForMillis=60_000,
+        claimTimeoutMillis=30_000,
+        expiresAtMillis=1_767_225_700_000,
+    )
+
+
+def full_ack(descriptor: str = DESCRIPTOR) -> Any:
+    """An ack with every field."""
+    return types.PinLaterJobAckInfo(
+        jobDescriptor=descriptor,
+        appendCustomStatus="done",
+        retryDelayMillis=1_000,
+        claimToken="token",
+        final=True,
+        errorType="ValueError",
+        errorText="no such address",
+    )
+
+
+def _acks() -> Any:
+    return types.PinLaterJobAckRequest("emails", [full_ack()], [full_ack("emails:s1:p2:74")])
+
+
+def _checkpoint() -> Any:
+    return types.PinLaterCheckpointJobRequest(
+        jobDescriptor=DESCRIPTOR,
+        newBody=b"\xff half",
+        moveToPending=True,
+        runAfterTimestampMillis=1_767_225_600_001,
+        numOfAttemptsAllowed=9,
+        prependCustomStatus="half ",
+        claimToken="token",
+    )
+
+
+def full_arguments() -> dict[str, dict[str, Any]]:
+    """Arguments behind the context, for every method."""
+    claims = [types.ClaimRef(DESCRIPTOR, "token")]
+    checkpoints = types.PinLaterCheckpointJobsRequest("emails", [_checkpoint()])
+    config = types.QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5, True)
+    return {
+        "createQueue": {"name": "emails"},
+        "deleteQueue": {"name": "emails", "password": "secret"},
+        "enqueueJobs": {"request": types.PinLaterEnqueueRequest("emails", [full_job()], "key", True)},
+        "dequeueJobs": {"request": types.PinLaterDequeueRequest("emails", 10, _acks(), True, 0.5, 250)},
+        "ackDequeuedJobs": {"request": _acks()},
+        "checkpointJobs": {"request": checkpoints},
+        "lookupJobs": {"request": types.PinLaterLookupJobRequest([DESCRIPTOR, "x"], True)},
+        "getJobCount": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
+        "getQueueNames": {},
+        "scanJobs": {"request": types.PinLaterScanJobsRequest("emails", 3, 1, True, "tok", 5, "re", True, True)},
+        "retryFailedJobs": {"request": types.PinLaterRetryFailedJobsRequest("emails", 2, 3, 1_767_225_600_000, 5)},
+        "deleteJobs": {"request": types.PinLaterDeleteJobsRequest("emails", 2, 3, "re", 5)},
+        "getServerInfo": {},
+        "ackJobs": {"request": _acks()},
+        "checkpointJobsFenced": {"request": checkpoints},
+        "heartbeatClaims": {"request": types.ClaimsRequest("emails", claims)},
+        "releaseJobs": {"request": types.ReleaseRequest("emails", claims, 500)},
+        "cancelJobs": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
+        "configureQueue": {"queueName": "emails", "config": config},
+        "getQueueConfig": {"queueName": "emails"},
+        "pauseQueue": {"queueName": "emails"},
+        "resumeQueue": {"queueName": "emails"},
+        "getQueueStats": {"queueNames": ["emails"]},
+        "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
+    }
+
+
+def full_calls(seqid: int = 7) -> dict[str, bytes]:
+    """A whole frame for every method."""
+    calls = {
+        name: encode_call(name, seqid, context=CONTEXT, **arguments) for name, arguments in full_arguments().items()
+    }
+    assert calls.keys() == METHODS_BY_NAME.keys()
+    return calls
+
+
+def message(frame: bytes) -> bytes:
+    """A frame without its length."""
+    return frame[4:]

@@ -1,0 +1,329 @@
+"""Calls and replies survive the way over the wire, and what can't be decoded says so in the one way there is."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TApplicationException, TMessageType
+from thrift.transport.TTransport import TMemoryBuffer
+
+from pinlater.wire import codec
+from pinlater.wire.codec import Decoder, encode_application_error, encode_call, encode_exception, encode_reply
+from pinlater.wire.errors import ApplicationErrorKind, WireError
+from pinlater.wire.generated import PinLater
+from pinlater.wire.generated import ttypes as types
+from pinlater.wire.limits import WireLimits
+from pinlater.wire.methods import METHODS_BY_NAME
+from tests.wire.samples import CONTEXT, full_arguments, full_calls, full_job, message
+
+
+def plain(value: Any) -> Any:
+    """Structs as dictionaries, so that ours and generated ones compare."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    names = getattr(type(value), "__slots__", None) or [n for n in dir(type(value)) if not n.startswith("_")]
+    if type(value).__module__ == "builtins":
+        return value
+    return {name: plain(getattr(value, name)) for name in names}
+
+
+def by_apache(name: str, kind: int, seqid: int, arguments: Any, *, strict: bool) -> bytes:
+    """The same message as Apache's own pure Python protocol writes it."""
+    buffer = TMemoryBuffer()
+    protocol = TBinaryProtocol(buffer, strictWrite=strict)
+    protocol.writeMessageBegin(name, kind, seqid)
+    protocol.writeStruct(arguments, arguments.thrift_spec)
+    written: bytes = buffer.getvalue()
+    return written
+
+
+@pytest.mark.parametrize("name", METHODS_BY_NAME)
+def test_every_field_of_every_call_arrives(name: str) -> None:
+    call = Decoder().call(message(full_calls()[name]))
+    sent = {"context": CONTEXT, **full_arguments()[name]}
+    assert call.method.name == name
+    assert call.seqid == 7
+    assert not call.oneway
+    assert {key: plain(getattr(call.arguments, key)) for key in sent} == plain(sent)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("name", METHODS_BY_NAME)
+def test_what_apache_writes_is_read_with_either_header(name: str, strict: bool) -> None:
+    arguments = getattr(PinLater, f"{name}_args")(context=CONTEXT, **full_arguments()[name])
+    call = Decoder().call(by_apache(name, TMessageType.CALL, -5, arguments, strict=strict))
+    assert (call.method.name, call.seqid) == (name, -5)
+    assert plain(call.arguments.context) == plain(CONTEXT)
+
+
+def test_calls_are_written_as_apache_writes_them() -> None:
+    arguments = PinLater.createQueue_args(CONTEXT, "emails")
+    assert message(encode_call("createQueue", 3, context=CONTEXT, name="emails")) == by_apache(
+        "createQueue", TMessageType.CALL, 3, arguments, strict=True
+    )
+
+
+def test_replies_are_written_as_apache_writes_them() -> None:
+    answer = types.PinLaterEnqueueResponse(["emails:s1:p1:73"])
+    frame = encode_reply(METHODS_BY_NAME["enqueueJobs"], 3, answer)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert message(frame) == by_apache(
+        "enqueueJobs", TMessageType.REPLY, 3, PinLater.enqueueJobs_result(answer), strict=True
+    )
+
+
+def test_fields_left_out_show_their_defaults_but_attempts_show_that_they_were() -> None:
+    job = types.PinLaterJob(b"x", priority=None, numAttemptsAllowed=None, customStatus=None, uniqueScope=None)
+    frame = encode_call(
+        "enqueueJobs", 1, context=types.RequestContext("me", None), request=types.PinLaterEnqueueRequest("q", [job])
+    )
+    arguments = Decoder().call(message(frame)).arguments
+    received = arguments.request.jobs[0]
+    assert (received.priority, received.customStatus, received.uniqueScope) == (1, "", 1)
+    assert received.numAttemptsAllowed is None
+    assert arguments.context.requestId == ""
+
+
+def test_one_job_s_fields_do_not_leak_into_the_next() -> None:
+    jobs = [full_job(), types.PinLaterJob(b"x", numAttemptsAllowed=None)]
+    frame = encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", jobs))
+    second = Decoder().call(message(frame)).arguments.request.jobs[1]
+    assert second.headers is None
+    assert second.numAttemptsAllowed is None
+
+
+def test_unknown_fields_are_skipped() -> None:
+    """Requests of newer clients work."""
+    head = codec.message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
+    context = (
+        b"\x0b\x00\x01\x00\x00\x00\x01s" + b"\x0d\x00\xc8\x0b\x08\x00\x00\x00\x01\x00\x00\x00\x01k\x00\x00\x00\x05\x00"
+    )
+    body = b"\x0c\x00\x01" + context + b"\x0f\x03\xe7\x03\x00\x00\x00\x02ab" + b"\x0b\x00\x02\x00\x00\x00\x01q\x00"
+    call = Decoder().call(head + body)
+    assert (call.arguments.context.source, call.arguments.name) == ("s", "q")
+
+
+def test_bytes_come_back_as_they_were() -> None:
+    body = bytes(range(256)) * 4
+    request = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body)])
+    call = Decoder().call(message(encode_call("enqueueJobs", 1, context=CONTEXT, request=request)))
+    assert call.arguments.request.jobs[0].body == body
+
+
+# --- what can't be decoded ------------------------------------------------------------------------------------------------
+def refused(frame: bytes) -> WireError:
+    with pytest.raises(WireError) as caught:
+        Decoder().call(frame)
+    return caught.value
+
+
+def test_the_probe_of_finagle_is_an_unknown_method_with_its_sequence_id() -> None:
+    probe = codec.message_head(b"__can__finagle__trace__v3__", TMessageType.CALL) + struct.pack(">i", 42) + b"\0"
+    error = refused(probe)
+    assert (error.kind, error.seqid, error.fatal) == (ApplicationErrorKind.UNKNOWN_METHOD, 42, False)
+
+
+def _without(method: str, /, **arguments: object) -> bytes:
+    return message(encode_call(method, 9, **arguments))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        _without("createQueue", context=CONTEXT),
+        _without("createQueue", name="q"),
+        _without("getQueueNames"),
+        _without("getQueueNames", context=types.RequestContext()),
+        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q")),
+        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob()])),
+        _without("enqueueJobs", context=CONTEXT, request=types.PinLaterEnqueueRequest(None, [types.PinLaterJob(b"")])),
+        _without("dequeueJobs", context=CONTEXT, request=types.PinLaterDequeueRequest("q")),
+        _without(
+            "dequeueJobs",
+            context=CONTEXT,
+            request=types.PinLaterDequeueRequest(
+                "q", 1, types.PinLaterJobAckRequest("q", [types.PinLaterJobAckInfo("d"), types.PinLaterJobAckInfo()])
+            ),
+        ),
+        _without("cancelJobs", context=CONTEXT, queueName="q"),
+    ],
+)
+def test_a_missing_required_field_is_a_protocol_error(frame: bytes) -> None:
+    error = refused(frame)
+    assert (error.kind, error.seqid, error.fatal) == (ApplicationErrorKind.PROTOCOL_ERROR, 9, False)
+    assert "missing" in error.message
+
+
+def test_a_required_field_of_another_type_counts_as_missing() -> None:
+    head = codec.message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
+    body = b"\x0c\x00\x01\x0b\x00\x01\x00\x00\x00\x01s\x00" + b"\x08\x00\x02\x00\x00\x00\x07" + b"\x00"
+    assert "createQueue_args.name" in refused(head + body).message
+
+
+def test_a_list_with_elements_of_another_type_is_a_protocol_error() -> None:
+    good = message(encode_call("lookupJobs", 1, context=CONTEXT, request=types.PinLaterLookupJobRequest(["a"], None)))
+    bad = good.replace(
+        b"\x0f\x00\x01\x0b\x00\x00\x00\x01\x00\x00\x00\x01a", b"\x0f\x00\x01\x08\x00\x00\x00\x01\x00\x00\x00\x01"
+    )
+    assert bad != good
+    assert refused(bad).kind is ApplicationErrorKind.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("name", METHODS_BY_NAME)
+def test_a_call_cut_anywhere_is_refused(name: str) -> None:
+    frame = message(full_calls()[name])
+    for end in range(len(frame)):
+        refused(frame[:end])
+
+
+def test_bytes_left_over_are_refused() -> None:
+    assert "left over" in refused(message(full_calls()["createQueue"]) + b"\0").message
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\xaf", b"ok\xe2\x82"])
+@pytest.mark.parametrize("where", [b"emails", b"worker-1", b"order-1", b"00-ab-cd-01", b"traceparent"])
+def test_text_that_is_not_utf8_is_refused(where: bytes, text: bytes) -> None:
+    frame = message(full_calls()["enqueueJobs"])
+    bad = frame.replace(
+        len(where).to_bytes(4, "big") + where, len(where).to_bytes(4, "big") + text.rjust(len(where), b"x")
+    )
+    assert bad != frame
+    assert "UTF-8" in refused(bad).message
+
+
+def test_text_that_holds_a_replacement_character_itself_is_fine() -> None:
+    frame = encode_call("cancelJobs", 1, context=CONTEXT, queueName="q", jobDescriptors=["\ufffd", "x"])
+    assert Decoder().call(message(frame)).arguments.jobDescriptors == ["\ufffd", "x"]
+
+
+def test_bodies_need_not_be_utf8_and_neither_need_new_bodies() -> None:
+    for name in ("enqueueJobs", "checkpointJobs"):
+        Decoder().call(message(full_calls()[name]))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x80\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x80\x01\x00\x01\xff\xff\xff\xff\x00\x00\x00\x00",
+        b"\x80\x01\x00\x01\x7f\xff\xff\xffname\x00\x00\x00\x00",
+        b"\x80\x01\x00\x09\x00\x00\x00\x01q\x00\x00\x00\x01\x00",
+        b"\x00\x00\x00\x01q\x09\x00\x00\x00\x01\x00",
+        b"\0" * 100,
+    ],
+)
+def test_what_is_not_thrift_is_fatal(frame: bytes) -> None:
+    assert refused(frame).fatal
+
+
+def test_a_reply_where_a_call_belongs_is_answered() -> None:
+    error = refused(message(encode_reply(METHODS_BY_NAME["createQueue"], 5)))
+    assert (error.kind, error.seqid, error.fatal) == (ApplicationErrorKind.INVALID_MESSAGE_TYPE, 5, False)
+
+
+def test_oneway_calls_say_so_even_when_they_are_unknown() -> None:
+    frame = message(full_calls()["getQueueNames"])
+    oneway = frame[:3] + bytes([TMessageType.ONEWAY]) + frame[4:]
+    assert Decoder().call(oneway).oneway
+    unknown = codec.message_head(b"nothing", TMessageType.ONEWAY) + b"\0\0\0\1\0"
+    assert refused(unknown).oneway
+
+
+def test_containers_beyond_the_limit_are_refused_before_they_are_built() -> None:
+    decoder = Decoder(WireLimits(max_container_items=10))
+    frame = encode_call("cancelJobs", 1, context=CONTEXT, queueName="q", jobDescriptors=["x"] * 11)
+    with pytest.raises(WireError):
+        decoder.call(message(frame))
+    assert decoder.call(message(encode_call("getQueueNames", 1, context=CONTEXT))).seqid == 1
+
+
+def test_deeply_nested_unknown_fields_are_refused() -> None:
+    head = codec.message_head(b"getQueueNames", TMessageType.CALL) + b"\0\0\0\1"
+    for depth in (100, 1_000_000):
+        assert not refused(head + b"\x0c\x00\x63" * depth + b"\0" * (depth + 1)).fatal
+
+
+# --- replies --------------------------------------------------------------------------------------------------------------
+def test_a_reply_brings_its_value() -> None:
+    answer = types.PinLaterEnqueueResponse(["a", "b"], [1])
+    reply = Decoder().reply(message(encode_reply(METHODS_BY_NAME["enqueueJobs"], 8, answer)))
+    assert (reply.name, reply.seqid, reply.exception, reply.application_error) == ("enqueueJobs", 8, None, None)
+    assert plain(reply.value) == {"jobDescriptors": ["a", "b"], "existing": [1]}
+
+
+def test_a_void_reply_is_none_and_a_lacking_value_is_an_application_error() -> None:
+    decoder = Decoder()
+    assert decoder.reply(message(encode_reply(METHODS_BY_NAME["createQueue"], 8))) == (
+        "createQueue",
+        8,
+        None,
+        None,
+        None,
+    )
+    empty = codec.message_head(b"getJobCount", TMessageType.REPLY) + b"\0\0\0\1\0"
+    lacking = decoder.reply(empty).application_error
+    assert lacking is not None
+    assert lacking.kind == ApplicationErrorKind.MISSING_RESULT
+
+
+def test_numbers_sets_maps_and_lists_come_back() -> None:
+    decoder = Decoder()
+    for name, value in {
+        "getJobCount": 2**31 - 1,
+        "getQueueNames": {"a", "b"},
+        "lookupJobs": {},
+        "cancelJobs": [],
+    }.items():
+        assert decoder.reply(message(encode_reply(METHODS_BY_NAME[name], 1, value))).value == value
+
+
+def test_a_declared_exception_brings_all_its_fields() -> None:
+    exception = types.PinLaterException(types.ErrorCode.UNKNOWN, "no", "STORE_FULL", True, 1_000)
+    reply = Decoder().reply(message(encode_exception(METHODS_BY_NAME["createQueue"], 8, exception)))
+    received = reply.exception
+    assert (received.errorCode, received.message, received.detail) == (500, "no", "STORE_FULL")
+    assert (received.retryable, received.retryAfterMillis) == (True, 1_000)
+
+
+def test_an_application_error_is_read_by_us_and_by_apache() -> None:
+    frame = message(
+        encode_application_error(b"nope", 4, ApplicationErrorKind.UNKNOWN_METHOD, "Invalid method name: 'nope'")
+    )
+    reply = Decoder().reply(frame)
+    assert (reply.name, reply.seqid) == ("nope", 4)
+    assert reply.application_error == (1, "Invalid method name: 'nope'")
+    protocol = TBinaryProtocol(TMemoryBuffer(frame))
+    assert protocol.readMessageBegin() == ("nope", TMessageType.EXCEPTION, 4)
+    theirs = TApplicationException()
+    theirs.read(protocol)
+    assert theirs.type == TApplicationException.UNKNOWN_METHOD
+
+
+@pytest.mark.parametrize("frame", [b"", b"junk and more junk", message(full_calls()["createQueue"])])
+def test_what_is_no_reply_is_our_one_error(frame: bytes) -> None:
+    with pytest.raises(WireError):
+        Decoder().reply(frame)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        types.PinLaterJob(b"x", priority=300),
+        types.PinLaterJob(b"x", runAfterTimestampMillis=2**63),
+        types.PinLaterJob(b"x", customStatus="\ud800"),
+        types.PinLaterJob(b"x", headers={"a": 1}),
+        types.PinLaterJob(3.5),
+    ],
+)
+def test_what_cannot_be_encoded_is_our_one_error(job: Any) -> None:
+    with pytest.raises(WireError):
+        encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))

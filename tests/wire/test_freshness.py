@@ -1,0 +1,202 @@
+"""The generated code is what the IDL says, and nothing that was released ever changes."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from pinlater.domain.errors import ErrorCode
+from pinlater.domain.job import JobState, Outcome, UniqueScope
+from pinlater.thrift_server.dispatch import HANDLERS
+from pinlater.wire import freshness
+from pinlater.wire.generated import constants
+from pinlater.wire.generated import ttypes as types
+from pinlater.wire.methods import METHODS_BY_NAME
+
+
+@pytest.fixture
+def compiler() -> str:
+    found = freshness.compiler()
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("no thrift compiler, and CI must have one")
+        pytest.skip("no thrift compiler here")
+    return found
+
+
+@pytest.fixture(scope="module")
+def released() -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(freshness.RECORD.read_text())
+    return record
+
+
+def test_the_committed_code_is_what_the_compiler_makes_of_the_idl(compiler: str) -> None:
+    assert freshness.differences() == []
+
+
+def test_released_ids_and_types_never_change(compiler: str, released: dict[str, Any]) -> None:
+    assert freshness.broken_promises(released, freshness.ids_of(freshness.describe())) == []
+
+
+def test_changes_of_what_was_released_are_seen() -> None:
+    was = {"types": {"T": {"1": "required string a", "2": "optional i32 b"}}}
+    now = {"types": {"T": {"1": "required string renamed", "3": "optional i32 b"}}, "enums": {}}
+    assert freshness.broken_promises(was, now) == [
+        "/types/T/1 was 'required string a', is 'required string renamed'",
+        "/types/T/2 is gone",
+    ]
+
+
+# The original's types, from the contract. Additions have ids of 100 and more and are in the record only.
+CONTRACT: dict[str, dict[str, str]] = {
+    "PinLaterJob": {
+        "1": "required binary body",
+        "2": "optional i8 priority = 1",
+        "3": "optional i64 runAfterTimestampMillis",
+        "4": "optional i32 numAttemptsAllowed = 2",
+        "5": 'optional string customStatus = ""',
+    },
+    "PinLaterEnqueueRequest": {"1": "required string queueName", "2": "required list<PinLaterJob> jobs"},
+    "PinLaterEnqueueResponse": {"1": "required list<string> jobDescriptors"},
+    "PinLaterJobAckInfo": {
+        "1": "required string jobDescriptor",
+        "2": 'optional string appendCustomStatus = ""',
+        "3": "optional i64 retryDelayMillis = 0",
+    },
+    "PinLaterJobAckRequest": {
+        "1": "required string queueName",
+        "2": "optional list<PinLaterJobAckInfo> jobsSucceeded",
+        "3": "optional list<PinLaterJobAckInfo> jobsFailed",
+    },
+    "PinLaterDequeueRequest": {
+        "1": "required string queueName",
+        "2": "required i32 limit",
+        "3": "optional PinLaterJobAckRequest jobAckRequest",
+        "4": "optional bool dryRun = 0",
+        "5": "optional double coverage = 1",
+    },
+    "PinLaterDequeueMetadata": {"1": "optional i32 attemptsAllowed", "2": "optional i32 attemptsRemaining"},
+    "PinLaterDequeueResponse": {
+        "1": "optional map<string,binary> jobs",
+        "2": "optional map<string,PinLaterDequeueMetadata> jobMetadata",
+    },
+    "PinLaterCheckpointJobRequest": {
+        "1": "required string jobDescriptor",
+        "2": "optional binary newBody",
+        "3": "optional bool moveToPending = 0",
+        "4": "optional i64 runAfterTimestampMillis",
+        "5": "optional i32 numOfAttemptsAllowed",
+        "6": "optional string prependCustomStatus",
+    },
+    "PinLaterCheckpointJobsRequest": {
+        "1": "required string queueName",
+        "2": "required list<PinLaterCheckpointJobRequest> requests",
+    },
+    "PinLaterLookupJobRequest": {"1": "required list<string> jobDescriptors", "2": "optional bool includeBody = 0"},
+    "PinLaterJobInfo": {
+        "1": "required string jobDescriptor",
+        "2": "required i32 jobState",
+        "10": "required i32 attemptsAllowed",
+        "3": "required i32 attemptsRemaining",
+        "4": "required string customStatus",
+        "5": "required i64 createdAtTimestampMillis",
+        "6": "optional i64 runAfterTimestampMillis",
+        "7": "optional i64 updatedAtTimestampMillis",
+        "8": "optional string claimDescriptor",
+        "9": "optional binary body",
+    },
+    "PinLaterGetJobCountRequest": {
+        "1": "required string queueName",
+        "2": "required i32 jobState",
+        "3": "optional i8 priority",
+        "4": "optional bool countFutureJobs = 0",
+        "5": "optional string bodyRegexToMatch",
+    },
+    "PinLaterScanJobsRequest": {
+        "1": "required string queueName",
+        "2": "required i32 jobState",
+        "3": "optional i8 priority",
+        "4": "optional bool scanFutureJobs = 0",
+        "5": 'optional string continuation = "0"',
+        "6": "optional i32 limit = 100",
+        "7": "optional string bodyRegexToMatch",
+    },
+    "PinLaterScanJobsResponse": {
+        "1": "required list<PinLaterJobInfo> scannedJobs",
+        "2": 'optional string continuation = "-1"',
+    },
+    "PinLaterRetryFailedJobsRequest": {
+        "1": "required string queueName",
+        "2": "optional i8 priority = 1",
+        "3": "optional i32 attemptsToAllow = 1",
+        "4": "optional i64 runAfterTimestampMillis",
+        "5": "optional i32 limit = 1000",
+    },
+    "PinLaterDeleteJobsRequest": {
+        "1": "required string queueName",
+        "2": "required i32 jobState",
+        "3": "optional i8 priority = 1",
+        "4": "optional string bodyRegexToMatch",
+        "5": "optional i32 limit = 1000",
+    },
+    "PinLaterException": {"1": "required i32 errorCode", "2": "required string message"},
+    "RequestContext": {"1": "required string source", "2": 'optional string requestId = ""'},
+}
+METHODS = {
+    "createQueue": ({"2": "string name"}, "void"),
+    "deleteQueue": ({"2": "string name", "3": "string password"}, "void"),
+    "enqueueJobs": ({"2": "PinLaterEnqueueRequest request"}, "PinLaterEnqueueResponse"),
+    "dequeueJobs": ({"2": "PinLaterDequeueRequest request"}, "PinLaterDequeueResponse"),
+    "ackDequeuedJobs": ({"2": "PinLaterJobAckRequest request"}, "void"),
+    "checkpointJobs": ({"2": "PinLaterCheckpointJobsRequest request"}, "void"),
+    "lookupJobs": ({"2": "PinLaterLookupJobRequest request"}, "map<string,PinLaterJobInfo>"),
+    "getJobCount": ({"2": "PinLaterGetJobCountRequest request"}, "i32"),
+    "getQueueNames": ({}, "set<string>"),
+    "scanJobs": ({"2": "PinLaterScanJobsRequest request"}, "PinLaterScanJobsResponse"),
+    "retryFailedJobs": ({"2": "PinLaterRetryFailedJobsRequest request"}, "i32"),
+    "deleteJobs": ({"2": "PinLaterDeleteJobsRequest request"}, "i32"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_the_original_s_types_are_as_the_contract_says(name: str, released: dict[str, Any]) -> None:
+    recorded = released["types"][name]
+    assert {number: text for number, text in recorded.items() if int(number) < 100} == CONTRACT[name]
+    assert all(text.startswith("optional") for number, text in recorded.items() if int(number) >= 100)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_original_s_methods_are_as_the_contract_says(name: str, released: dict[str, Any]) -> None:
+    arguments, returns = METHODS[name]
+    recorded = released["methods"][name]
+    assert recorded["arguments"] == {"1": "RequestContext context", **arguments}
+    assert recorded["returns"] == returns
+    assert recorded["throws"] == {"1": "PinLaterException e"}
+
+
+def test_enums_and_constants_are_the_domain_s(released: dict[str, Any]) -> None:
+    for name, ours in {
+        "ErrorCode": ErrorCode,
+        "PinLaterJobState": JobState,
+        "UniqueScope": UniqueScope,
+        "Outcome": Outcome,
+    }.items():
+        assert released["enums"][name] == {str(int(member)): member.name for member in ours}
+        assert all(getattr(getattr(types, name), member.name) == member for member in ours)
+    assert (constants.CONTINUATION_START, constants.CONTINUATION_END) == ("0", "-1")
+
+
+def test_the_record_and_the_generated_types_agree(released: dict[str, Any]) -> None:
+    """Without the compiler, too, an id can't move unseen."""
+    for name, fields in released["types"].items():
+        spec = [entry for entry in getattr(types, name).thrift_spec if entry is not None]
+        assert {str(entry[0]): entry[2] for entry in spec} == {
+            number: text.split(" = ")[0].split()[-1] for number, text in fields.items()
+        }
+
+
+def test_every_method_is_recorded_decoded_and_served(released: dict[str, Any]) -> None:
+    assert released["methods"].keys() == METHODS_BY_NAME.keys() == HANDLERS.keys()
