@@ -79,7 +79,7 @@ soak: ## hours of mixed load, watching memory, latency and the promises
 generate: ## generate the Thrift types anew from the IDL (needs thrift-compiler)
 	@scripts/install all
 	scripts/test-packages
-	scripts/generate-thrift
+	$(BIN)/python -m pinlater.wire.freshness --write
 
 .PHONY: wheel
 wheel: ## build the wheel into dist/
