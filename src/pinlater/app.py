@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random, SystemRandom
 
 from pinlater.config.files import RateLimitFile, ServerSetFile
@@ -28,8 +29,6 @@ from pinlater.service.service import Service
 from pinlater.service.traced import trace
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Shard, TimeToLive
-from pinlater.storage.memory import MemoryShard
-from pinlater.storage.sqlite import SqliteShard
 from pinlater.telemetry.metrics import TICK_S, Metrics
 from pinlater.telemetry.tracing import find_tracing
 from pinlater.thrift_server.server import ThriftServer
@@ -58,7 +57,11 @@ class App:
         self._drift_ms = 0
         self._hurried = asyncio.Event()
         self.http = HttpServer(
-            settings.http, self.metrics, self.readiness, self.server_info, queue_counts=self._queue_counts
+            replace(settings.http, host=settings.host),
+            self.metrics,
+            self.readiness,
+            self.server_info,
+            queue_counts=self._queue_counts,
         )
 
     # --- life -------------------------------------------------------------------------------------------------------------
@@ -117,7 +120,7 @@ class App:
             self.rates.per_second,
         )
         trace(self.service, find_tracing())
-        self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock)
+        self.thrift = ThriftServer(self.service, replace(settings.thrift, host=settings.host), metrics, clock)
         self.runner = Runner(self._periodic_work(), metrics, self._random)
         metrics.labels["store"] = shard.capabilities.kind
         metrics.gauge(
@@ -255,9 +258,13 @@ class App:
 
 
 def make_shard(settings: Settings) -> Shard:
-    """The store that the settings name, not opened yet."""
+    """The store that the settings name, not opened yet. Imports only that store's room, for its driver may be an extra."""
     if settings.store.kind == "memory":
+        from pinlater.storage.memory import MemoryShard
+
         return MemoryShard()
     if settings.store.path is None:
         raise ValueError(f"{settings.store} names no file")
+    from pinlater.storage.sqlite import SqliteShard
+
     return SqliteShard(settings.store.path, settings.sqlite)

@@ -16,8 +16,25 @@ from pinlater.http_server.settings import HttpSettings
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.service.settings import ServiceSettings
 from pinlater.telemetry.settings import TelemetrySettings
+from pinlater.thrift_server.settings import ThriftSettings
 
 DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
+
+
+INHERITED = {
+    "thrift.host": "host",
+    "http.host": "host",
+    "thrift.max_frame_bytes": "jobs.max_frame_bytes",
+}
+"""A key that nobody sets has the value of the one it stands beside here."""
+
+RANGES = {
+    "jobs.priority_levels": (1, 127),  # a byte on the wire
+    "jobs.default_attempts": (1, 2**31 - 1),
+    "jobs.max_frame_bytes": (1024, 2**31 - 1),
+    "thrift.max_frame_bytes": (1024, 2**31 - 1),
+}
+"""Where the wire's types leave less room than the rules in `schema`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +54,11 @@ class Settings:
     server_set_file: Path | None = None
     """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number."""
 
+    drain_timeout_s: float = 30.0
+    """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""
+
     jobs: ServiceSettings = field(default_factory=ServiceSettings)
+    thrift: ThriftSettings = field(default_factory=ThriftSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)

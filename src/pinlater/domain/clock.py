@@ -22,9 +22,7 @@ class SystemClock:
     `drift_ms` says by how much, and the maintenance runner logs it.
     """
 
-    def __init__(
-        self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
         self.monotonic = monotonic
         self._offset = wall() - monotonic()
