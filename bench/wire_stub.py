@@ -9,11 +9,12 @@ import asyncio
 import itertools
 import signal
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import uvloop
 
 from bench.load import BODY_BYTES
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import ClaimedJob, Outcome
 from pinlater.service.service import Operations
 from pinlater.service.values import (
@@ -26,6 +27,7 @@ from pinlater.service.values import (
     HandedOut,
     JobToEnqueue,
 )
+from pinlater.telemetry.metrics import Metrics
 from pinlater.thrift_server.server import ThriftServer
 from pinlater.thrift_server.settings import ThriftSettings
 
@@ -71,13 +73,13 @@ class StubOperations:
 
 async def serve() -> None:
     """Until SIGTERM."""
-    server = ThriftServer(cast(Operations, StubOperations()), ThriftSettings(port=0))
+    server = ThriftServer(cast(Operations, StubOperations()), ThriftSettings(port=0), Metrics(), SystemClock())
     await server.start()
     print(f"thrift listening on 127.0.0.1:{server.port}", flush=True)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await stop.wait()
-    await cast(Any, server).stop()
+    await server.drain(1.0)
 
 
 if __name__ == "__main__":
