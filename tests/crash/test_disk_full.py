@@ -1,0 +1,147 @@
+"""A disk that fills up under the server: a file system of a few megabytes, made for the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from bench.servers import Server
+from tests.crash.conftest import ServerMaker
+from tests.crash.load_clients import QUEUE
+from tests.crash.wire_client import GONE, WireClient, refusal_of
+
+pytestmark = pytest.mark.crash
+
+ENQUEUE_REJECTED = 430
+BODY = "x" * 50_000
+T = TypeVar("T")
+Refusal = tuple[int, str, bool]
+"""Code, detail, retryable."""
+FULL_SECONDS_MAX = 30.0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MB. Needs the right to mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    made = mount and subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if not made or made.returncode:
+        pytest.skip("this user can't mount a small file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
+    """A file that takes all the space but `leave_bytes`."""
+    filler = disk / "filler"
+    facts = os.statvfs(disk)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, facts.f_bavail * facts.f_frsize - leave_bytes))
+    return filler
+
+
+def ask(call: Callable[[], T]) -> tuple[T | None, Refusal | None]:
+    """The answer, or the refusal; no answer at all is an error, for a full disk must not cost a connection."""
+    try:
+        return call(), None
+    except GONE as error:
+        refusal = refusal_of(error)
+        if refusal is None:
+            raise
+        return None, refusal
+
+
+def enqueue_until_full(client: WireClient) -> tuple[dict[str, str], Refusal]:
+    """Enqueues until the server refuses; what it accepted, and how it refused."""
+    accepted: dict[str, str] = {}
+    deadline = time.monotonic() + FULL_SECONDS_MAX
+    while time.monotonic() < deadline:
+        body = f"{len(accepted)}{BODY}"
+        descriptors, refusal = ask(partial(client.enqueue, QUEUE, [body]))
+        if descriptors is None:
+            assert refusal is not None
+            return accepted, refusal
+        accepted[descriptors[0]] = body
+    raise AssertionError(f"{len(accepted)} jobs went into a disk that can't hold them")
+
+
+def enqueue_at_last(client: WireClient, body: str) -> str:
+    """Enqueues as soon as the server takes it again."""
+    deadline = time.monotonic() + FULL_SECONDS_MAX
+    while True:
+        descriptors, refusal = ask(lambda: client.enqueue(QUEUE, [body]))
+        if descriptors is not None:
+            return descriptors[0]
+        assert time.monotonic() < deadline, f"there is space again, but still {refusal}"
+
+
+def run_all(client: WireClient) -> dict[str, str]:
+    """Claims and acks everything that waits; the bodies by descriptor."""
+    bodies: dict[str, str] = {}
+    while jobs := client.claim(QUEUE, 50):
+        for job in jobs:
+            assert job.descriptor not in bodies
+            bodies[job.descriptor] = job.body
+        outcomes = client.ack(QUEUE, [(job.descriptor, job.token, True) for job in jobs])
+        assert {each.outcome for each in outcomes} == {0}
+    return bodies
+
+
+def test_a_full_disk_refuses_enqueues_loses_nothing_and_recovers(small_disk: Path, start_server: ServerMaker) -> None:
+    """ENQUEUE_REJECTED with STORE_FULL, and once there is space again everything goes on without a restart."""
+    server = start_server(small_disk / "store.db")
+    with WireClient(server.port) as client:
+        filler = fill(small_disk, leave_bytes=3_000_000)
+        accepted, refusal = enqueue_until_full(client)
+        assert refusal == (ENQUEUE_REJECTED, "STORE_FULL", True)
+        assert accepted, "the disk was full from the start, so nothing was shown"
+        assert client.lookup(list(accepted)).keys() == accepted.keys(), "reading needs no space"
+        filler.unlink()
+        last = enqueue_at_last(client, "after")
+        assert run_all(client) == accepted | {last: "after"}
+
+
+def test_what_a_full_disk_accepted_survives_a_kill(small_disk: Path, start_server: ServerMaker) -> None:
+    """Killed while the disk is full, started again when there is space."""
+    server = start_server(small_disk / "store.db")
+    filler = fill(small_disk, leave_bytes=2_000_000)
+    with WireClient(server.port) as client:
+        accepted, _ = enqueue_until_full(client)
+    server.kill()
+    filler.unlink()
+    restarted: Server = server.start()
+    with WireClient(restarted.port) as client:
+        assert run_all(client) == accepted
+
+
+def test_acks_refused_by_a_full_disk_can_be_repeated(small_disk: Path, start_server: ServerMaker) -> None:
+    """Where an ack finds no space it fails as retryable, and the same ack counts once there is some; nobody else got the job."""
+    server = start_server(small_disk / "store.db")
+    with WireClient(server.port) as client:
+        client.enqueue(QUEUE, [f"job {number}" for number in range(500)])
+        jobs = client.claim(QUEUE, 500)
+        acks = [(job.descriptor, job.token, True) for job in jobs]
+        filler = fill(small_disk)
+        enqueue_until_full(client)
+        outcomes, refusal = ask(lambda: client.ack(QUEUE, acks))
+        if outcomes is None:
+            assert refusal is not None
+            assert refusal[1:] == ("STORE_FULL", True)
+            filler.unlink()
+            enqueue_at_last(client, "after")
+            outcomes = client.ack(QUEUE, acks)
+        assert {each.outcome for each in outcomes} == {0}
