@@ -15,7 +15,7 @@ from pinlater.config.environment import OTHER_VARIABLES, read_environment
 from pinlater.config.errors import SettingsError, did_you_mean
 from pinlater.config.original import read_original
 from pinlater.config.schema import Key, Kind, keys, rooms
-from pinlater.config.settings import Settings
+from pinlater.config.settings import INHERITED, Settings
 from pinlater.config.sources import Given, Origin, Source
 from pinlater.config.toml_file import read_toml
 from pinlater.config.values import read_value
@@ -42,11 +42,11 @@ def load(
     the flag's name (`thrift_port`); None means not given.
     """
     env = env or {}
-    path = Path(config_path or env.get("PINLATER_CONFIG") or "")
+    path = config_path or env.get("PINLATER_CONFIG")
     sources = [
         _read_flags(flags or {}),
         read_environment(env, ignored_variables),
-        _read_file(path) if str(path) != "." else Source({}),
+        _read_file(Path(path)) if path else Source({}),
     ]
     problems = [problem for source in sources for problem in source.problems]
     values, origins = _layer(sources, problems)
@@ -73,21 +73,24 @@ def _read_flags(flags: Mapping[str, object]) -> Source:
 
 
 def _read_file(path: Path) -> Source:
-    """The settings file; its suffix says which of the two languages it is in."""
+    """The settings file; its suffix says which of the two languages it is in. Java's is in Latin-1 where it isn't UTF-8."""
     readers = {".toml": read_toml, ".properties": read_original}
     reader = readers.get(path.suffix)
     if reader is None:
         return Source({}, (f"{path}: a settings file ends in .toml or .properties",))
     try:
-        return reader(path, path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        return reader(path, content.decode("utf-8-sig"))
     except UnicodeDecodeError:
+        if reader is read_original:
+            return reader(path, content.decode("latin-1"))
         return Source({}, (f"{path}: not text in UTF-8",))
     except OSError as error:
         return Source({}, (f"{path}: can't be read: {error.strerror or error}",))
 
 
 def _layer(sources: Iterable[Source], problems: list[str]) -> tuple[dict[str, object], dict[str, Origin]]:
-    """The strongest value of each key; a room's `host` that nobody sets is the top-level one.
+    """The strongest value of each key; some that nobody sets have the value of another.
 
     Values that lose are checked too, but for a store, which may be one that we don't have.
     """
@@ -103,7 +106,7 @@ def _layer(sources: Iterable[Source], problems: list[str]) -> tuple[dict[str, ob
                 values[path], origins[path] = value, item.origin
     for path, key in keys().items():
         if path not in origins:
-            above = key.field if key.field == "host" and key.room else path
+            above = INHERITED.get(path, path)
             values[path], origins[path] = values.get(above, key.default), origins.get(above, Origin("default"))
     return values, origins
 

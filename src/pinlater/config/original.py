@@ -18,14 +18,13 @@ from pinlater.config.schema import ENV_PREFIX, keys
 from pinlater.config.sources import Given, Origin, Source
 
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?", re.ASCII)
-_SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
-_UNITS = {_SECOND_MS: "seconds", _MINUTE_MS: "minutes", _HOUR_MS: "hours"}
 
 
 class Same(NamedTuple):
-    """A key that is a setting of ours: its path, and how many of our units one of theirs is."""
+    """A key that is a setting of ours: its path, and, where the units differ, theirs and how many of ours one of it is."""
 
     path: str
+    unit: str = ""
     factor: int = 1
 
 
@@ -34,12 +33,12 @@ SAME: Mapping[str, Same] = {
     "THRIFT_PORT": Same("thrift.port"),
     "OSTRICH_PORT": Same("http.port"),
     "MAX_CONCURRENT_REQUESTS": Same("thrift.max_concurrent_requests"),
-    "SERVER_CONN_MAX_IDLE_TIME_MINUTES": Same("thrift.idle_timeout_ms", _MINUTE_MS),
+    "SERVER_CONN_MAX_IDLE_TIME_MINUTES": Same("thrift.idle_timeout_s", "minutes", 60),
     "NUM_PRIORITY_LEVELS": Same("jobs.priority_levels"),
     "QUEUE_CONFIG_FILE_PATH": Same("queue_limits_file"),
-    "BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS": Same("jobs.claim_timeout_ms", _SECOND_MS),
-    "BACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS": Same("jobs.failed_ttl_ms", _HOUR_MS),
-    "BACKEND_MONITOR_JOB_SUCCEEDED_GC_TTL_HOURS": Same("jobs.succeeded_ttl_ms", _HOUR_MS),
+    "BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS": Same("jobs.claim_timeout_ms", "seconds", 1_000),
+    "BACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS": Same("jobs.failed_ttl_ms", "hours", 3_600_000),
+    "BACKEND_MONITOR_JOB_SUCCEEDED_GC_TTL_HOURS": Same("jobs.succeeded_ttl_ms", "hours", 3_600_000),
     "MYSQL_COUNT_LIMIT": Same("jobs.regex_rows_max"),
 }
 
@@ -123,16 +122,16 @@ class _Reading:
                 yield self._given(path, self._set[name])
 
     def _translated(self) -> Iterator[Given]:
-        for name, (path, factor) in SAME.items():
+        for name, (path, unit, factor) in SAME.items():
             entry = self._set.get(name)
             if entry is None or path not in keys():
                 continue
-            if factor == 1:
+            if not unit:
                 yield self._given(path, entry)
             elif _NUMBER.fullmatch(entry.value.strip()):
                 yield self._given(path, entry, round(float(entry.value) * factor))
             else:
-                self._problem(entry, f"{entry.value[:80]!r} is not a number of {_UNITS[factor]}")
+                self._problem(entry, f"{entry.value[:80]!r} is not a number of {unit}")
 
     def _store(self) -> Iterator[Given]:
         """PINLATER_BACKEND and SQLITE_PATH. A store that we don't have is a fault only if no flag or variable names another."""

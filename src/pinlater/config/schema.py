@@ -16,11 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinlater.config.settings import Settings
+from pinlater.config.settings import RANGES, Settings
 from pinlater.config.store import StoreLocation
 
 ENV_PREFIX = "PINLATER_"
-_TEN_YEARS_MS = 10 * 366 * 86_400_000
+TEN_YEARS_MS = 10 * 366 * 86_400_000
 _I64_MAX = 2**63 - 1
 
 
@@ -74,10 +74,10 @@ class Key(NamedTuple):
     @property
     def unit(self) -> str:
         """`ms`, `seconds` or `bytes`, as the name says; empty where it says none."""
-        last = self.field.rpartition("_")[2]
-        if "bytes" in self.field.split("_"):
+        words = self.field.split("_")
+        if "bytes" in words:
             return "bytes"
-        return {"ms": "ms", "s": "seconds"}.get(last, "")
+        return "ms" if "ms" in words else "seconds" if words[-1] == "s" else ""
 
 
 @cache
@@ -107,7 +107,8 @@ def _key(room: str, item: Field[Any], hint: object) -> Key:
     default = item.default if item.default_factory is MISSING else item.default_factory()
     if default is MISSING:
         raise TypeError(f"setting {room}.{item.name} has no default")
-    least, most = _range(item.name, kind, default)
+    path = f"{room}.{item.name}" if room else item.name
+    least, most = RANGES.get(path) or _range(item.name, kind, default)
     meta = item.metadata
     return Key(
         room,
@@ -133,11 +134,12 @@ def _kind(hint: object, name: str) -> tuple[Kind, tuple[str, ...]]:
 
 
 def _range(name: str, kind: Kind, default: object) -> tuple[float, float]:
+    """What the name and the type say."""
     if kind is Kind.FLOAT:
-        return 0.0, math.inf
+        return 0, TEN_YEARS_MS / 1000 if name.endswith("_s") else math.inf
     if name == "port" or name.endswith("_port"):
         return 0, 65_535
     least = 0 if default == 0 else 1
-    if name.endswith("_ms"):
-        return least, _TEN_YEARS_MS
+    if "ms" in name.split("_"):
+        return least, TEN_YEARS_MS
     return least, _I64_MAX

@@ -7,6 +7,7 @@ PINLATER_SERVICE_, and Kubernetes sets such variables in every pod beside a Serv
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,13 +29,13 @@ INHERITED = {
 }
 """A key that nobody sets has the value of the one it stands beside here."""
 
-RANGES = {
+RANGES: Mapping[str, tuple[float, float]] = {
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
     "jobs.max_frame_bytes": (1024, 2**31 - 1),
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
 }
-"""Where the wire's types leave less room than the rules in `schema`."""
+"""Where the wire or a room draws the line elsewhere than the rules in `schema`; both ends are possible."""
 
 
 @dataclass(frozen=True, slots=True)

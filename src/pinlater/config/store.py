@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pinlater.config.errors import did_you_mean
+from pinlater.config.paths import resolved
 
 _LATER = {"mysql": "MySQL", "redis": "Redis"}
 
@@ -40,7 +41,4 @@ def _file(rest: str, base: Path | None) -> Path:
         raise ValueError("is not possible: a store in memory is called memory:")
     if rest.startswith("//") and not rest.startswith("///"):
         raise ValueError("names a host, but an SQLite store is a file: write sqlite:PATH")
-    if "\0" in rest:
-        raise ValueError("has a zero byte in its path")
-    path = Path(rest).expanduser()
-    return base / path if base is not None else path
+    return resolved(rest, base)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pinlater.config.paths import resolved
 from pinlater.config.schema import Key, Kind
 from pinlater.config.store import StoreLocation, parse_store
 from pinlater.config.units import duration_ms, size_bytes
@@ -49,12 +50,18 @@ def _read_float(key: Key, raw: object, _base: Path | None) -> float:
     try:
         if not isinstance(raw, int | float | str) or isinstance(raw, bool):
             raise ValueError(raw)  # noqa: TRY004 (one message for every kind of fault)
-        value = float(raw)
+        value = _number(key, raw)
     except (ValueError, OverflowError):
         raise ValueError(_not_a(key, raw)) from None
     if not math.isfinite(value):
         raise ValueError(_not_a(key, raw))
     return value
+
+
+def _number(key: Key, raw: float | str) -> float:
+    if isinstance(raw, str) and key.unit == "seconds" and raw.strip()[-1:].isalpha():
+        return duration_ms(raw) / 1000
+    return float(raw)
 
 
 def _read_bool(key: Key, raw: object, _base: Path | None) -> bool:
@@ -74,10 +81,10 @@ def _read_text(key: Key, raw: object, _base: Path | None) -> str:
 
 def _read_path(key: Key, raw: object, base: Path | None) -> Path:
     text = str(raw) if isinstance(raw, Path) else _read_text(key, raw, base)
-    if "\0" in text:
-        raise ValueError(_shown(key, raw, "has a zero byte in its path"))
-    path = Path(text).expanduser()
-    return base / path if base is not None else path
+    try:
+        return resolved(text, base)
+    except ValueError as error:
+        raise ValueError(_shown(key, raw, str(error))) from None
 
 
 def _read_store(key: Key, raw: object, base: Path | None) -> StoreLocation:
@@ -112,6 +119,8 @@ def _not_a(key: Key, raw: object) -> str:
     expected = key.kind.value
     if key.unit == "ms":
         expected += " of milliseconds, or text such as 90 s or 10 min"
+    elif key.unit == "seconds":
+        expected += " of seconds, or text such as 90 s or 10 min"
     elif key.unit == "bytes":
         expected += " of bytes, or text such as 16 MiB"
     return _shown(key, raw, f"is not {expected}")

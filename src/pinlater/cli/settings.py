@@ -1,0 +1,64 @@
+"""`pinlater settings`: what `serve` would start with, and where each value comes from. Starts nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pinlater.config.show import Shown
+
+EXIT_SETTINGS = 78
+"""The settings are wrong (EX_CONFIG of sysexits): starting again without an edit won't help."""
+
+
+def settings(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
+    ] = None,
+    store: Annotated[str | None, typer.Option("--store", help="sqlite:PATH or memory:, as for serve.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, as for serve.")] = None,
+    thrift_port: Annotated[str | None, typer.Option("--thrift-port", help="As for serve.")] = None,
+    http_port: Annotated[str | None, typer.Option("--http-port", help="As for serve.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the effective settings and where each came from; passwords' hashes are left out."""
+    from pinlater.config.errors import SettingsError
+    from pinlater.config.load import load
+    from pinlater.config.show import shown_settings
+
+    flags = {"store": store, "host": host, "thrift_port": thrift_port, "http_port": http_port}
+    try:
+        loaded = load(config, os.environ, flags)
+    except SettingsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(EXIT_SETTINGS) from None
+    for warning in loaded.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    rows = shown_settings(loaded)
+    typer.echo(_as_json(rows) if as_json else _as_text(rows))
+
+
+def _as_json(rows: list[Shown]) -> str:
+    return json.dumps(
+        {
+            row.path: {"value": row.value, "source": row.origin.source, "place": row.origin.place or None}
+            for row in rows
+        },
+        indent=2,
+    )
+
+
+def _as_text(rows: list[Shown]) -> str:
+    """`key = value  # origin`, in columns."""
+    values = ["not set" if row.value is None else str(row.value) for row in rows]
+    key_width = max(len(row.path) for row in rows)
+    value_width = min(40, max(len(value) for value in values))
+    return "\n".join(
+        f"{row.path:<{key_width}} = {value:<{value_width}}  # {row.origin}"
+        for row, value in zip(rows, values, strict=True)
+    )

@@ -1,0 +1,231 @@
+"""The layers of the settings, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pinlater.config.errors import SettingsError
+from pinlater.config.load import Loaded, load
+from pinlater.config.schema import keys
+from pinlater.config.settings import Settings
+from pinlater.config.store import StoreLocation
+from pinlater.domain.passwords import hash_password
+
+
+def problems(path: Path | None = None, **rest: object) -> tuple[str, ...]:
+    """What `load` complains of."""
+    with pytest.raises(SettingsError) as caught:
+        load(path, **rest)  # type: ignore[arg-type]
+    return caught.value.problems
+
+
+def toml(folder: Path, text: str) -> Path:
+    path = folder / "pinlater.toml"
+    path.write_text(text)
+    return path
+
+
+def test_nothing_given_means_every_default_and_no_file_is_needed() -> None:
+    loaded = load()
+    assert loaded.settings == Settings()
+    assert {str(origin) for origin in loaded.origins.values()} == {"default"}
+    assert loaded.warnings == ()
+
+
+def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[http]\nport = 1\nmax_connections = 1\nmax_body_bytes = 1\n")
+    env = {"PINLATER_HTTP_PORT": "2", "PINLATER_HTTP_MAX_CONNECTIONS": "2"}
+    loaded = load(path, env, {"http_port": 3})
+    http = loaded.settings.http
+    assert (http.port, http.max_connections, http.max_body_bytes) == (3, 2, 1)
+    assert http.max_header_bytes == Settings().http.max_header_bytes
+    assert [str(loaded.origins[f"http.{name}"]) for name in ("port", "max_connections", "max_body_bytes")] == [
+        "flag --http-port",
+        "environment PINLATER_HTTP_MAX_CONNECTIONS",
+        f"file {path}:4: http.max_body_bytes",
+    ]
+
+
+def test_origins_name_a_source_for_every_key() -> None:
+    assert set(load().origins) == set(keys())
+
+
+def test_a_flag_that_is_not_given_is_none_and_changes_nothing() -> None:
+    assert load(flags={"store": None, "http.port": None}).settings == Settings()
+
+
+def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
+    path = toml(tmp_path, "hots = 'x'\n[http]\nport = 70000\n[job]\nx = 1\n")
+    found = problems(path, env={"PINLATER_THRIFT_PORT": "many"}, flags={"store": "oracle:x", "thrift_prot": 1})
+    assert [problem.removeprefix(str(tmp_path)) for problem in found] == [
+        "--thrift_prot: not a setting (did you mean thrift.port?)",
+        "/pinlater.toml:1: unknown key hots (did you mean host?)",
+        "/pinlater.toml:4: unknown table [job] (did you mean jobs?)",
+        "--store: 'oracle:x' is not a store: sqlite:PATH or memory: is possible",
+        "PINLATER_THRIFT_PORT: 'many' is not a whole number",
+        "/pinlater.toml:3: http.port: '70000' is out of range (0 to 65,535)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[http]\nprot = 1\n", "unknown key http.prot (did you mean http.port?)"),
+        ("claim_timeout_ms = 1\n", "unknown key claim_timeout_ms (did you mean jobs.claim_timeout_ms?)"),
+        ("http = 1\n", "http is a table: write [http], and its keys below it"),
+        ("host = 1\n", "host: '1' is not text"),
+        ("[http]\nport = true\n", "http.port: 'True' is not a whole number"),
+        ("[http]\nport = 1.5\n", "http.port: '1.5' is not a whole number"),
+        ("[jobs]\npriority_levels = 128\n", "jobs.priority_levels: '128' is out of range (1 to 127)"),
+        ("[jobs]\nmax_wait_ms = -1\n", "jobs.max_wait_ms: '-1' is out of range"),
+        ("[http]\nidle_timeout_s = nan\n", "http.idle_timeout_s: 'nan' is not a number of seconds"),
+        ("[http]\nallowed_hosts = [1]\n", "http.allowed_hosts: '[1]' is not a list of texts"),
+        ("[telemetry]\nlog_level = 'loud'\n", "telemetry.log_level: log_level 'loud' is not one of debug"),
+        ("[http\n", "not valid TOML"),
+    ],
+)
+def test_a_bad_value_names_its_key_and_what_is_possible(tmp_path: Path, text: str, complaint: str) -> None:
+    (found,) = problems(toml(tmp_path, text))
+    assert complaint in found
+    assert found.startswith(str(tmp_path / "pinlater.toml") + ":")
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [("90000", 90_000), ("90 s", 90_000), ("1.5min", 90_000), ("2 h", 7_200_000), ("7d", 604_800_000)],
+)
+def test_durations_may_be_written_with_a_unit(raw: str, expected: int) -> None:
+    assert load(env={"PINLATER_JOBS_CLAIM_TIMEOUT_MS": raw}).settings.jobs.claim_timeout_ms == expected
+
+
+def test_durations_in_seconds_and_sizes_take_units_too() -> None:
+    env = {"PINLATER_THRIFT_IDLE_TIMEOUT_S": "5 min", "PINLATER_JOBS_MAX_BODY_BYTES": "2 MiB"}
+    settings = load(env=env).settings
+    assert settings.thrift.idle_timeout_s == 300
+    assert settings.jobs.max_body_bytes == 2 * 2**20
+
+
+def test_a_unit_that_gives_a_fraction_is_refused() -> None:
+    assert "whole number of milliseconds" in problems(env={"PINLATER_JOBS_MAX_WAIT_MS": "0.0001 s"})[0]
+
+
+def test_relative_paths_in_a_file_count_from_the_file_and_elsewhere_from_here(tmp_path: Path) -> None:
+    path = toml(tmp_path, "store = 'sqlite:data/jobs.db'\n")
+    assert load(path).settings.store == StoreLocation("sqlite", tmp_path / "data/jobs.db")
+    assert load(path, flags={"store": "sqlite:jobs.db"}).settings.store == StoreLocation("sqlite", Path("jobs.db"))
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("mysql:x", "names a MySQL store, which is not in this build yet"),
+        ("redis://host", "names a Redis store, which is not in this build yet"),
+        ("sqlite:", "names no file"),
+        ("sqlite::memory:", "a store in memory is called memory:"),
+        ("sqlite://host/x", "names a host"),
+        ("jobs.db", "did you mean sqlite:jobs.db?"),
+        ("sqlit:x", "did you mean sqlite?"),
+        ("sqlite:a\0b", "zero byte"),
+        ("memory:x", "is not a store"),
+    ],
+)
+def test_a_store_that_is_not_possible_is_refused_with_what_is(url: str, complaint: str) -> None:
+    (found,) = problems(flags={"store": url})
+    assert found.startswith("--store: ")
+    assert complaint in found
+
+
+def test_a_store_of_the_file_that_we_lack_is_no_problem_when_a_flag_names_another(tmp_path: Path) -> None:
+    assert load(toml(tmp_path, "store = 'mysql:x'\n"), flags={"store": "memory:"}).settings.store.kind == "memory"
+
+
+def test_the_listeners_follow_the_host_unless_they_have_their_own(tmp_path: Path) -> None:
+    loaded = load(flags={"host": "0.0.0.0"}, env={"PINLATER_HTTP_HOST": "127.0.0.1"})
+    assert (loaded.settings.thrift.host, loaded.settings.http.host) == ("0.0.0.0", "127.0.0.1")
+    assert str(loaded.origins["thrift.host"]) == "flag --host"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
+def test_loopback_gives_no_warning(host: str) -> None:
+    assert load(flags={"host": host}).warnings == ()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "pinlater.example"])
+def test_listening_beyond_this_machine_is_warned_of(host: str) -> None:
+    (warning,) = load(flags={"host": host}).warnings
+    assert f"listening on {host} without access control" in warning
+
+
+def test_memory_is_warned_of() -> None:
+    assert "gone when the server stops" in load(flags={"store": "memory:"}).warnings[0]
+
+
+@pytest.mark.parametrize("name", ["pinlater.toml", "pinlater.properties"])
+def test_a_missing_file_is_a_problem(tmp_path: Path, name: str) -> None:
+    assert "can't be read: No such file" in problems(tmp_path / name)[0]
+
+
+def test_another_suffix_is_refused(tmp_path: Path) -> None:
+    assert problems(tmp_path / "pinlater.yaml") == (
+        f"{tmp_path / 'pinlater.yaml'}: a settings file ends in .toml or .properties",
+    )
+
+
+def test_toml_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pinlater.toml"
+    path.write_bytes(b"host = '\xff'\n")
+    assert problems(path) == (f"{path}: not text in UTF-8",)
+
+
+def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[http]\nport = 7\n")
+    assert load(env={"PINLATER_CONFIG": str(path)}).settings.http.port == 7
+
+
+def test_a_frame_that_holds_no_body_is_refused_with_the_place_to_mend(tmp_path: Path) -> None:
+    found = problems(toml(tmp_path, "[jobs]\nmax_frame_bytes = '1 MiB'\n"))
+    assert any(
+        "hold no body of jobs.max_body_bytes" in problem and ":2: jobs.max_frame_bytes" in problem for problem in found
+    )
+
+
+def test_the_listener_takes_the_frame_size_of_the_service() -> None:
+    assert load(flags={"jobs.max_frame_bytes": "32 MiB"}).settings.thrift.max_frame_bytes == 32 * 2**20
+
+
+def test_two_listeners_on_one_port_are_refused_and_port_0_is_not() -> None:
+    assert "can't both listen on port 9010" in problems(flags={"http_port": 9010})[0]
+    load(flags={"http_port": 0, "thrift_port": 0})
+
+
+def test_a_malformed_password_hash_is_refused_and_not_shown() -> None:
+    (found,) = problems(env={"PINLATER_ADMIN_PASSWORD_HASH": "open-sesame"})
+    assert found.startswith("PINLATER_ADMIN_PASSWORD_HASH: is not a password hash")
+    assert "open-sesame" not in found
+
+
+def test_a_password_hash_is_taken_over() -> None:
+    stored = hash_password("open sesame")
+    assert load(flags={"admin_password_hash": stored}).settings.admin_password_hash == stored
+
+
+def test_a_file_of_limits_that_is_missing_stops_the_start(tmp_path: Path) -> None:
+    """At the start there are no old limits to keep, and to go on without any would let loose what somebody meant to hold back."""
+    path = toml(tmp_path, "queue_limits_file = 'limits.json'\nserver_set_file = 'servers'\n")
+    found = problems(path)
+    assert [problem.rpartition(":")[0].removeprefix(str(path)) for problem in found] == [
+        f":1: queue_limits_file: {tmp_path}/limits.json can't be read",
+        f":2: server_set_file: {tmp_path}/servers can't be read",
+    ]
+
+
+def test_a_file_of_limits_that_is_broken_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "limits.json").write_text("{")
+    assert "limits.json is broken" in problems(flags={"queue_limits_file": tmp_path / "limits.json"})[0]
+
+
+def test_an_empty_value_means_not_set(tmp_path: Path) -> None:
+    loaded: Loaded = load(toml(tmp_path, "host = ''\n"), {"PINLATER_HTTP_PORT": " "}, {"store": ""})
+    assert loaded.settings == Settings()

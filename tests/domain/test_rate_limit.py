@@ -1,0 +1,140 @@
+"""The arithmetic of a queue's dequeue limit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinlater.domain.rate_limit import TokenBucket, effective_rate
+
+RATES = st.one_of(st.floats(0.01, 10_000), st.sampled_from([0.1, 1.0, 100.0]))
+STEPS = st.lists(st.tuples(st.floats(0, 20), st.integers(1, 1000)), max_size=60)
+
+
+def test_a_full_bucket_holds_one_seconds_worth() -> None:
+    bucket = TokenBucket(100, now=0)
+    for _ in range(100):
+        assert bucket.available(0)
+        bucket.charge(1, 0)
+    assert not bucket.available(0)
+
+
+def test_a_fraction_lets_one_job_through_at_once_and_the_next_after_its_time() -> None:
+    bucket = TokenBucket(0.1, now=0)
+    assert bucket.available(0)
+    bucket.charge(1, 0)
+    assert bucket.retry_after_ms(0) == 10_000
+    assert not bucket.available(9.9)
+    assert bucket.available(10)
+
+
+def test_one_request_may_overdraw_and_the_next_pays() -> None:
+    bucket = TokenBucket(10, now=0)
+    bucket.charge(50, 0)
+    assert bucket.retry_after_ms(0) == 4_100
+    assert not bucket.available(4)
+    assert bucket.available(4.1)
+
+
+def test_a_rate_of_0_never_hands_out_and_time_does_not_help() -> None:
+    bucket = TokenBucket(0, now=0)
+    assert not bucket.available(1e9)
+    assert bucket.retry_after_ms(1e9) is None
+
+
+def test_what_was_released_unspent_is_given_back_but_never_beyond_the_burst() -> None:
+    bucket = TokenBucket(5, now=0)
+    bucket.charge(5, 0)
+    bucket.charge(-3, 0)
+    assert bucket.available(0)
+    bucket.charge(-1000, 0)
+    bucket.charge(5, 0)
+    assert not bucket.available(0)
+
+
+def test_a_new_rate_counts_from_its_own_moment() -> None:
+    bucket = TokenBucket(1, now=0)
+    bucket.charge(1, 0)
+    bucket.set_rate(100, 0.5)
+    assert bucket.retry_after_ms(0.5) == 5
+    assert bucket.rate == 100
+
+
+def test_a_lower_rate_makes_no_old_debt_take_longer() -> None:
+    bucket = TokenBucket(1000, now=0)
+    bucket.charge(2000, 0)
+    bucket.set_rate(0.1, 0)
+    assert bucket.available(11)
+
+
+def test_from_0_to_a_rate_and_back() -> None:
+    bucket = TokenBucket(10, now=0)
+    bucket.set_rate(0, 0)
+    assert not bucket.available(100)
+    bucket.set_rate(10, 100)
+    assert bucket.available(100)
+
+
+def test_a_clock_that_steps_back_gives_nothing_twice() -> None:
+    bucket = TokenBucket(1, now=10)
+    bucket.charge(1, 10)
+    assert not bucket.available(5)
+    assert not bucket.available(10.5)
+    assert bucket.available(11)
+
+
+@pytest.mark.parametrize("rate", [-1, math.inf, math.nan])
+def test_what_is_no_rate_is_refused(rate: float) -> None:
+    with pytest.raises(ValueError, match="rate"):
+        TokenBucket(rate, now=0)
+
+
+@given(RATES, STEPS)
+def test_over_any_window_no_more_is_handed_out_than_rate_burst_and_one_overdraft(
+    rate: float, steps: list[tuple[float, int]]
+) -> None:
+    """Every request is answered as soon as it may be, with all the jobs that it asks for."""
+    bucket = TokenBucket(rate, now=0)
+    now, handed = 0.0, [(0.0, 0)]
+    for wait, jobs in steps:
+        now += wait
+        if bucket.available(now):
+            bucket.charge(jobs, now)
+            handed.append((now, jobs))
+    for first in range(len(handed)):
+        for last in range(first, len(handed)):
+            window = handed[first : last + 1]
+            total = sum(jobs for _, jobs in window)
+            overdraft = max(jobs for _, jobs in window)
+            assert total <= rate * (window[-1][0] - window[0][0]) + bucket.burst + overdraft + 0.01
+
+
+@given(RATES, st.integers(1, 10_000), st.floats(0, 1e6))
+def test_whoever_waits_as_long_as_told_is_served(rate: float, jobs: int, now: float) -> None:
+    bucket = TokenBucket(rate, now=now)
+    bucket.charge(jobs, now)
+    wait_ms = bucket.retry_after_ms(now)
+    assert wait_ms is not None
+    assert wait_ms == 24 * 3_600_000 or bucket.available(now + wait_ms / 1000)
+
+
+@given(RATES, st.integers(20, 200))
+def test_a_queue_that_is_never_empty_gets_its_whole_rate(rate: float, requests: int) -> None:
+    bucket = TokenBucket(rate, now=0)
+    now = 0.0
+    for _ in range(requests):
+        now += (bucket.retry_after_ms(now) or 0) / 1000
+        bucket.charge(1, now)
+    assert now <= (requests - 1) / rate + requests * 0.001 + 0.01
+
+
+def test_the_lower_of_the_two_limits_holds_divided_by_the_servers() -> None:
+    assert effective_rate(None, None, 3) is None
+    assert effective_rate(10, None) == 10
+    assert effective_rate(10, 4, 2) == 2
+    assert effective_rate(0, 4) == 0
+    assert effective_rate(1, None, 10) == 0.1
+    assert effective_rate(1, None, 0) == 1
