@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
+from typing import TypedDict, Unpack
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
@@ -37,6 +38,20 @@ QUEUE = "emails"
 TIMEOUT_MS = 60_000
 HOUR_MS = 3_600_000
 ALL = 1_000_000
+
+
+class About(TypedDict, total=False):
+    """What can be said of a job besides its body; see `Desk.job`."""
+
+    priority: int
+    delay_ms: int
+    run_after_ms: int | None
+    attempts: int
+    status: str
+    headers: dict[str, str] | None
+    unique: UniqueKey | None
+    claim_timeout_ms: int | None
+    expires_in_ms: int | None
 
 
 class Held:
@@ -111,9 +126,9 @@ class Desk:
         assert isinstance(result, Inserted), result
         return result
 
-    async def put(self, body: bytes = b"hello", *, queue: str = QUEUE, **about: object) -> JobKey:
+    async def put(self, body: bytes = b"hello", *, queue: str = QUEUE, **about: Unpack[About]) -> JobKey:
         """Stores one job; `about` as in `job`."""
-        new = self.job(body, **about)  # type: ignore[arg-type]
+        new = self.job(body, **about)
         await self.insert(new, queue=queue)
         return JobKey(queue, new.priority, new.id)
 
@@ -142,7 +157,7 @@ class Desk:
         [held] = await self.claim(source=source, queue=queue, timeout_ms=timeout_ms)
         return held
 
-    async def put_and_take(self, body: bytes = b"hello", *, source: str = "worker", **about: object) -> Held:
+    async def put_and_take(self, body: bytes = b"hello", *, source: str = "worker", **about: Unpack[About]) -> Held:
         """A job, freshly stored and claimed."""
         key = await self.put(body, **about)
         held = await self.take(source=source)
@@ -201,7 +216,7 @@ class Desk:
 
     # --- jobs in a state ------------------------------------------------------------------------------------------------
 
-    async def put_in(self, state: JobState, body: bytes = b"hello", **about: object) -> JobKey:
+    async def put_in(self, state: JobState, body: bytes = b"hello", **about: Unpack[About]) -> JobKey:
         """A job brought into `state` by the usual way."""
         if state is JobState.PENDING:
             return await self.put(body, **about)

@@ -125,3 +125,26 @@ async def test_many_jobs_in_one_request_are_all_there(desk: Desk) -> None:
     held = await desk.claim(1000)
     assert [one.job.id for one in held] == [job.id for job in jobs]
     assert [one.job.body for one in held] == [job.body for job in jobs]
+
+
+async def test_the_same_insert_again_stores_nothing_twice(desk: Desk) -> None:
+    """A server that lost the answer to its transaction tries it again with the same ids."""
+    jobs = [desk.job(b"1"), desk.job(b"2")]
+    first = await desk.insert(*jobs)
+
+    again = await desk.insert(*jobs, desk.job(b"3"))
+
+    assert list(again.ids[:2]) == list(first.ids)
+    assert [held.job.body for held in await desk.claim(10)] == [b"1", b"2", b"3"]
+    assert (await desk.counts()).enqueued_total == 3
+    await desk.assert_counters_exact()
+
+
+async def test_jobs_may_come_in_any_order_of_ids(desk: Desk) -> None:
+    """Two lanes of a server make ids side by side; the later ids may be stored first."""
+    early, late, last = desk.job(b"early"), desk.job(b"late"), desk.job(b"last")
+    await desk.insert(late)
+    await desk.insert(early, last)
+
+    assert [held.job.body for held in await desk.claim(10)] == [b"early", b"late", b"last"]
+    await desk.assert_counters_exact()

@@ -42,7 +42,7 @@ async def test_updated_at_follows_what_happens_to_the_job(desk: Desk) -> None:
     seen = [(await desk.look(key)).updated_at_ms]
     for step in (desk.take, lambda: desk.fail(key), desk.take, lambda: desk.succeed(key)):
         desk.clock.advance(seconds=1)
-        await step()  # type: ignore[operator]
+        await step()
         seen.append((await desk.look(key)).updated_at_ms)
 
     assert seen == [desk.now - 4000, desk.now - 3000, desk.now - 2000, desk.now - 1000, desk.now]

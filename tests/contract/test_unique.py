@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.storage.interface import Inserted, InsertRequest, JobKey
-from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk, unique
+from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, About, Desk, unique
 
 SCOPES = list(UniqueScope)
 PENDING, UNFINISHED, TIME = SCOPES
@@ -103,7 +103,7 @@ async def test_scope_unfinished_is_held_through_claims_and_retries(desk: Desk) -
 @pytest.mark.parametrize("end", ["succeed", "fail", "cancel", "delete", "purge", "expire", "time_out"])
 async def test_the_end_of_the_job_frees_its_key(desk: Desk, scope: UniqueScope, end: str) -> None:
     """However it ends."""
-    about = {"unique": unique("k", scope), "attempts": 1, "expires_in_ms": 10 if end == "expire" else None}
+    about: About = {"unique": unique("k", scope), "attempts": 1, "expires_in_ms": 10 if end == "expire" else None}
     waits = end in ("cancel", "delete", "purge", "expire")
     key = await desk.put(**about) if waits else (await desk.put_and_take(**about)).key
     if end == "succeed":

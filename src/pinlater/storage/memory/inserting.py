@@ -48,7 +48,7 @@ def _plan(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted:
 
 def _store(queue: QueueState, request: InsertRequest, answer: Inserted, now_ms: int) -> None:
     for index, job in enumerate(request.jobs):
-        if index in answer.existing:
+        if index in answer.existing or job.id in queue.jobs:  # or the same insert comes again after a lost answer
             continue
         queue.take_key(job, now_ms)
         queue.add(Record.of(request.queue, job, now_ms))
