@@ -171,6 +171,13 @@ async def test_a_fault_in_a_page_shows_nothing_of_its_insides(serve: Serve, capl
     assert (await site.get("/ping")).status == 200
 
 
+async def test_each_request_is_one_line_at_debug(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "pinlater.http_server"):
+        await site.get("/nothing?secret=1")
+    lines = [vars(record) for record in caplog.records if record.getMessage() == "http request"]
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == [("GET", "/nothing", 404)]
+
+
 async def test_events_are_sent_as_they_come(serve: Serve) -> None:
     more = asyncio.Event()
 

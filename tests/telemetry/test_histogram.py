@@ -103,6 +103,13 @@ def test_recording_many_is_recording_each() -> None:
     assert many.read() == each.read()
 
 
+@given(values_lists)
+def test_recording_a_batch_is_recording_each(values: list[int]) -> None:
+    batch = Histogram()
+    batch.record_each(values)
+    assert batch.read() == histogram_of(values).read()
+
+
 def test_an_empty_distribution_is_all_zeros() -> None:
     assert Histogram().read() == Distribution()
     assert Distribution().quantiles(SHARES) == [0.0] * 6

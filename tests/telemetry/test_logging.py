@@ -94,6 +94,13 @@ def test_bytes_show_their_length_only(format: str) -> None:
     assert "<6 bytes>" in stream.getvalue()
 
 
+def test_numbers_that_json_does_not_know_are_text() -> None:
+    stream = io.StringIO()
+    setup("json", "info", stream)
+    log.info("odd", extra={"rate": float("nan")})
+    assert logged_json(stream)["rate"] == "nan"
+
+
 def test_long_values_are_cut() -> None:
     stream = io.StringIO()
     setup("json", "info", stream)

@@ -116,7 +116,10 @@ class HttpServer:
     async def _answer_for(self, connection: Connection, request: Request) -> Response:
         if (task := self._connections.pop(connection, None)) is not None:
             self._connections[connection] = task  # to the end: it spoke last
-        return await self._answer(request)
+        response = await self._answer(request)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("http request", extra={"method": request.method, "path": request.path, "status": response.status})
+        return response
 
     async def _answer(self, request: Request) -> Response:
         if not self._hosts.permits(request.headers.get("host")):

@@ -14,6 +14,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from math import isfinite
 from typing import TextIO
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -47,8 +48,8 @@ def fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
 
 
 def _showable(value: object) -> object:
-    if value is None or isinstance(value, bool | int | float):
-        return value
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
+        return value  # JSON knows no NaN and no infinity
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     text = str(value)
