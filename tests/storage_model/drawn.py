@@ -1,0 +1,77 @@
+"""What Hypothesis draws: small worlds, so that operations meet each other often. Few keys, few times, few queues."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from pinlater.domain.job import UniqueKey, UniqueScope
+
+QUEUES = ("alpha", "beta")
+TIMEOUT_MS = 1_000
+
+queues = st.sampled_from(QUEUES)
+priorities = st.integers(1, 3)
+texts = st.sampled_from(["", "x", "é", "nul\x00", "s" * 4_990, "☂" * 600])
+bodies = st.one_of(st.binary(max_size=8), st.sampled_from([b"", b"b" * 300]))
+delays_ms = st.sampled_from([-5, 0, 0, 0, 1, 400, 1_500])
+steps_ms = st.sampled_from([1, 2, 399, 1_000, 1_001, 5_000, 120_001])
+limits = st.sampled_from([0, 1, 2, 3, 100])
+picks = st.lists(st.integers(0, 40), min_size=1, max_size=4)
+unique_keys = st.builds(
+    UniqueKey, st.sampled_from(["k", "l"]), st.sampled_from(list(UniqueScope)), st.sampled_from([0, 500, 3_000])
+)
+
+
+class JobAbout(NamedTuple):
+    """A job to be stored, without what the clock and the id maker add."""
+
+    body: bytes
+    priority: int
+    delay_ms: int
+    attempts: int
+    status: str
+    headers: dict[str, str] | None
+    unique: UniqueKey | None
+    claim_timeout_ms: int | None
+    expires_in_ms: int | None
+
+
+plain_jobs = st.builds(
+    JobAbout,
+    body=bodies,
+    priority=priorities,
+    delay_ms=delays_ms,
+    attempts=st.integers(1, 3),
+    status=st.just(""),
+    headers=st.none(),
+    unique=st.none(),
+    claim_timeout_ms=st.none(),
+    expires_in_ms=st.none(),
+)
+rich_jobs = st.builds(
+    JobAbout,
+    body=bodies,
+    priority=priorities,
+    delay_ms=delays_ms,
+    attempts=st.integers(1, 3),
+    status=texts,
+    headers=st.sampled_from([None, {"a": "b"}]),
+    unique=st.one_of(st.none(), unique_keys),
+    claim_timeout_ms=st.sampled_from([None, 1, 1_000]),
+    expires_in_ms=st.sampled_from([None, None, -1, 0, 450]),
+)
+jobs = st.lists(st.one_of(plain_jobs, rich_jobs), max_size=4)
+
+
+class Token(NamedTuple):
+    """Which token an operation brings: the newest known one of the job, none, or another's."""
+
+    kind: str
+
+    def of(self, known: str) -> str | None:
+        return {"right": known, "none": None, "wrong": "wrong"}[self.kind]
+
+
+tokens = st.builds(Token, st.sampled_from(["right", "right", "none", "wrong"]))

@@ -1,0 +1,301 @@
+"""The state machine: each rule is one operation, asked of both shards. It knows the keys of all jobs ever made and the newest tokens.
+
+Not compared: what `advance_due` returns, and sweeps cut by a limit where stores may count other rows towards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from pinlater.domain.job import Holder, JobState, NewJob
+from pinlater.domain.queue import QueueConfig
+from pinlater.storage.interface import (
+    Ack,
+    Checkpoint,
+    ClaimCall,
+    ClaimOrder,
+    ClaimRef,
+    InsertRequest,
+    JobKey,
+    Page,
+    Purge,
+    Requeue,
+    TimeToLive,
+)
+from tests.storage_model import drawn
+from tests.storage_model.drawn import QUEUES, TIMEOUT_MS, JobAbout, Token
+from tests.storage_model.pair import ALL, Pair
+
+
+class ShardMachine(RuleBasedStateMachine):
+    """A store and the memory store, one operation after the other."""
+
+    kind = "memory"  # a subclass for each store names it
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair(self.kind)
+        self.keys: list[JobKey] = []
+        self.tokens: dict[int, str] = {}
+        self.claims = 0
+
+    @initialize()
+    def queues_are_made(self) -> None:
+        self.pair.both(lambda shard: shard.create_queues(QUEUES, self.now))
+
+    def teardown(self) -> None:
+        try:
+            self.look_at_everything()
+            self.reopen()
+            self.look_at_everything()
+        finally:
+            self.pair.close()
+
+    @property
+    def now(self) -> int:
+        return self.pair.now
+
+    def picked(self, picks: list[int]) -> Iterator[JobKey]:
+        """Newest first, so that small numbers pick what is alive. One may be nobody's."""
+        for pick in picks:
+            yield self.keys[-1 - pick] if pick < len(self.keys) else JobKey(QUEUES[0], 1, pick + 1)
+
+    # --- time and queues ------------------------------------------------------------------------------------------------
+
+    @rule(ms=drawn.steps_ms)
+    def time_passes(self, ms: int) -> None:
+        self.pair.clock.advance(ms=ms)
+
+    @rule()
+    def reopen(self) -> None:
+        self.pair.reopen()
+
+    @rule(queue=drawn.queues, again=st.booleans())
+    def delete_queue(self, queue: str, again: bool) -> None:
+        self.pair.both(lambda shard: shard.delete_queues([queue]))
+        if again:
+            self.pair.both(lambda shard: shard.create_queues([queue], self.now))
+
+    @rule()
+    def create_queues(self) -> None:
+        self.pair.both(lambda shard: shard.create_queues(QUEUES, self.now))
+
+    @rule(paused=st.sampled_from([None, True, False]), timeout_ms=st.sampled_from([None, 5]))
+    def configure(self, paused: bool | None, timeout_ms: int | None) -> None:
+        queues = self.pair.both(lambda shard: shard.list_queues())
+        config = None if timeout_ms is None else QueueConfig(claim_timeout_ms=timeout_ms)
+        if queues:
+            self.pair.both(lambda shard: shard.configure_queue(queues[0].name, config=config, paused=paused))
+
+    # --- the three hot paths --------------------------------------------------------------------------------------------
+
+    @rule(
+        queue=drawn.queues,
+        jobs=drawn.jobs,
+        request_key=st.sampled_from([None, None, None, "r", "q"]),
+        fingerprint=st.sampled_from([b"f", b"f", b"g"]),
+        max_pending=st.sampled_from([None, None, None, 3]),
+    )
+    def insert(
+        self, queue: str, jobs: list[JobAbout], request_key: str | None, fingerprint: bytes, max_pending: int | None
+    ) -> None:
+        request = InsertRequest(queue, self.new_jobs(queue, jobs), request_key, fingerprint, max_pending)
+        self.pair.both(lambda shard: shard.insert_jobs([request], self.now))
+
+    @rule(queues=st.lists(drawn.queues, min_size=2, max_size=3), jobs=drawn.jobs)
+    def insert_for_many(self, queues: list[str], jobs: list[JobAbout]) -> None:
+        requests = [InsertRequest(queue, self.new_jobs(queue, jobs)) for queue in queues]
+        self.pair.both(lambda shard: shard.insert_jobs(requests, self.now))
+
+    @rule(
+        queue=drawn.queues,
+        limits=st.lists(drawn.limits, max_size=3),
+        max_bytes=st.sampled_from([10_000, 10_000, 200]),
+        source=st.sampled_from(["w", ""]),
+    )
+    def claim(self, queue: str, limits: list[int], max_bytes: int, source: str) -> None:
+        calls = [ClaimCall(limit, self.holder(source), max_bytes) for limit in limits]
+        order = ClaimOrder(queue, calls, TIMEOUT_MS)
+        [claimed] = self.pair.both(lambda shard: shard.claim_jobs([order], self.now))
+        if hasattr(claimed, "jobs"):
+            for call, jobs in zip(calls, claimed.jobs, strict=True):
+                self.tokens.update((job.id, call.holder.token) for job in jobs)
+
+    @rule(
+        picks=drawn.picks,
+        succeeded=st.booleans(),
+        token=drawn.tokens,
+        status=drawn.texts,
+        delay_ms=st.sampled_from([0, 0, 400]),
+        final=st.booleans(),
+        error=drawn.texts,
+    )
+    def finish(
+        self, picks: list[int], succeeded: bool, token: Token, status: str, delay_ms: int, final: bool, error: str
+    ) -> None:
+        acks = [
+            Ack(key, succeeded, token.of(self.token(key)), status, delay_ms, final, error, error)
+            for key in self.picked(picks)
+        ]
+        self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
+
+    @rule(picks=drawn.picks)
+    def succeed_plainly(self, picks: list[int]) -> None:
+        acks = [Ack(key, True, self.token(key)) for key in self.picked(picks)]
+        self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
+
+    # --- jobs in hand ---------------------------------------------------------------------------------------------------
+
+    @rule(
+        picks=drawn.picks,
+        source=st.sampled_from(["w", "w", ""]),
+        token=drawn.tokens,
+        body=st.one_of(st.none(), drawn.bodies),
+        back=st.booleans(),
+        run_after=st.sampled_from([None, -3, 400]),
+        attempts=st.sampled_from([None, None, 1, 4]),
+        status=drawn.texts,
+    )
+    def checkpoint(
+        self,
+        picks: list[int],
+        source: str,
+        token: Token,
+        body: bytes | None,
+        back: bool,
+        run_after: int | None,
+        attempts: int | None,
+        status: str,
+    ) -> None:
+        run_after_ms = None if run_after is None else self.now + run_after
+        checkpoints = [
+            Checkpoint(key, source, token.of(self.token(key)), body, back, run_after_ms, attempts, status)
+            for key in self.picked(picks)
+        ]
+        self.pair.both(lambda shard: shard.checkpoint_jobs(checkpoints, self.now))
+
+    @rule(picks=drawn.picks, right=st.booleans())
+    def heartbeat(self, picks: list[int], right: bool) -> None:
+        refs = [ClaimRef(key, self.token(key) if right else "wrong") for key in self.picked(picks)]
+        self.pair.both(lambda shard: shard.extend_claims(refs, self.now))
+
+    @rule(picks=drawn.picks, delay_ms=st.sampled_from([0, 400]))
+    def release(self, picks: list[int], delay_ms: int) -> None:
+        refs = [ClaimRef(key, self.token(key), delay_ms) for key in self.picked(picks)]
+        self.pair.both(lambda shard: shard.release_jobs(refs, self.now))
+
+    @rule(picks=drawn.picks)
+    def cancel(self, picks: list[int]) -> None:
+        keys = list(self.picked(picks))
+        self.pair.both(lambda shard: shard.cancel_jobs(keys, self.now))
+
+    # --- bulk -----------------------------------------------------------------------------------------------------------
+
+    @rule(queue=drawn.queues, priority=drawn.priorities, attempts=st.integers(1, 4), limit=drawn.limits)
+    def retry_failed(self, queue: str, priority: int, attempts: int, limit: int) -> None:
+        order = Requeue(queue, priority, attempts, self.now, limit)
+        self.pair.both(lambda shard: shard.requeue_failed_jobs(order, self.now))
+
+    @rule(queue=drawn.queues, state=st.sampled_from(list(JobState)), priority=drawn.priorities, limit=drawn.limits)
+    def purge(self, queue: str, state: JobState, priority: int, limit: int) -> None:
+        self.pair.both(lambda shard: shard.purge_jobs(Purge(queue, state, priority, limit)))
+
+    @rule(picks=drawn.picks, state=st.one_of(st.none(), st.sampled_from(list(JobState))))
+    def delete(self, picks: list[int], state: JobState | None) -> None:
+        keys = list(self.picked(picks))
+        self.pair.both(lambda shard: shard.delete_jobs(keys, state))
+
+    # --- maintenance ----------------------------------------------------------------------------------------------------
+
+    @rule(limit=st.sampled_from([0, 1, 2, ALL]))
+    def time_out_claims(self, limit: int) -> None:
+        self.pair.both(lambda shard: shard.time_out_claims(self.now, limit))
+
+    @rule()
+    def expire(self) -> None:
+        self.pair.both(lambda shard: shard.expire_jobs(self.now, ALL))
+
+    @rule(ttl_ms=st.sampled_from([0, 1_000, 5_000]))
+    def collect_garbage(self, ttl_ms: int) -> None:
+        ttls = [TimeToLive(queue, ttl_ms, 2 * ttl_ms) for queue in QUEUES]
+        self.pair.both(lambda shard: shard.collect_garbage(ttls, self.now, ALL))
+
+    # --- looking --------------------------------------------------------------------------------------------------------
+
+    @rule(queue=drawn.queues, limit=drawn.limits, max_bytes=st.sampled_from([10_000, 200]))
+    def peek(self, queue: str, limit: int, max_bytes: int) -> None:
+        self.pair.both(lambda shard: shard.peek_jobs(queue, limit, self.now, max_bytes))
+
+    @rule(
+        queue=drawn.queues,
+        state=st.sampled_from(list(JobState)),
+        priority=drawn.priorities,
+        limit=st.integers(1, 3),
+        future=st.booleans(),
+    )
+    def scan(self, queue: str, state: JobState, priority: int, limit: int, future: bool) -> None:
+        page = Page(queue, state, priority, limit, due_by_ms=self.now, future=future)
+        rows = self.page(page)
+        while rows and isinstance(rows, list):
+            page = page._replace(after=(rows[-1].sort_ms, rows[-1].job.id))
+            rows = self.page(page)
+
+    @precondition(lambda self: self.keys)
+    @rule(picks=drawn.picks, bodies=st.booleans())
+    def lookup(self, picks: list[int], bodies: bool) -> None:
+        keys = list(self.picked(picks))
+        self.pair.both(lambda shard: shard.lookup_jobs(keys, bodies=bodies))
+
+    @rule()
+    def count(self) -> None:
+        for shard in (self.pair.memory, self.pair.other):
+            self.pair.run(shard.advance_due(self.now, ALL))
+        self.pair.both(lambda shard: shard.count_jobs())
+
+    def look_at_everything(self) -> None:
+        """All jobs ever made, all counters, all queues."""
+        self.pair.both(lambda shard: shard.lookup_jobs(self.keys, bodies=True))
+        self.pair.both(lambda shard: shard.list_queues())
+        self.count()
+        for queue in QUEUES:
+            for state in JobState:
+                for priority in (1, 2, 3):
+                    for future in (False, True):
+                        self.page(Page(queue, state, priority, ALL, due_by_ms=self.now, future=future))
+
+    def page(self, page: Page) -> Any:
+        return self.pair.both(lambda shard: shard.scan_jobs(page))
+
+    # --- making values --------------------------------------------------------------------------------------------------
+
+    def holder(self, source: str) -> Holder:
+        self.claims += 1
+        return Holder(f"h:1:2:{source}:{self.claims}", source, f"token{self.claims}")
+
+    def token(self, key: JobKey) -> str:
+        return self.tokens.get(key.id, "never claimed")
+
+    def new_jobs(self, queue: str, abouts: list[JobAbout]) -> list[NewJob]:
+        """Jobs as they are stored, with new ids; remembers their keys."""
+        jobs = []
+        for about, job_id in zip(abouts, self.pair.ids.make(len(abouts)), strict=True):
+            expires_at_ms = None if about.expires_in_ms is None else self.now + about.expires_in_ms
+            job = NewJob(
+                id=job_id,
+                body=about.body,
+                priority=about.priority,
+                run_after_ms=self.now + about.delay_ms,
+                attempts_allowed=about.attempts,
+                custom_status=about.status,
+                headers=about.headers,
+                unique=about.unique,
+                claim_timeout_ms=about.claim_timeout_ms,
+                expires_at_ms=expires_at_ms,
+            )
+            jobs.append(job)
+            self.keys.append(JobKey(queue, job.priority, job.id))
+        return jobs

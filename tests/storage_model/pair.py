@@ -1,0 +1,85 @@
+"""Two shards side by side, asked the same things at the same hand-turned time."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.ids import IdMaker
+from pinlater.domain.queue import QueueCounts
+from pinlater.storage.interface import Shard, Swept
+from pinlater.storage.memory import MemoryShard
+from tests.contract.stores import make_store
+
+T = TypeVar("T")
+ALL = 1_000_000
+
+
+class Pair:
+    """`memory` says what is right, `other` is the store under test. Results must be equal once they are made comparable."""
+
+    def __init__(self, kind: str) -> None:
+        self.clock = ManualClock()
+        self._kind = kind
+        self._runner = asyncio.Runner()
+        self._folder = tempfile.TemporaryDirectory(prefix="pinlater-model-")
+        self.memory: Shard = MemoryShard()
+        self.other = self._make()
+        self.run(self.memory.open(self.now))
+        self.run(self.other.open(self.now))
+        self.ids = IdMaker(self.clock, 1)
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    def run(self, call: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await call
+
+        return self._runner.run(wait())
+
+    def both(self, ask: Callable[[Shard], Awaitable[Any]]) -> Any:
+        """The answer that both gave; fails where they differ."""
+        expected = comparable(self.run(ask(self.memory)))
+        given = comparable(self.run(ask(self.other)))
+        assert given == expected
+        return expected
+
+    def reopen(self) -> None:
+        """Closes and opens the store under test, if it says that it keeps what it has."""
+        if self.other.capabilities.durable:
+            self.run(self.other.close())
+            self.other = self._make()
+            self.run(self.other.open(self.now))
+
+    def close(self) -> None:
+        try:
+            self.run(self.other.close())
+        finally:
+            self._runner.close()
+            self._folder.cleanup()
+
+    def _make(self) -> Shard:
+        return make_store(self._kind, Path(self._folder.name))
+
+
+def comparable(result: Any) -> Any:
+    """Sequences as lists, errors by kind and text, sweeps in one order, counters without rows that say nothing."""
+    if isinstance(result, PinLaterError):
+        return type(result).__name__, str(result)
+    if hasattr(result, "_fields"):
+        return type(result)(*(comparable(field) for field in result))
+    if isinstance(result, Sequence) and not isinstance(result, str | bytes):
+        rows = [comparable(row) for row in result]
+        if rows and isinstance(rows[0], Swept):
+            return sorted(rows, key=lambda swept: swept[:2])
+        if rows and isinstance(rows[0], QueueCounts):
+            return sorted((row for row in rows if any(row[2:])), key=lambda counts: counts[:2])
+        return rows
+    return result
