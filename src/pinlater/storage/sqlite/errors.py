@@ -1,0 +1,37 @@
+"""SQLite's errors in our words: whose fault it was, and what would help."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+from pinlater.domain.errors import ShardConnectionFailed, StoreFull, WorldError
+
+# The driver's constants appeared with Python 3.11; these two are all that is needed.
+_IO_ERROR = sqlite3.SQLITE_IOERR
+_FULL = sqlite3.SQLITE_FULL
+_ROOM_LEFT_BYTES_MIN = 1024 * 1024
+
+
+def is_outside_failure(error: BaseException) -> bool:
+    """Whether the disk or the file failed, rather than a value or our own code."""
+    return isinstance(error, sqlite3.OperationalError) and not isinstance(error, sqlite3.IntegrityError)
+
+
+def translate(error: sqlite3.Error, path: Path) -> WorldError:
+    """`StoreFull` where room is what is wanting, else `ShardConnectionFailed`; with the cause kept."""
+    code = getattr(error, "sqlite_errorcode", 0) or 0
+    name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+    full = code == _FULL or (code & 0xFF == _IO_ERROR and _no_room(path))
+    found: WorldError = StoreFull(str(path)) if full else ShardConnectionFailed(f"{path}: {error} ({name})")
+    found.__cause__ = error
+    return found
+
+
+def _no_room(path: Path) -> bool:
+    """Some file systems answer a write without room with a plain I/O error."""
+    try:
+        return shutil.disk_usage(path.parent).free < _ROOM_LEFT_BYTES_MIN
+    except OSError:
+        return False

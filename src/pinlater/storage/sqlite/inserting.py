@@ -1,0 +1,196 @@
+"""Storing new jobs: all of a request or none of it, all requests of a call in a few multi-row statements.
+
+The rows of `ready` are copied from `jobs` within SQLite: new ids lie behind the highest one known, so a range finds exactly the new
+rows. Ids that don't (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Sequence
+
+from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
+from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
+from pinlater.storage.sqlite.options import options_text
+from pinlater.storage.sqlite.statements import Rows, sql
+
+REQUEST_KEY_KEPT_MS = 120_000
+
+_JOBS = Rows("insert_jobs")
+_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
+_EXPIRIES = Rows("insert_expiries")
+_READY_AFTER = sql("insert_ready_after")
+_READY_OF = sql("insert_ready_of")
+_KNOWN_IDS = sql("select_known_ids")
+_REQUEST_KEY = sql("select_request_key")
+_SAVE_REQUEST_KEY = sql("insert_request_key")
+_UNIQUE_KEY = sql("select_unique_key")
+_SAVE_UNIQUE_KEY = sql("insert_unique_key")
+
+
+def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
+    """Decides request by request, then stores the rows of all of them."""
+    batch = _Batch(transaction, now_ms)
+    results = [batch.add(request) for request in requests]
+    batch.store()
+    return results
+
+
+class _Batch:
+    """The rows of one call."""
+
+    def __init__(self, transaction: Transaction, now_ms: int) -> None:
+        self._transaction = transaction
+        self._ledger: Ledger = transaction.ledger
+        self._now_ms = now_ms
+        self._floor = self._highest = transaction.ledger.highest_id
+        self._plain: list[object] = []
+        self._with_options: list[object] = []
+        self._expiries: list[int] = []
+        self._behind: list[int] = []  # ids that don't lie behind the highest known one
+        self._known: set[int] = set()
+
+    def add(self, request: InsertRequest) -> Inserted | PinLaterError:
+        queue = self._ledger.queues.get(request.queue)
+        if queue is None:
+            return QueueNotFound(request.queue)
+        if request.request_key is not None:
+            answered = self._answered(queue, request)
+            if answered is not None:
+                return answered
+        jobs = request.jobs
+        existing: dict[int, tuple[int, int]] = {}
+        if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
+            existing = self._existing(queue, jobs)
+        if request.max_pending is not None:
+            pending = queue.pending()
+            growth = len(jobs) - len(existing)
+            if growth and pending + growth > request.max_pending:
+                return QueueFull(request.queue, pending, request.max_pending)
+        if existing:
+            self._add_rows(queue, [job for index, job in enumerate(jobs) if index not in existing])
+            answer = Inserted([existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)], existing)
+        else:
+            self._add_rows(queue, jobs)
+            answer = Inserted([job[0] for job in jobs], existing)
+        if request.request_key is not None:
+            self._remember(queue, request, answer)
+        return answer
+
+    def _add_rows(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
+        """The hot loop: one turn a job."""
+        now_ms = self._now_ms
+        queue_id = queue.queue_id
+        floor = self._floor
+        highest = self._highest
+        add = self._plain.extend
+        last_priority: int | None = None
+        counter = None
+        for job in jobs:
+            job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
+            if job_id > highest:
+                highest = job_id
+            if job_id <= floor and not self._is_new(job_id):
+                continue
+            if priority != last_priority or counter is None:
+                counter = self._ledger.counter(queue, priority)
+                counter.move_mark(now_ms)
+                last_priority = priority
+            counter.enqueued_total += 1
+            counter.add_waiting(run_after_ms, job_id)
+            if status or headers or unique is not None or timeout_ms is not None or expires_ms is not None:
+                self._add_with_options(queue_id, job)
+            else:
+                add((job_id, queue_id, priority, run_after_ms, attempts, now_ms, body))
+        self._highest = highest
+
+    def _add_with_options(self, queue_id: int, job: NewJob) -> None:
+        self._with_options.extend(
+            (
+                job.id,
+                queue_id,
+                job.priority,
+                job.run_after_ms,
+                job.attempts_allowed,
+                self._now_ms,
+                options_text(job),
+                job.body,
+            )
+        )
+        if job.unique is not None:
+            timed = job.unique.scope is UniqueScope.TIME
+            until_ms = self._now_ms + job.unique.for_ms if timed else None
+            row = (queue_id, job.unique.key, int(job.unique.scope), job.id, job.priority, until_ms)
+            self._transaction.execute(_SAVE_UNIQUE_KEY, row)
+            if until_ms is not None:
+                self._ledger.first_key_until_ms = min(self._ledger.first_key_until_ms, until_ms)
+        if job.expires_at_ms is not None:
+            self._expiries.extend((job.expires_at_ms, job.id))
+            self._ledger.first_expiry_ms = min(self._ledger.first_expiry_ms, job.expires_at_ms)
+
+    def store(self) -> None:
+        execute = self._transaction.execute
+        if self._plain:
+            _JOBS.run(execute, self._plain)
+        if self._with_options:
+            _JOBS_WITH_OPTIONS.run(execute, self._with_options)
+        if self._expiries:
+            _EXPIRIES.run(execute, self._expiries)
+        if self._behind:
+            execute(_READY_OF, (str(self._behind),))
+        if self._highest > self._floor:
+            execute(_READY_AFTER, (self._floor,))
+            self._ledger.highest_id = self._highest
+
+    def _is_new(self, job_id: int) -> bool:
+        """For an id below the highest known one: not in the file, nor in this call."""
+        if job_id in self._known or self._transaction.execute(_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
+            return False
+        self._known.add(job_id)
+        self._behind.append(job_id)
+        return True
+
+    # --- unique keys and request keys -----------------------------------------------------------------------------------------
+
+    def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, tuple[int, int]]:
+        """Which of the jobs are there already under their keys, in the file or earlier in the same request."""
+        existing: dict[int, tuple[int, int]] = {}
+        taken: dict[str, tuple[int, int]] = {}
+        for index, job in enumerate(jobs):
+            if job.unique is None:
+                continue
+            twin = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
+            if twin is None:
+                taken[job.unique.key] = (job.id, job.priority)
+            else:
+                existing[index] = twin
+        return existing
+
+    def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
+        row = self._transaction.execute(_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
+        if row is None or (row[2] is not None and row[2] <= self._now_ms):
+            return None
+        return row[0], row[1]
+
+    def _answered(self, queue: QueueEntry, request: InsertRequest) -> Inserted | PinLaterError | None:
+        """The answer this keyed request got before, if it did."""
+        key = request.request_key or ""
+        row = self._transaction.execute(_REQUEST_KEY, (queue.queue_id, key)).fetchone()
+        if row is None or row[0] + REQUEST_KEY_KEPT_MS < self._now_ms:
+            return None
+        if row[1] != request.fingerprint:
+            return RequestKeyConflict(key)
+        ids = array("q", row[2])
+        found = json.loads(row[3]) if row[3] else {}
+        existing = {int(index): (job[0], job[1]) for index, job in found.items()}
+        return Inserted(ids.tolist(), existing, repeated=True)
+
+    def _remember(self, queue: QueueEntry, request: InsertRequest, answer: Inserted) -> None:
+        existing = json.dumps(answer.existing) if answer.existing else None
+        ids = array("q", answer.ids).tobytes()
+        row = (queue.queue_id, request.request_key, self._now_ms, request.fingerprint, ids, existing)
+        self._transaction.execute(_SAVE_REQUEST_KEY, row)
+        self._ledger.first_request_key_ms = min(self._ledger.first_request_key_ms, self._now_ms)

@@ -1,0 +1,215 @@
+"""What the writer knows without asking the file: queues, and the counters of each queue and priority.
+
+Only the writer changes it, within a transaction, and after a rollback it is read again from the file (`reload`), so that memory and
+file never part. Counters that a transaction touched are written once, at its end, however many calls touched them.
+
+The counters tell a claim which priorities have jobs at all, so that it never looks where nothing is.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import QueueConfig
+from pinlater.storage.sqlite.statements import Execute, sql
+
+NEVER_MS = I64_MAX
+
+
+class Counter:
+    """One row of `counters`. Waiting jobs at or before (mark_ms, mark_id) count as due, those behind it as future.
+
+    `future_from_ms` is not stored: no future job is due before it (a lower bound, made exact by `advance_due`).
+    """
+
+    __slots__ = (
+        "claimed_total",
+        "enqueued_total",
+        "failed",
+        "failed_total",
+        "future",
+        "future_from_ms",
+        "in_progress",
+        "mark_id",
+        "mark_ms",
+        "pending",
+        "priority",
+        "queue_id",
+        "retried_total",
+        "succeeded",
+        "succeeded_total",
+    )
+
+    def __init__(self, row: tuple[int, ...]) -> None:
+        (
+            self.queue_id,
+            self.priority,
+            self.pending,
+            self.future,
+            self.mark_ms,
+            self.mark_id,
+            self.in_progress,
+            self.succeeded,
+            self.failed,
+            self.enqueued_total,
+            self.claimed_total,
+            self.succeeded_total,
+            self.failed_total,
+            self.retried_total,
+        ) = row
+        self.future_from_ms = self.mark_ms if self.future else NEVER_MS
+
+    def row(self) -> tuple[int, ...]:
+        return (
+            self.queue_id,
+            self.priority,
+            self.pending,
+            self.future,
+            self.mark_ms,
+            self.mark_id,
+            self.in_progress,
+            self.succeeded,
+            self.failed,
+            self.enqueued_total,
+            self.claimed_total,
+            self.succeeded_total,
+            self.failed_total,
+            self.retried_total,
+        )
+
+    def move_mark(self, now_ms: int) -> None:
+        """Takes the mark to now where that costs nothing: no future job lies between. `advance_due` does the rest."""
+        if self.mark_ms < now_ms < self.future_from_ms:
+            self.mark_ms, self.mark_id = now_ms, I64_MAX
+
+    def add_waiting(self, run_after_ms: int, job_id: int) -> None:
+        self.pending += 1
+        if run_after_ms > self.mark_ms or (run_after_ms == self.mark_ms and job_id > self.mark_id):
+            self.future += 1
+            self.future_from_ms = min(self.future_from_ms, run_after_ms)
+
+    def take_waiting(self, run_after_ms: int, job_id: int) -> None:
+        self.pending -= 1
+        if run_after_ms > self.mark_ms or (run_after_ms == self.mark_ms and job_id > self.mark_id):
+            self.future -= 1
+            if not self.future:
+                self.future_from_ms = NEVER_MS
+
+    def add_finished(self, state: JobState, count: int = 1) -> None:
+        if state is JobState.SUCCEEDED:
+            self.succeeded += count
+        else:
+            self.failed += count
+
+
+class QueueEntry:
+    """A queue with its counters by priority."""
+
+    __slots__ = ("config", "counters", "name", "paused", "queue_id")
+
+    def __init__(self, queue_id: int, name: str, paused: bool, config: QueueConfig) -> None:
+        self.queue_id = queue_id
+        self.name = name
+        self.paused = paused
+        self.config = config
+        self.counters: dict[int, Counter] = {}
+
+    def pending(self) -> int:
+        return sum(counter.pending for counter in self.counters.values())
+
+
+class Ledger:
+    """Queues by name and by id, the counters touched by this transaction, and lower bounds that save idle sweeps a query."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, QueueEntry] = {}
+        self.by_id: dict[int, QueueEntry] = {}
+        self.dropped: dict[int, list[Counter]] = {}
+        self.highest_id = 0
+        self.first_expiry_ms = NEVER_MS
+        self.first_request_key_ms = NEVER_MS
+        self.first_key_until_ms = NEVER_MS
+        self._touched: dict[Counter, None] = {}
+
+    def reload(self, execute: Execute) -> None:
+        """Everything as the file has it."""
+        self._touched.clear()
+        rows = execute(sql("list_queues")).fetchall()
+        entries = [QueueEntry(row[0], row[1], bool(row[2]), config_of(row[3])) for row in rows]
+        self.queues = {entry.name: entry for entry in entries}
+        self.by_id = {entry.queue_id: entry for entry in entries}
+        self.dropped = {queue_id: [] for (queue_id,) in execute(sql("list_dropped_queues")).fetchall()}
+        for row in execute(sql("load_counters")).fetchall():
+            counter = Counter(row)
+            if counter.queue_id in self.by_id:
+                self.by_id[counter.queue_id].counters[counter.priority] = counter
+            elif counter.queue_id in self.dropped:
+                self.dropped[counter.queue_id].append(counter)
+        self.highest_id = max(self.highest_id, execute(sql("select_highest_id")).fetchone()[0])
+        self.reload_expiry(execute)
+        self.reload_key_times(execute)
+
+    def reload_expiry(self, execute: Execute) -> None:
+        row = execute(sql("select_first_expiry")).fetchone()
+        self.first_expiry_ms = row[0] if row else NEVER_MS
+
+    def reload_key_times(self, execute: Execute) -> None:
+        seen_ms, until_ms = execute(sql("select_first_key_times")).fetchone()
+        self.first_request_key_ms = NEVER_MS if seen_ms is None else seen_ms
+        self.first_key_until_ms = NEVER_MS if until_ms is None else until_ms
+
+    def add(self, queue_id: int, name: str) -> None:
+        self.queues[name] = self.by_id[queue_id] = QueueEntry(queue_id, name, False, QueueConfig())
+
+    def drop(self, entry: QueueEntry) -> None:
+        del self.queues[entry.name], self.by_id[entry.queue_id]
+        self.dropped[entry.queue_id] = list(entry.counters.values())
+
+    def counter(self, entry: QueueEntry, priority: int) -> Counter:
+        """The counter to change: made where there is none yet, and written when the transaction ends."""
+        counter = entry.counters.get(priority)
+        if counter is None:
+            counter = Counter((entry.queue_id, priority, *[0] * 12))
+            entry.counters[priority] = counter
+            entry.counters = dict(sorted(entry.counters.items()))
+        self._touched[counter] = None
+        return counter
+
+    def touch(self, counter: Counter) -> Counter:
+        """The same counter, to be written when the transaction ends."""
+        self._touched[counter] = None
+        return counter
+
+    def write(self, execute: Execute) -> None:
+        """The touched counters, at the end of the transaction."""
+        statement = sql("save_counter")
+        for counter in self._touched:
+            if counter.queue_id in self.by_id:
+                execute(statement, counter.row())
+        self._touched.clear()
+
+
+def config_of(text: str) -> QueueConfig:
+    """Settings as stored. What a newer version wrote and this one doesn't know is passed over."""
+    found = json.loads(text)
+    return QueueConfig(**{name: found[name] for name in QueueConfig._fields if name in found})
+
+
+def config_text(config: QueueConfig) -> str:
+    """Settings to store; only those that are set."""
+    return json.dumps({name: value for name, value in config._asdict().items() if value is not None})
+
+
+class Transaction:
+    """What a call works with: statements on the writer's connection, and the ledger."""
+
+    __slots__ = ("connection", "execute", "executemany", "ledger")
+
+    def __init__(self, connection: sqlite3.Connection, ledger: Ledger) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self.ledger = ledger

@@ -1,0 +1,57 @@
+"""What few jobs have, in the one JSON column `jobs.options`: a status at enqueue, headers, a unique key, an own claim timeout, an expiry.
+
+A job without any of them has NULL there, and costs nothing for what it doesn't use.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.domain.transitions import append_status
+
+
+class Options(NamedTuple):
+    """The column, read."""
+
+    status: str = ""
+    headers: Mapping[str, str] | None = None
+    unique: UniqueKey | None = None
+    timeout_ms: int | None = None
+    expires_ms: int | None = None
+
+
+NONE = Options()
+
+
+def options_text(job: NewJob) -> str | None:
+    """What to store; None where the job has nothing of it."""
+    found: dict[str, object] = {}
+    if job.custom_status:
+        found["status"] = append_status("", job.custom_status)
+    if job.headers:
+        found["headers"] = dict(job.headers)
+    if job.unique is not None:
+        found["unique"] = [job.unique.key, int(job.unique.scope), job.unique.for_ms]
+    if job.claim_timeout_ms is not None:
+        found["timeout_ms"] = job.claim_timeout_ms
+    if job.expires_at_ms is not None:
+        found["expires_ms"] = job.expires_at_ms
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")) if found else None
+
+
+def options_of(text: str | None) -> Options:
+    """The stored column's meaning."""
+    if text is None:
+        return NONE
+    found = json.loads(text)
+    unique = found.get("unique")
+    return Options(
+        status=found.get("status", ""),
+        headers=found.get("headers"),
+        unique=None if unique is None else UniqueKey(unique[0], UniqueScope(unique[1]), unique[2]),
+        timeout_ms=found.get("timeout_ms"),
+        expires_ms=found.get("expires_ms"),
+    )

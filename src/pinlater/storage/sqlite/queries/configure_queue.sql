@@ -1,0 +1,1 @@
+UPDATE queues SET paused = ?, config = ? WHERE queue_id = ?

@@ -1,0 +1,1 @@
+DELETE FROM ready WHERE queue_id = ? AND priority = ? AND run_after_ms = ? AND id = ?

@@ -1,0 +1,2 @@
+INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder)
+VALUES (?, ?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+INSERT INTO dropped_queues (queue_id) VALUES (?)

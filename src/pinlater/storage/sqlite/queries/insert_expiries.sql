@@ -1,0 +1,2 @@
+INSERT OR IGNORE INTO expiries (expires_at_ms, id)
+VALUES (?, ?)

@@ -1,0 +1,1 @@
+INSERT INTO queues (name, created_at_ms) VALUES (?, ?)

@@ -1,0 +1,2 @@
+INSERT INTO ready (queue_id, priority, run_after_ms, id, changed)
+VALUES (?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+UPDATE claims SET deadline_ms = ?, flags = ? WHERE id = ?

@@ -1,0 +1,1 @@
+SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = ? AND key = ?

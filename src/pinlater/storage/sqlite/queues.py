@@ -1,0 +1,41 @@
+"""Queues: made, dropped, configured. Deleting one drops its row; what it held belongs to nobody and is freed piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.queue import QueueConfig
+from pinlater.storage.sqlite.ledger import Transaction, config_text
+from pinlater.storage.sqlite.statements import sql
+
+
+def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> None:
+    """One that exists stays as it is."""
+    for name in names:
+        if name not in transaction.ledger.queues:
+            cursor = transaction.execute(sql("insert_queue"), (name, now_ms))
+            transaction.ledger.add(cursor.lastrowid or 0, name)
+
+
+def delete(transaction: Transaction, names: Sequence[str]) -> None:
+    """At once for every caller, however much it held."""
+    ledger = transaction.ledger
+    for name in names:
+        queue = ledger.queues.get(name)
+        if queue is not None:
+            ledger.write(transaction.execute)
+            transaction.execute(sql("drop_queue"), (queue.queue_id,))
+            transaction.execute(sql("insert_dropped_queue"), (queue.queue_id,))
+            ledger.drop(queue)
+
+
+def configure(transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None) -> bool:
+    """False where there is no such queue."""
+    queue = transaction.ledger.queues.get(name)
+    if queue is None:
+        return False
+    queue.config = queue.config if config is None else config
+    queue.paused = queue.paused if paused is None else paused
+    row = (queue.paused, config_text(queue.config), queue.queue_id)
+    transaction.execute(sql("configure_queue"), row)
+    return True

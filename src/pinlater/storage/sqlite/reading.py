@@ -1,0 +1,181 @@
+"""Looking: lookups, scans, counts and what a claim would give. Statements on a reader's connection, which sees what was committed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.storage.interface import JobKey, Page, PageRow
+from pinlater.storage.sqlite.ledger import config_of
+from pinlater.storage.sqlite.options import options_of
+from pinlater.storage.sqlite.statements import sql
+
+# SQLite keeps the newest id in 63 bits, so nothing lies behind this.
+_NEWEST = (I64_MAX, I64_MAX)
+_PEEK_READ_MAX = 10_000
+
+_LOOKUP = sql("lookup_jobs")
+_PAGES = {False: sql("page_of_due"), True: sql("page_of_future")}
+_PAGE_OF_CLAIMS = sql("page_of_claims")
+_PAGE_OF_DONE = sql("page_of_done")
+_DUE = sql("select_due")
+_PROGRESS = sql("select_progress")
+_FIND_QUEUE = sql("find_queue")
+_PRIORITIES = sql("select_priorities")
+
+
+def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+    """All that is known of each; the whole name must match."""
+    ids = str([key.id for key in keys])
+    found = {}
+    for row in connection.execute(_LOOKUP, (ids, bodies)):
+        job = _job(row)
+        found[JobKey(job.queue, job.priority, job.id)] = job
+    return [found.get(key) for key in keys]
+
+
+def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLaterError:
+    """Ids in the order of the page first, then all about them, in one snapshot."""
+    connection.execute("BEGIN")
+    try:
+        row = connection.execute(_FIND_QUEUE, (page.queue,)).fetchone()
+        if row is None:
+            return QueueNotFound(page.queue)
+        order = _page(connection, row[0], page)
+        return _with_jobs(connection, order, page)
+    finally:
+        connection.execute("COMMIT")
+
+
+def _page(connection: sqlite3.Connection, queue_id: int, page: Page) -> list[tuple[int, int]]:
+    after = page.after or _NEWEST
+    limit = max(0, page.limit)
+    if page.state is JobState.PENDING:
+        where: tuple[int, ...] = (queue_id, page.priority, page.due_by_ms, *after, limit)
+        return connection.execute(_PAGES[page.future], where).fetchall()
+    if page.state is JobState.IN_PROGRESS:
+        return connection.execute(_PAGE_OF_CLAIMS, (queue_id, page.priority, *after, limit)).fetchall()
+    where = (queue_id, int(page.state), page.priority, *after, limit)
+    return connection.execute(_PAGE_OF_DONE, where).fetchall()
+
+
+def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
+    """Reads row by row, so that no more than `max_bytes` and one body are ever in memory."""
+    rows: list[PageRow] = []
+    size_bytes = 0
+    ids = str([job_id for _, job_id in order])
+    with closing(connection.execute(_LOOKUP, (ids, page.bodies))) as found:
+        for (sort_ms, _), row in zip(order, found, strict=False):
+            if page.bodies and size_bytes > page.max_bytes:
+                break
+            rows.append(PageRow(sort_ms, _job(row)))
+            size_bytes += len(row[21] or b"")
+    return rows
+
+
+def peek(
+    connection: sqlite3.Connection, queue: str, limit: int, now_ms: int, max_bytes: int
+) -> list[ClaimedJob] | PinLaterError:
+    """What a claim would give to one call."""
+    row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
+    if row is None:
+        return QueueNotFound(queue)
+    seen: list[ClaimedJob] = []
+    for (priority,) in connection.execute(_PRIORITIES, (row[0],)).fetchall():
+        if len(seen) >= limit:
+            break
+        where = (row[0], priority, now_ms, _PEEK_READ_MAX)
+        with closing(connection.execute(_DUE, where)) as rows:
+            for due in rows:
+                job = _peeked(connection, priority, due, now_ms)
+                if job is None:
+                    continue
+                if seen and len(job.body) > max_bytes:
+                    return seen
+                max_bytes -= len(job.body)
+                seen.append(job)
+                if len(seen) >= limit:
+                    break
+    return seen
+
+
+def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> ClaimedJob | None:
+    """The job as a claim would hand it out; None for one that has expired."""
+    run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
+    options = options_of(options_text)
+    if options.expires_ms is not None and options.expires_ms < now_ms:
+        return None
+    remaining, ended = allowed, 0
+    if changed:
+        progress = connection.execute(_PROGRESS, (job_id,)).fetchone()
+        if progress is not None:
+            allowed, remaining, ended, new_body = progress
+            body = body if new_body is None else new_body
+    return ClaimedJob(
+        job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, 0
+    )
+
+
+def counts(connection: sqlite3.Connection, queues: Sequence[str] | None) -> list[QueueCounts]:
+    """Counters as they stand; one seek each for the job that waits longest."""
+    if queues is None:
+        rows = connection.execute(sql("count_all_jobs"))
+    else:
+        rows = connection.execute(sql("count_jobs"), (json.dumps(list(queues)),))
+    return [QueueCounts._make(row) for row in rows]
+
+
+def list_first(connection: sqlite3.Connection) -> None:
+    """The cheapest proof that the file can be read."""
+    connection.execute(_FIND_QUEUE, ("",)).fetchone()
+
+
+def list_queues(connection: sqlite3.Connection) -> list[Queue]:
+    return [
+        Queue(name, config_of(config), bool(paused))
+        for _, name, paused, config in connection.execute(sql("list_queues"))
+    ]
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    job_id, queue, priority, run_after_ms, allowed, created_ms, options_text = row[:7]
+    p_allowed, p_remaining, p_run_after, p_updated, p_status, error_type, error_text, history = row[7:15]
+    claimed_ms, deadline_ms, holder, done_state, finished_ms, last_holder, body = row[15:22]
+    options = options_of(options_text)
+    changed = p_allowed is not None
+    updated_ms = p_updated if changed else created_ms
+    state = JobState.PENDING
+    if claimed_ms is not None:
+        state = JobState.IN_PROGRESS
+        updated_ms = max(updated_ms, claimed_ms)
+    elif done_state is not None:
+        state = JobState(done_state)
+        updated_ms = finished_ms
+    return Job(
+        id=job_id,
+        queue=queue,
+        priority=priority,
+        state=state,
+        attempts_allowed=p_allowed if changed else allowed,
+        attempts_remaining=p_remaining if changed else allowed,
+        custom_status=p_status if changed else options.status,
+        created_at_ms=created_ms,
+        run_after_ms=p_run_after if changed else run_after_ms,
+        updated_at_ms=updated_ms,
+        claim_descriptor=holder if holder is not None else last_holder,
+        claim_deadline_ms=deadline_ms,
+        finished_at_ms=finished_ms,
+        body=body,
+        headers=options.headers,
+        unique_key=options.unique.key if options.unique else None,
+        error_type=error_type or "",
+        error_text=error_text or "",
+        attempts=tuple(Attempt._make(attempt) for attempt in json.loads(history)) if changed else (),
+    )

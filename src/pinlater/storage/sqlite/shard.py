@@ -1,0 +1,246 @@
+"""The SQLite store's shard: each method names who does the work, and whether on the writer or on a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.storage.interface import (
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Page,
+    PageRow,
+    Purge,
+    Requeue,
+    Swept,
+    TimeToLive,
+)
+from pinlater.storage.sqlite import bulk, claiming, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.sqlite.checkpointer import Checkpointer
+from pinlater.storage.sqlite.connection import connect
+from pinlater.storage.sqlite.errors import translate
+from pinlater.storage.sqlite.ledger import Ledger
+from pinlater.storage.sqlite.lock import FileLock
+from pinlater.storage.sqlite.readers import Readers
+from pinlater.storage.sqlite.settings import SqliteSettings
+from pinlater.storage.sqlite.statements import sql
+from pinlater.storage.sqlite.writer import Writer
+
+# SQLite's own limit is 1 GB a row.
+_BODY_BYTES_MAX = 900_000_000
+
+
+class _Opened:
+    """What an open shard has."""
+
+    def __init__(self, path: Path, settings: SqliteSettings, monotonic: Callable[[], float]) -> None:
+        self.connection = connect(path, settings)
+        try:
+            migration.migrate(self.connection, path)
+            self.ledger = Ledger()
+            self.ledger.reload(self.connection.execute)
+            self.highest_id = self.ledger.highest_id
+            self.readers = Readers(path, settings)
+        except BaseException:
+            self.connection.close()
+            raise
+        self.writer = Writer(self.connection, path, self.ledger, settings, monotonic)
+        self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
+
+    async def close(self) -> None:
+        await self.writer.close()
+        self.checkpointer.stop()
+        await self.readers.close()
+        self.connection.close()  # the last one: SQLite checkpoints and removes the log
+
+
+class SqliteShard:
+    """Implements `storage.interface.Shard` on one file. `monotonic` (seconds) only measures commits."""
+
+    capabilities = Capabilities(
+        kind="sqlite",
+        shared=False,
+        durable=True,
+        custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        body_bytes_max=_BODY_BYTES_MAX,
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        settings: SqliteSettings | None = None,
+        name: str = "1",
+        monotonic: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.name = name
+        self.path = Path(path)
+        self._settings = settings or SqliteSettings()
+        self._monotonic = monotonic
+        self._lock = FileLock(self.path)
+        self._opened: _Opened | None = None
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        """Takes the file's lock, takes its schema forward, starts the threads."""
+        if self._opened is not None:
+            return
+        if not self.path.parent.is_dir():
+            raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
+        self._lock.take()
+        try:
+            self._opened = _Opened(self.path, self._settings, self._monotonic)
+        except sqlite3.Error as error:
+            self._lock.drop()
+            raise translate(error, self.path) from error
+        except BaseException:
+            self._lock.drop()
+            raise
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await asyncio.shield(opened.close())
+        self._lock.drop()
+
+    async def ping(self) -> None:
+        """A look at the file; after a failed transaction, a write."""
+        opened = self._open
+        if opened.writer.failed:
+            await opened.writer.carry_out(lambda t: t.execute(sql("probe_write"), (str(t.ledger.highest_id),)))
+        else:
+            opened.readers.quick(reading.list_first)
+
+    @property
+    def slot(self) -> int:
+        return 0
+
+    @property
+    def highest_id(self) -> int:
+        return self._open.highest_id
+
+    @property
+    def commits(self) -> int:
+        """How many transactions changed something since the shard was opened."""
+        return self._open.writer.commits
+
+    @property
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            raise ShardConnectionFailed(f"{self.path} is not open")
+        return self._opened
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+        await self._open.writer.carry_out(lambda t: queues.create(t, names, now_ms))
+
+    async def delete_queues(self, names: Sequence[str]) -> None:
+        await self._open.writer.carry_out(lambda t: queues.delete(t, names))
+
+    async def list_queues(self) -> Sequence[Queue]:
+        return self._open.readers.quick(reading.list_queues)
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+    ) -> None:
+        found = await self._open.writer.carry_out(lambda t: queues.configure(t, name, config, paused))
+        if not found:
+            raise QueueNotFound(name)
+
+    # --- the three hot paths ------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms))
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        return await self._open.writer.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+
+    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+        return await self._open.writer.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._open.writer.carry_out(lambda t: finishing.extend(t, claims, now_ms))
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._open.writer.carry_out(lambda t: finishing.release(t, claims, now_ms))
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return await self._open.writer.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+
+    # --- bulk ---------------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        return await self._open.writer.carry_out(lambda t: bulk.requeue(t, order, now_ms))
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        return await self._open.writer.carry_out(lambda t: bulk.purge(t, order))
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        return await self._open.writer.carry_out(lambda t: bulk.delete_named(t, keys, state))
+
+    # --- looking ------------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        if len(keys) <= self._settings.lookup_inline_max:
+            return self._open.readers.quick(lambda c: reading.lookup(c, keys, bodies=bodies))
+        return await self._open.readers.long(lambda c: reading.lookup(c, keys, bodies=bodies))
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        return await self._open.readers.long(lambda c: reading.scan(c, page))
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        if queues is None:
+            return await self._open.readers.long(lambda c: reading.counts(c, None))
+        return self._open.readers.quick(lambda c: reading.counts(c, queues))
+
+    # --- maintenance: nothing to do costs no query ------------------------------------------------------------------------------
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        opened = self._open
+        if limit <= 0 or not sweeping.advance_wanted(opened.ledger, now_ms):
+            return 0
+        return await opened.writer.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        opened = self._open
+        if limit <= 0 or not sweeping.time_out_wanted(opened.ledger):
+            return []
+        return await opened.writer.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        opened = self._open
+        if limit <= 0 or not sweeping.expire_wanted(opened.ledger, now_ms):
+            return []
+        return await opened.writer.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        opened = self._open
+        if limit <= 0 or not sweeping.collect_wanted(opened.ledger, now_ms):
+            return []
+        return await opened.writer.carry_out(lambda t: sweeping.collect_garbage(t, ttls, now_ms, limit))

@@ -1,0 +1,234 @@
+"""Maintenance, a bounded piece a call: due marks, claims past their deadline, jobs past their expiry, garbage.
+
+Each sweep knows from the ledger whether there can be anything to do (`*_wanted`), so that an idle store is asked nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.storage.sqlite.bulk import delete_ids, finished_before, oldest
+from pinlater.storage.sqlite.changes import Changes, Record
+from pinlater.storage.sqlite.inserting import REQUEST_KEY_KEPT_MS
+from pinlater.storage.sqlite.ledger import Counter, Ledger, Transaction
+from pinlater.storage.sqlite.statements import sql
+
+_COUNT_BETWEEN = sql("count_ready_between")
+_READY_AFTER = sql("select_ready_after")
+_OVERDUE = sql("select_overdue_claims")
+_EXPIRED = sql("select_expired")
+_DELETE_EXPIRIES = sql("delete_expiries_through")
+_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
+_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
+_REQUEST_KEYS_OF = sql("delete_request_keys_of")
+_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
+_DELETE_COUNTERS = sql("delete_counters")
+_DELETE_DROPPED = sql("delete_dropped_queue")
+
+
+class Tally:
+    """What a sweep did, by queue and priority."""
+
+    def __init__(self) -> None:
+        self._swept: dict[tuple[str, int], Swept] = {}
+
+    def failure(self, queue: str, job: Record) -> None:
+        """A job that was put back or has FAILED."""
+        so_far = self._of(queue, job.priority)
+        if job.state is JobState.PENDING:
+            due_ms = job.run_after_ms if so_far.due_at_ms is None else min(so_far.due_at_ms, job.run_after_ms)
+            so_far = so_far._replace(retried=so_far.retried + 1, due_at_ms=due_ms)
+        else:
+            so_far = so_far._replace(failed=so_far.failed + 1)
+        self._swept[queue, job.priority] = so_far
+
+    def deleted(self, queue: str, priority: int, state: JobState, count: int) -> None:
+        so_far = self._of(queue, priority)
+        if state is JobState.SUCCEEDED:
+            so_far = so_far._replace(deleted_succeeded=so_far.deleted_succeeded + count)
+        else:
+            so_far = so_far._replace(deleted_failed=so_far.deleted_failed + count)
+        self._swept[queue, priority] = so_far
+
+    def result(self) -> list[Swept]:
+        return [self._swept[key] for key in sorted(self._swept)]
+
+    def _of(self, queue: str, priority: int) -> Swept:
+        return self._swept.get((queue, priority), Swept(queue, priority))
+
+
+# --- due marks ------------------------------------------------------------------------------------------------------------------
+
+
+def advance_wanted(ledger: Ledger, now_ms: int) -> bool:
+    """Whether a mark can be moved over jobs, or has to come back after the clock did."""
+    return any(_behind(counter, now_ms) for queue in ledger.queues.values() for counter in queue.counters.values())
+
+
+def _behind(counter: Counter, now_ms: int) -> bool:
+    return counter.future_from_ms <= now_ms or (counter.mark_ms > now_ms and counter.pending > counter.future)
+
+
+def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
+    """Counts jobs whose time has come as due, and (after the clock went back) those whose time has not as future again."""
+    moved = 0
+    for queue in transaction.ledger.queues.values():
+        for counter in queue.counters.values():
+            if moved >= limit:
+                return moved
+            if _behind(counter, now_ms):
+                transaction.ledger.touch(counter)
+                if counter.mark_ms > now_ms:
+                    _take_mark_back(transaction, counter, now_ms)
+                else:
+                    moved += _advance(transaction, counter, now_ms, limit - moved)
+    return moved
+
+
+def _advance(transaction: Transaction, counter: Counter, now_ms: int, limit: int) -> int:
+    mark = (counter.mark_ms, counter.mark_id)
+    where = (counter.queue_id, counter.priority, *mark, now_ms, I64_MAX)
+    [passed] = transaction.execute(_COUNT_BETWEEN, (*where, limit)).fetchone()
+    if passed < limit:
+        counter.mark_ms, counter.mark_id = now_ms, I64_MAX
+    else:
+        place = (counter.queue_id, counter.priority, *mark, limit - 1)
+        counter.mark_ms, counter.mark_id = transaction.execute(_READY_AFTER, place).fetchone()
+    counter.future -= passed
+    place = (counter.queue_id, counter.priority, counter.mark_ms, counter.mark_id, 0)
+    row = transaction.execute(_READY_AFTER, place).fetchone()
+    counter.future_from_ms = row[0] if row else I64_MAX
+    return int(passed)
+
+
+def _take_mark_back(transaction: Transaction, counter: Counter, now_ms: int) -> None:
+    """Only after a restart with the clock set back. All at once: the jobs in between are few, or it happens once."""
+    where = (counter.queue_id, counter.priority, now_ms, I64_MAX, counter.mark_ms, counter.mark_id)
+    [passed] = transaction.execute(_COUNT_BETWEEN, (*where, I64_MAX)).fetchone()
+    counter.mark_ms, counter.mark_id = now_ms, I64_MAX
+    counter.future += passed
+    if passed:
+        counter.future_from_ms = now_ms + 1
+
+
+# --- claims and expiries ----------------------------------------------------------------------------------------------------------
+
+
+def time_out_wanted(ledger: Ledger) -> bool:
+    return any(counter.in_progress for queue in ledger.queues.values() for counter in queue.counters.values())
+
+
+def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
+    """The longest overdue first, over all queues. Claims of deleted queues are left to the garbage collection."""
+    ids = [row[0] for row in transaction.execute(_OVERDUE, (now_ms, limit)).fetchall()]
+    if not ids:
+        return []
+    tally = Tally()
+    changes = Changes(transaction, now_ms)
+    loaded = changes.load(ids)
+    for job in loaded:
+        changes.time_out(job)
+        tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
+    changes.write()
+    if len(loaded) < len(ids):
+        here = {job.id for job in loaded}
+        delete_ids(transaction, [job_id for job_id in ids if job_id not in here])
+    return tally.result()
+
+
+def expire_wanted(ledger: Ledger, now_ms: int) -> bool:
+    return ledger.first_expiry_ms < now_ms
+
+
+def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
+    """The longest expired first. A row of `expiries` whose job doesn't wait any more is dropped: it comes again with the job."""
+    tally = Tally()
+    changes = Changes(transaction, now_ms)
+    left = limit
+    while left > 0:
+        rows = transaction.execute(_EXPIRED, (now_ms, left)).fetchall()
+        if not rows:
+            break
+        for job in changes.load([row[1] for row in rows]):
+            if job.state is JobState.PENDING:
+                changes.expire(job)
+                tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
+                left -= 1
+        transaction.execute(_DELETE_EXPIRIES, rows[-1])
+    changes.write()
+    transaction.ledger.reload_expiry(transaction.execute)
+    return tally.result()
+
+
+# --- garbage ----------------------------------------------------------------------------------------------------------------------
+
+
+def collect_wanted(ledger: Ledger, now_ms: int) -> bool:
+    if (
+        ledger.dropped
+        or ledger.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms
+        or ledger.first_key_until_ms <= now_ms
+    ):
+        return True
+    return any(c.succeeded or c.failed for queue in ledger.queues.values() for c in queue.counters.values())
+
+
+def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
+    """Finished jobs past their time to live, then keys that time has freed, then what deleted queues left."""
+    tally = Tally()
+    left = limit
+    for ttl in ttls:
+        queue = transaction.ledger.queues.get(ttl.queue)
+        if queue is None:
+            continue
+        for counter in list(queue.counters.values()):
+            for state, kept_ms, there in (
+                (JobState.SUCCEEDED, ttl.succeeded_ms, counter.succeeded),
+                (JobState.FAILED, ttl.failed_ms, counter.failed),
+            ):
+                if not there or left <= 0:
+                    continue
+                before_ms = now_ms - kept_ms - 1
+                ids = finished_before(transaction, queue.queue_id, state, counter.priority, before_ms, left)
+                if ids:
+                    delete_ids(transaction, ids)
+                    tally.deleted(queue.name, counter.priority, state, len(ids))
+                    left -= len(ids)
+    left -= _forget_keys(transaction, now_ms, left)
+    _free_dropped(transaction, left)
+    return tally.result()
+
+
+def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
+    ledger = transaction.ledger
+    requests = keys = 0
+    if limit > 0 and ledger.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
+        requests = transaction.execute(_OLD_REQUEST_KEYS, (now_ms - REQUEST_KEY_KEPT_MS, limit)).rowcount
+    if limit > requests and ledger.first_key_until_ms <= now_ms:
+        keys = transaction.execute(_OLD_UNIQUE_KEYS, (now_ms, limit - requests)).rowcount
+    if requests or keys:
+        ledger.reload_key_times(transaction.execute)
+    return requests + keys
+
+
+def _free_dropped(transaction: Transaction, limit: int) -> None:
+    """Frees the rows of deleted queues, at most `limit` of them; a queue is forgotten when nothing of it is left."""
+    left = limit
+    for queue_id, counters in list(transaction.ledger.dropped.items()):
+        for counter in counters:
+            for state in JobState:
+                if left <= 0:
+                    return
+                left -= len(delete_ids(transaction, oldest(transaction, queue_id, state, counter.priority, left)))
+        for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
+            if left <= 0:
+                return
+            left -= transaction.execute(statement, (queue_id, left)).rowcount
+        if left <= 0:
+            return
+        transaction.execute(_DELETE_COUNTERS, (queue_id,))
+        transaction.execute(_DELETE_DROPPED, (queue_id,))
+        del transaction.ledger.dropped[queue_id]

@@ -1,0 +1,253 @@
+"""Group commit on the event loop: the calls that arrive while one commit is under way share the next transaction.
+
+A batch's statements run on the loop, because the driver takes the interpreter's lock anew after every row, which starves a thread
+beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that where the
+disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
+result after the COMMIT, never before.
+
+A call that raises takes its transaction with it: everything is rolled back, the ledger is read again from the file, and the calls
+are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
+two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the ledger.
+
+Weakness: a very long call (thousands of jobs) holds the loop for as long as its statements take; whoever makes calls bounds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.storage.sqlite.commit_thread import CommitThread
+from pinlater.storage.sqlite.errors import is_outside_failure, translate
+from pinlater.storage.sqlite.ledger import Ledger, Transaction
+from pinlater.storage.sqlite.pace import CommitPace
+from pinlater.storage.sqlite.settings import SqliteSettings
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class _Call:
+    __slots__ = ("alone", "future", "work")
+
+    def __init__(self, work: Callable[[Transaction], Any], future: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.future = future
+        self.alone = False
+
+
+class Writer:
+    """The one writer. `commits` counts transactions that changed something."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        ledger: Ledger,
+        settings: SqliteSettings,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._ledger = ledger
+        self._settings = settings
+        self._monotonic = monotonic
+        self._loop = asyncio.get_running_loop()
+        self._transaction = Transaction(connection, ledger)
+        self._thread = CommitThread(self._loop)
+        self._pace = CommitPace(settings.inline_commit_us / 1e6)
+        self._waiting: deque[_Call] = deque()
+        self._scheduled = False
+        self._in_thread = False
+        self._checkpoint_wanted = False
+        self._closed = False
+        self._idle: asyncio.Future[None] | None = None
+        self.commits = 0
+        self.failed = False
+
+    async def carry_out(self, work: Callable[[Transaction], T]) -> T:
+        """The result of `work`, once what it did is on the disk."""
+        if self._closed:
+            raise ShardConnectionFailed(f"{self._path} is closed")
+        if len(self._waiting) >= self._settings.waiting_calls_max:
+            raise TooManyWaiting(f"{len(self._waiting)} calls wait for the store already", retry_after_ms=100)
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.append(_Call(work, future))
+        self._schedule()
+        return await future
+
+    def want_checkpoint(self) -> None:
+        """A short checkpoint between two transactions, so that the WAL can start over."""
+        self._checkpoint_wanted = True
+        self._schedule()
+
+    async def close(self) -> None:
+        """Refuses what comes from now on, finishes what is there, ends the thread."""
+        self._closed = True
+        while self._waiting or self._in_thread or self._scheduled:
+            self._idle = self._loop.create_future()
+            await self._idle
+        self._thread.stop()
+
+    # --- turns ------------------------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._in_thread:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """One transaction of what waits, or the checkpoint that was asked for."""
+        self._scheduled = False
+        if self._checkpoint_wanted:
+            self._checkpoint_wanted = False
+            self._in_thread = True
+            self._thread.run(self._checkpoint, self._checkpointed)
+            return
+        if self._waiting:
+            self._transact()
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._in_thread:
+            return
+        if self._waiting or self._checkpoint_wanted:
+            self._schedule()
+        elif self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _transact(self) -> None:
+        carried: list[tuple[_Call, Any]] = []
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            before = connection.total_changes
+            self._run_calls(carried)
+            self._ledger.write(connection.execute)
+            changed = connection.total_changes != before
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
+            self._undo(carried, error)
+            return
+        if not changed:
+            self._commit_now(carried)
+            return
+        self.commits += 1
+        if self._pace.inline():
+            started = self._monotonic()
+            self._commit_now(carried)
+            self._pace.took_inline(self._monotonic() - started)
+        else:
+            self._in_thread = True
+            self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
+
+    def _run_calls(self, carried: list[tuple[_Call, Any]]) -> None:
+        """Runs waiting calls until none is left or the transaction is long enough."""
+        waiting = self._waiting
+        transaction = self._transaction
+        ends = 0.0
+        while waiting:
+            call = waiting[0]
+            if call.alone and carried:
+                return
+            waiting.popleft()
+            if call.future.done():
+                continue  # its caller has gone before anything happened
+            carried.append((call, None))  # before it runs: if it raises, it is among those to undo
+            carried[-1] = (call, call.work(transaction))
+            if call.alone or not waiting:
+                return
+            now = self._monotonic()
+            if not ends:
+                ends = now + self._settings.transaction_ms_max / 1000
+            elif now > ends:
+                return
+
+    # --- ends of a transaction ----------------------------------------------------------------------------------------------
+
+    def _commit_now(self, carried: list[tuple[_Call, Any]]) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._fail(carried, error)
+        else:
+            self._answer(carried)
+
+    def _commit(self) -> float:
+        """In the thread. Returns how long it took, in seconds."""
+        started = self._monotonic()
+        self._connection.execute("COMMIT")
+        return self._monotonic() - started
+
+    def _committed(self, carried: list[tuple[_Call, Any]], took: float | None, error: BaseException | None) -> None:
+        self._in_thread = False
+        if took is None:
+            self._fail(carried, error or RuntimeError("commit without a result"))
+        else:
+            self._pace.took_in_thread(took)
+            self._answer(carried)
+        if self._waiting:
+            self._turn()
+        else:
+            self._rest()
+
+    def _answer(self, carried: list[tuple[_Call, Any]]) -> None:
+        self.failed = False
+        for call, result in carried:
+            if not call.future.done():
+                call.future.set_result(result)
+
+    def _undo(self, carried: list[tuple[_Call, Any]], error: Exception) -> None:
+        """A call raised: the world's failure is everybody's, a bug its own call's only."""
+        if is_outside_failure(error) or not carried:
+            self._fail(carried, error)
+            return
+        self._roll_back()
+        if len(carried) == 1:
+            self._refuse(carried, error)
+            return
+        for call, _ in reversed(carried):
+            call.alone = True
+            self._waiting.appendleft(call)
+
+    def _fail(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
+        self.failed = True
+        logger.error("store %s: a transaction of %d calls failed: %s", self._path, len(carried), error)
+        if not carried and self._waiting:  # not even BEGIN worked: whoever is first learns why
+            carried = [(self._waiting.popleft(), None)]
+        self._roll_back()
+        self._refuse(carried, translate(error, self._path) if isinstance(error, sqlite3.Error) else error)
+
+    def _refuse(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
+        for call, _ in carried:
+            if not call.future.done():
+                call.future.set_exception(error)
+
+    def _roll_back(self) -> None:
+        """Undoes file and memory. If even reading fails, the ledger stays and the next call meets the failure itself."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._ledger.reload(self._connection.execute)
+        except sqlite3.Error as error:
+            logger.critical("store %s: can't be read after a rollback: %s", self._path, error)
+            self._closed = True
+            self._refuse([(call, None) for call in self._waiting], translate(error, self._path))
+            self._waiting.clear()
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> float:
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return 0.0
+
+    def _checkpointed(self, took: float | None, error: BaseException | None) -> None:
+        self._in_thread = False
+        if error is not None:
+            logger.warning("store %s: checkpoint failed: %s", self._path, error)
+        self._rest()
