@@ -58,6 +58,9 @@ def run(arguments: Sequence[str], console: Console) -> int:
     parser.add_argument("--repeats", type=int, help="runs of each row (default 5)")
     parser.add_argument("--dir", type=Path, default=Path("var/bench"), help="where the store files go: choose the disk")
     parser.add_argument("--output", type=Path, default=RESULTS_DIR / "local.json", help="where the results go")
+    parser.add_argument(
+        "--profile", action="store_true", help="print where the server's CPU time went (figures suffer)"
+    )
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()
     if options.full:
@@ -65,8 +68,10 @@ def run(arguments: Sequence[str], console: Console) -> int:
     if options.repeats:
         sizes = replace(sizes, repeats=options.repeats)
     options.dir.mkdir(parents=True, exist_ok=True)
-    place = Workplace(options.dir, sizes, say=console.print)
-    results = measure(place, options.only or list(ROWS), {"full": options.full, "quick": options.quick})
+    place = Workplace(options.dir, sizes, say=console.print, profile=options.profile)
+    results = measure(
+        place, options.only or list(ROWS), {"full": options.full, "quick": options.quick, "profile": options.profile}
+    )
     results.write(options.output)
     table.show(results, console)
     console.print(f"written to {options.output}")

@@ -20,10 +20,9 @@ from types import TracebackType
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-# "thrift=127.0.0.1:9010" and its kin, in plain or JSON log lines.
-_PORT = re.compile(
-    r"(thrift|http)\W{1,12}(?:(?:addr\w*|host|port|listening\w*|on|at)\W{1,6})*(?:[\w.\-\[\]]+?:)?(\d{2,5})\b"
-)
+# In the line that says it is ready, as JSON or as key=value.
+_READY = re.compile(r"^.*\bready\b.*$", re.MULTILINE)
+_PORT = re.compile(r"\b(thrift|http)_port\W{1,3}(\d{2,5})\b")
 
 
 class ServerFailed(Exception):
@@ -80,7 +79,8 @@ class Server:
     def _read_ports(self, offset: int) -> bool:
         with self._log.open("rb") as log:
             log.seek(offset)
-            found = dict(_PORT.findall(log.read().decode(errors="replace").lower()))
+            ready = _READY.search(log.read().decode(errors="replace"))
+        found = dict(_PORT.findall(ready.group())) if ready else {}
         if "thrift" not in found or (self._with_http and "http" not in found):
             return False
         self.port, self.http_port = int(found["thrift"]), int(found.get("http", 0))
@@ -137,9 +137,15 @@ def wait_a_moment(process: subprocess.Popen[bytes], seconds: float = 0.01) -> No
         return
 
 
-def pinlater_server(store: Path, *arguments: str, log: Path, env: Mapping[str, str] | None = None) -> Server:
-    """The server under test on a SQLite file, not started yet."""
-    command = [sys.executable, "-m", "pinlater", "serve", "--store", f"sqlite:{store}"]
+def pinlater_server(
+    store: Path,
+    *arguments: str,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    module: Sequence[str] = ("pinlater",),
+) -> Server:
+    """The server under test on a SQLite file, not started yet. `module` runs the command in another's way (a profiler's)."""
+    command = [sys.executable, "-m", *module, "serve", "--store", f"sqlite:{store}"]
     command += ["--thrift-port", "0", "--http-port", "0", *arguments]
     return Server(command, log=log, env=env)
 

@@ -1,6 +1,6 @@
 """The wire reference: the same Thrift server in front of operations that keep nothing and answer at once.
 
-What it can't leave out is what any answer needs: descriptors of new jobs, and jobs to hand out. `python -m bench.wire_stub` prints its port.
+What it can't leave out is what any answer needs: descriptors, and jobs to hand out. `python -m bench.wire_stub` prints its port.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pinlater.service.values import (
     AckBatch,
     AckResult,
     Caller,
-    Dequeued,
     DequeueCommand,
+    Dequeued,
     Enqueued,
     HandedOut,
     JobToEnqueue,
@@ -75,7 +75,7 @@ async def serve() -> None:
     """Until SIGTERM."""
     server = ThriftServer(cast(Operations, StubOperations()), ThriftSettings(port=0), Metrics(), SystemClock())
     await server.start()
-    print(f"thrift listening on 127.0.0.1:{server.port}", flush=True)
+    print(f"ready thrift_port={server.port}", flush=True)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await stop.wait()

@@ -85,6 +85,7 @@ class Workplace:
     sizes: Sizes = field(default_factory=Sizes)
     say: Callable[[str], None] = print
     server_arguments: tuple[str, ...] = ()
+    profile: bool = False
     _flush_ms: float | None = None
     _stores: int = 0
 
@@ -110,11 +111,15 @@ class Workplace:
     def pinlater(self, store: Path | None = None) -> Iterator[Server]:
         """The service on a file (a new one for None, removed afterwards), with its queue made."""
         path = store or self.new_store()
-        with pinlater_server(path, *self.server_arguments, log=self.log) as server:
+        profile = self.folder / "profile.txt"
+        module = ("bench.profiled", str(profile)) if self.profile else ("pinlater",)
+        with pinlater_server(path, *self.server_arguments, log=self.log, module=module) as server:
             with RawClient(server.port) as client:
                 client.create_queue(QUEUE)
             yield server
             server.stop()
+        if self.profile:
+            self.say(profile.read_text())
         if store is None:
             remove_store(path)
 

@@ -1,0 +1,37 @@
+"""The whole benchmark, one iteration of everything, so that it never rots. No figure is judged here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import ROWS
+from bench.results import read_results
+
+
+@pytest.mark.timeout(240)
+def test_one_iteration_of_everything_measures_every_row(tmp_path: Path) -> None:
+    """And its file can be compared with another, here itself."""
+    output = tmp_path / "quick.json"
+    command = [sys.executable, "-m", "bench"]
+    run = subprocess.run(
+        [*command, "--quick", "--dir", str(tmp_path / "work"), "--output", str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=220,
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+    results = read_results(output)
+    assert [row.name for row in results.rows] == list(ROWS)
+    for row in results.rows:
+        assert row.runs, row.name
+        for goal in row.goals:
+            assert goal.measure in row.figures, f"{row.name} has no {goal.measure}"
+    compared = subprocess.run(
+        [*command, "compare", str(output), str(output), "--strict"], capture_output=True, text=True, check=False
+    )
+    assert compared.returncode == 0, compared.stdout + compared.stderr
