@@ -60,7 +60,7 @@ def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> Non
     path = toml(tmp_path, "hots = 'x'\n[http]\nport = 70000\n[job]\nx = 1\n")
     found = problems(path, env={"PINLATER_THRIFT_PORT": "many"}, flags={"store": "oracle:x", "thrift_prot": 1})
     assert [problem.removeprefix(str(tmp_path)) for problem in found] == [
-        "--thrift_prot: not a setting (did you mean thrift.port?)",
+        "--set thrift_prot: not a setting (did you mean thrift.port?)",
         "/pinlater.toml:1: unknown key hots (did you mean host?)",
         "/pinlater.toml:4: unknown table [job] (did you mean jobs?)",
         "--store: 'oracle:x' is not a store: sqlite:PATH or memory: is possible",

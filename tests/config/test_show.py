@@ -52,13 +52,20 @@ def test_text_has_a_line_for_every_key(runner: CliRunner) -> None:
     assert "warning: store: jobs are kept in memory" in result.stderr
 
 
+def test_any_setting_is_possible_as_a_flag(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["settings", "--json", "--set", "jobs.claim_timeout_ms=90 s"])
+    shown = json.loads(result.stdout)["jobs.claim_timeout_ms"]
+    assert shown == {"value": 90_000, "source": "flag", "place": "--set jobs.claim_timeout_ms"}
+    assert runner.invoke(app, ["settings", "--set", "jobs.claim_timeout_ms"]).exit_code == 2
+
+
 def test_wrong_settings_end_with_their_own_exit_code_and_every_problem(runner: CliRunner, tmp_path: Path) -> None:
     path = tmp_path / "pinlater.toml"
     path.write_text("hots = 'x'\nprot = 1\n")
     result = runner.invoke(app, ["settings", "--config", str(path)])
-    assert result.exit_code == 78
+    assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.splitlines()[0] == "2 problems with the settings:"
+    assert result.stderr.splitlines()[0] == "error: 2 problems with the settings:"
 
 
 def test_a_password_from_standard_input_gives_its_hash_and_nothing_else(runner: CliRunner) -> None:

@@ -12,8 +12,8 @@ import typer
 if TYPE_CHECKING:
     from pinlater.config.show import Shown
 
-EXIT_SETTINGS = 78
-"""The settings are wrong (EX_CONFIG of sysexits): starting again without an edit won't help."""
+EXIT_SETTINGS = 2
+"""The settings are wrong, as for `serve`: starting again without an edit won't help."""
 
 
 def settings(
@@ -24,23 +24,41 @@ def settings(
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on, as for serve.")] = None,
     thrift_port: Annotated[str | None, typer.Option("--thrift-port", help="As for serve.")] = None,
     http_port: Annotated[str | None, typer.Option("--http-port", help="As for serve.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, as for serve.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the effective settings and where each came from; passwords' hashes are left out."""
-    from pinlater.config.errors import SettingsError
-    from pinlater.config.load import load
-    from pinlater.config.show import shown_settings
+    try:
+        from pinlater.config.errors import SettingsError
+        from pinlater.config.load import load
+        from pinlater.config.show import shown_settings
+    except ImportError as error:
+        typer.echo(
+            f"error: {error.name} is missing; the server's settings need: pip install 'pinlater[server]'", err=True
+        )
+        raise typer.Exit(1) from None
 
-    flags = {"store": store, "host": host, "thrift_port": thrift_port, "http_port": http_port}
+    flags: dict[str, object] = {**_pairs(set_ or [])}
+    flags |= {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
     try:
         loaded = load(config, os.environ, flags)
     except SettingsError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(f"error: {error}", err=True)
         raise typer.Exit(EXIT_SETTINGS) from None
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
     rows = shown_settings(loaded)
     typer.echo(_as_json(rows) if as_json else _as_text(rows))
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """`KEY=VALUE` texts as flags by path."""
+    for text in texts:
+        if "=" not in text:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    return {key.strip(): value for key, _, value in (text.partition("=") for text in texts)}
 
 
 def _as_json(rows: list[Shown]) -> str:

@@ -14,8 +14,8 @@ from pinlater.config.errors import did_you_mean
 from pinlater.config.schema import ENV_PREFIX, Key, keys
 from pinlater.config.sources import Given, Origin, Source
 
-OTHER_VARIABLES = frozenset({"PINLATER_CONFIG"})
-"""Variables that the command line reads itself."""
+OTHER_VARIABLES = frozenset({"PINLATER_CONFIG", "PINLATER_SERVERS"})
+"""Variables that the command line and the client read themselves."""
 
 _KUBERNETES = re.compile(
     r"PINLATER_[A-Z0-9_]+_(PORT_[0-9]+_(TCP|UDP|SCTP)(_(PORT|PROTO|ADDR))?|SERVICE_(HOST|PORT(_\w+)?))"

@@ -66,7 +66,7 @@ def _read_flags(flags: Mapping[str, object]) -> Source:
     for name, value in flags.items():
         key = by_name.get(name.removeprefix("--").replace(".", "_").replace("-", "_"))
         if key is None:
-            problems.append(f"--{name}: not a setting{did_you_mean(name, keys())}")
+            problems.append(f"--set {name}: not a setting{did_you_mean(name, keys())}")
         elif value is not None and value != "":
             given[key.path] = Given(key.path, value, Origin("flag", key.flag))
     return Source(given, tuple(problems))

@@ -26,7 +26,8 @@ _HEAD = """\
 
 Every setting has a default, and each can come from four places. The strongest that says something wins:
 
-1. a flag of `pinlater serve`, for example `--thrift-port 9010`;
+1. a flag of `pinlater serve`: `--store`, `--host`, `--thrift-port`, `--http-port`, and `--set KEY=VALUE` for all others, for example
+   `--set jobs.claim_timeout_ms=90s`;
 2. an environment variable: `PINLATER_`, then the table and the key in capitals, `PINLATER_THRIFT_PORT=9010`;
 3. the settings file, which `--config` or `PINLATER_CONFIG` names: TOML (`pinlater.toml`), or the original's `.properties`;
 4. the default.
@@ -50,7 +51,7 @@ An unknown key in a file is refused; an unknown variable only gives a warning. A
 No variable of ours begins with `PINLATER_PORT_` or `PINLATER_SERVICE_` or is called `PINLATER_PORT`: Kubernetes sets those beside a Service
 called `pinlater`. That is why the service's own settings are the table `jobs`.
 
-`pinlater settings` prints the effective values and where each came from. Wrong settings end the command with exit code 78.
+`pinlater settings` prints the effective values and where each came from. Wrong settings end it, and `pinlater serve`, with exit code 2.
 """
 
 _TABLE_HEAD = "| key | default | range | what it is for |\n|---|---|---|---|"

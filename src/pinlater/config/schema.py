@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinlater.config.settings import RANGES, Settings
+from pinlater.config.settings import FLAGS, RANGES, Settings
 from pinlater.config.store import StoreLocation
 
 ENV_PREFIX = "PINLATER_"
@@ -69,7 +69,7 @@ class Key(NamedTuple):
 
     @property
     def flag(self) -> str:
-        return "--" + self.path.replace(".", "-").replace("_", "-")
+        return "--" + self.path.replace(".", "-") if self.path in FLAGS else f"--set {self.path}"
 
     @property
     def unit(self) -> str:

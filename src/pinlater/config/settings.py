@@ -16,11 +16,15 @@ from pinlater.dispatch.settings import DispatchSettings
 from pinlater.http_server.settings import HttpSettings
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.service.settings import ServiceSettings
+from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.telemetry.settings import TelemetrySettings
 from pinlater.thrift_server.settings import ThriftSettings
 
 DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
 
+
+FLAGS = ("store", "host", "thrift.port", "http.port")
+"""Keys that have a flag of their own; all others are set by `--set KEY=VALUE`."""
 
 INHERITED = {
     "thrift.host": "host",
@@ -34,6 +38,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "jobs.default_attempts": (1, 2**31 - 1),
     "jobs.max_frame_bytes": (1024, 2**31 - 1),
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
+    "sqlite.inline_commit_us": (0, 10_000_000),
+    "sqlite.lookup_inline_max": (0, 1_000_000),
 }
 """Where the wire or a room draws the line elsewhere than the rules in `schema`; both ends are possible."""
 
@@ -61,6 +67,7 @@ class Settings:
     jobs: ServiceSettings = field(default_factory=ServiceSettings)
     thrift: ThriftSettings = field(default_factory=ThriftSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    sqlite: SqliteSettings = field(default_factory=SqliteSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
