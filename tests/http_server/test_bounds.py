@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 
@@ -264,3 +265,18 @@ async def test_a_taken_port_is_an_error_at_the_start(site: Site) -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         HttpSettings(**wrong)  # type: ignore[arg-type]
+
+
+async def test_random_bytes_end_their_own_connection_only(site: Site) -> None:
+    """A failing run can be repeated: pytest-randomly prints the seed and sets it here."""
+    steady_reader, steady = await site.connect()
+    for _ in range(50):
+        noise = random.randbytes(random.randrange(1, 400))
+        reader, writer = await site.connect()
+        writer.write(noise + b"\r\n\r\n")
+        writer.write_eof()
+        assert await until_closed(reader) is not None
+        writer.close()
+    steady.write(PING)
+    assert (await steady_reader.readuntil(b"pong")).endswith(b"pong")
+    steady.close()
