@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,3 +23,10 @@ def tracked_files(repository: Path) -> list[Path]:
     """All files that git tracks and that are there."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=repository, capture_output=True, check=True, text=True)
     return [path for name in listed.stdout.split("\0") if name and (path := repository / name).is_file()]
+
+
+def need_thrift_compiler() -> None:
+    """Skips where there is no `thrift`; CI must have one."""
+    if shutil.which("thrift") is None:
+        message = "no thrift compiler (Debian: thrift-compiler)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)

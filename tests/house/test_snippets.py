@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.house.conftest import REPOSITORY
-from tests.house.snippets import Block, blocks, missing_line, needs_server
+from tests.house.conftest import REPOSITORY, need_thrift_compiler
+from tests.house.reader import Reader
+from tests.house.snippets import blocks, missing_line, needs_server
 
 DOCS = REPOSITORY / "docs"
 PAGES = sorted(
@@ -23,88 +18,6 @@ PAGES = sorted(
     for path in [DOCS / "quickstart.md", *(DOCS / "how-to").glob("*.md")]
     if path.is_file() and any(block.runs for block in blocks(path.read_text()))
 )
-BLOCK_TIMEOUT_S = 60
-
-
-class Reader:
-    """Somebody who follows a page in a folder: `9010` and `9999` in what they type become ports that are free."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ports = {"9010": free_port(), "9999": free_port()}
-        binaries = str(Path(sys.executable).parent)
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PINLATER_")} | {
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-            "PINLATER_SERVERS": f"127.0.0.1:{self.ports['9010']}",
-            "PINLATER_THRIFT_PORT": str(self.ports["9010"]),
-            "PINLATER_HTTP_PORT": str(self.ports["9999"]),
-            "PYTHONUNBUFFERED": "1",
-            "COLUMNS": "200",
-        }
-
-    def typed(self, text: str) -> str:
-        """The text with the ports of this test."""
-        for written, port in self.ports.items():
-            text = text.replace(written, str(port))
-        return text
-
-    def do(self, block: Block, running: ExitStack) -> None:
-        """What the block says; fails with its output where it doesn't do what the page says."""
-        text = self.typed(block.text)
-        if "save" in block.remarks:
-            (self.folder / block.remarks["save"]).write_text(text)
-            return
-        if "start" in block.remarks:
-            running.enter_context(self.beside(text, block.remarks["start"]))
-            return
-        command = (
-            [sys.executable, "-c", text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", text]
-        )
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=BLOCK_TIMEOUT_S, check=False,
-        )  # fmt: skip
-        said = f"line {block.line}:\n{text}\n--- status {done.returncode}\n{done.stdout}{done.stderr}"
-        assert (done.returncode != 0) == ("fails" in block.remarks), said
-        if block.prints is not None:
-            assert missing_line(self.typed(block.prints), done.stdout + done.stderr) is None, said
-
-    @contextmanager
-    def beside(self, text: str, until: str) -> Iterator[None]:
-        """Runs `text` in a process group of its own, from its output's first `until` to the end of the page."""
-        log = self.folder / f".output-{len(list(self.folder.glob('.output-*')))}"
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                ["bash", "-c", f"exec {text.strip()}"], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
-        try:
-            wait_for_text(log, until, process)
-            yield
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def wait_for_text(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
-    """Returns once the log has the text; fails with the log where the process ends first, or after a while."""
-    deadline = time.monotonic() + 30
-    while text not in log.read_text(errors="replace"):
-        ended = process.poll() is not None
-        if ended or time.monotonic() > deadline:
-            pytest.fail(f"{'ended' if ended else 'no sign'} before {text!r}:\n{log.read_text(errors='replace')}")
-        time.sleep(0.02)
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.mark.docs
@@ -113,16 +26,15 @@ def free_port() -> int:
 def test_a_reader_who_does_what_the_page_says_gets_what_it_says(page: str, tmp_path: Path) -> None:
     """Docs that were never run are wrong."""
     text = (DOCS / page).read_text()
+    if re.search(r"^thrift ", text, re.MULTILINE):
+        need_thrift_compiler()
     reader = Reader(tmp_path)
     with ExitStack() as running:
         if needs_server(text):
-            running.enter_context(reader.beside(reader.typed("pinlater serve --store sqlite:.store.db"), READY))
+            running.enter_context(reader.server())
         for block in blocks(text):
             if block.runs:
                 reader.do(block, running)
-
-
-READY = "ready"
 
 
 def test_blocks_are_read_with_their_remarks_and_output() -> None:

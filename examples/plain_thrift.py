@@ -1,0 +1,56 @@
+"""A client of Apache Thrift alone, as clients in other languages are. First generate its code from the IDL:
+
+    thrift --gen py -out . src/pinlater/wire/pinlater.thrift
+
+Nothing of the Python package `pinlater` is used.
+"""
+
+from __future__ import annotations
+
+import os
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport
+from thrift_libs import PinLater
+from thrift_libs.ttypes import (
+    PinLaterDequeueRequest,
+    PinLaterEnqueueRequest,
+    PinLaterException,
+    PinLaterJob,
+    PinLaterJobAckInfo,
+    PinLaterJobAckRequest,
+    RequestContext,
+)
+
+QUEUE = "plain_thrift"
+
+
+def main() -> None:
+    """Enqueue, claim, acknowledge; and what a refusal looks like."""
+    host, _, port = os.environ.get("PINLATER_SERVERS", "127.0.0.1:9010").partition(":")
+    transport = TFramedTransport(TSocket(host, int(port)))
+    client = PinLater.Client(TBinaryProtocol(transport))
+    transport.open()
+    me = RequestContext(source="plain-thrift-example")
+
+    client.createQueue(me, QUEUE)
+    jobs = [PinLaterJob(body=b"one"), PinLaterJob(body=b"two")]
+    client.enqueueJobs(me, PinLaterEnqueueRequest(queueName=QUEUE, jobs=jobs))
+
+    claimed = client.dequeueJobs(me, PinLaterDequeueRequest(queueName=QUEUE, limit=10, waitMillis=1000))
+    print("claimed", *sorted(body.decode() for body in claimed.jobs.values()))
+    acks = [
+        PinLaterJobAckInfo(jobDescriptor=name, claimToken=claimed.jobMetadata[name].claimToken) for name in claimed.jobs
+    ]
+    outcomes = client.ackJobs(me, PinLaterJobAckRequest(queueName=QUEUE, jobsSucceeded=acks))
+    print("outcomes", *(outcome.outcome for outcome in outcomes))
+    try:
+        client.dequeueJobs(me, PinLaterDequeueRequest(queueName="no_such_queue", limit=1))
+    except PinLaterException as refusal:
+        print(refusal.errorCode, refusal.message)
+    transport.close()
+
+
+if __name__ == "__main__":
+    main()
