@@ -1,0 +1,73 @@
+"""`pinlater retry-failed` and `delete-jobs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import options, output
+from pinlater.client import AsyncClient
+
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many jobs.")]
+OnePriority = Annotated[int, typer.Option("--priority", "-p", help="Jobs of this priority; 1 is the highest.")]
+
+
+def retry_failed(
+    queue: options.QueueName,
+    priority: OnePriority = 1,
+    attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
+    delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, or ms.")] = None,
+    limit: Limit = 1000,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Put failed jobs back into the queue; prints how many.
+
+    Example: pinlater retry-failed emails --attempts 3 --delay 5m
+    """
+    run_after_ms = options.due_ms(delay, at)
+
+    async def ask(client: AsyncClient) -> int:
+        return await client.retry_failed(
+            queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit
+        )
+
+    _print("retried", options.ask(server, timeout, ask), json)
+
+
+def delete_jobs(
+    queue: options.QueueName,
+    state: Annotated[options.State | None, typer.Option("--state", help="Jobs in this state.")] = None,
+    descriptor: Annotated[
+        list[str] | None, typer.Option("--descriptor", "-d", help="These jobs, in whatever state; may be repeated.")
+    ] = None,
+    priority: OnePriority = 1,
+    regex: options.Regex = None,
+    limit: Limit = 1000,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Delete jobs of one state and priority, or the jobs named by --descriptor; prints how many.
+
+    Example: pinlater delete-jobs emails --state failed --regex 'example\\.org'
+    """
+    if (state is None) == (not descriptor):
+        raise typer.BadParameter("give either --state or --descriptor")
+
+    async def ask(client: AsyncClient) -> int:
+        if state is None:
+            return await client.delete_jobs_by_descriptor(queue, descriptor or [])
+        return await client.delete_jobs(queue, state.wire, priority=priority, regex=regex, limit=limit)
+
+    _print("deleted", options.ask(server, timeout, ask), json)
+
+
+def _print(what: str, number: int, as_json: bool) -> None:
+    if as_json:
+        output.print_json({what: number})
+    else:
+        output.print_lines([f"{what} {number}"])

@@ -1,0 +1,158 @@
+"""The command `pinlater`: a table of commands, each loaded only when it is run or its help is asked for.
+
+Must never import a server's module by itself: the base wheel holds clients and workers only, and a command that needs more says what to
+install. No business logic here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+import typer
+import typer.core
+
+from pinlater.cli import exits
+from pinlater.version import __version__
+
+WITH_JOBS, WITH_QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
+
+
+class Place(NamedTuple):
+    """Where a command is: `attribute` of `module` is its function, or the Typer app of its group."""
+
+    module: str
+    attribute: str
+    panel: str
+
+
+COMMANDS: dict[str, Place] = {
+    "serve": Place("serve", "serve", RUNNING),
+    "worker": Place("work", "worker", RUNNING),
+    "demo": Place("demo", "demo", TRYING),
+    "queue": Place("queues", "app", WITH_QUEUES),
+    "enqueue": Place("produce", "enqueue", WITH_JOBS),
+    "dequeue": Place("consume", "dequeue", WITH_JOBS),
+    "check-dequeue": Place("consume", "check_dequeue", WITH_JOBS),
+    "peek": Place("consume", "peek", WITH_JOBS),
+    "ack": Place("finish", "ack", WITH_JOBS),
+    "cancel": Place("finish", "cancel", WITH_JOBS),
+    "lookup": Place("look", "lookup", WITH_JOBS),
+    "count": Place("look", "count", WITH_JOBS),
+    "scan": Place("look", "scan", WITH_JOBS),
+    "retry-failed": Place("bulk", "retry_failed", WITH_JOBS),
+    "delete-jobs": Place("bulk", "delete_jobs", WITH_JOBS),
+    "load": Place("load", "load", TRYING),
+    "client-tool": Place("client_tool", "client_tool", TRYING),
+    "hash-password": Place("password", "hash_password", RUNNING),
+    "settings": Place("settings", "settings", RUNNING),
+    "migrate": Place("migrate", "migrate", RUNNING),
+    "backup": Place("backup", "backup", RUNNING),
+    "version": Place("about", "version", TRYING),
+}
+
+
+class LazyCommands(typer.core.TyperGroup):
+    """The commands of `COMMANDS`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        place = COMMANDS.get(cmd_name)
+        return None if place is None else _load(cmd_name, place)
+
+
+def _load(name: str, place: Place) -> Any:
+    """The command, or one in its place that says what is missing."""
+    try:
+        found = getattr(import_module(f"pinlater.cli.{place.module}"), place.attribute)
+    except ImportError as error:
+        found = _missing(name, error.name or "")
+    loaded: Any
+    if isinstance(found, typer.Typer):
+        loaded = typer.main.get_group(found)
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        alone.command(name, context_settings=getattr(found, "context_settings", None))(_guarded(found))
+        loaded = typer.main.get_command(alone)
+    loaded.name = name
+    loaded.rich_help_panel = place.panel
+    return loaded
+
+
+def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A module that turns out to be missing while the command runs is said like one that is missing at the start."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except ImportError as error:
+            _say_missing(command.__name__.replace("_", "-"), error.name or "")
+
+    return run
+
+
+def _missing(name: str, module: str) -> Callable[[], None]:
+    def unavailable() -> None:
+        _say_missing(name, module)
+
+    unavailable.__doc__ = "Not installed: pip install 'pinlater[server]'."
+    unavailable.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
+    return unavailable
+
+
+def _say_missing(name: str, module: str) -> NoReturn:
+    exits.fail(
+        f"`pinlater {name}` needs {module or 'more than is installed'}: pip install 'pinlater[server]'", exits.REFUSED
+    )
+
+
+app = typer.Typer(
+    cls=LazyCommands,
+    name="pinlater",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A durable job service: serve one, fill its queues, run its jobs, look into it.",
+    epilog="Start with `pinlater demo`. Servers: --server HOST:PORT or PINLATER_SERVERS. Exit codes: see the CLI reference.",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pinlater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+    trace: Annotated[bool, typer.Option("--traceback", help="Show the traceback of an unexpected error.")] = False,
+) -> None:
+    exits.tracebacks(trace)
+
+
+def main() -> None:
+    """The process's entry. Every end has an exit code of the table in `exits`; a bug is one line, with `--traceback` all of it."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(exits.INTERRUPTED)
+    except BrokenPipeError:  # whoever read our output has stopped: that is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(exits.OK)
+    except Exception as error:  # noqa: BLE001 - the last resort
+        if exits.tracebacks():
+            traceback.print_exc()
+        sys.stderr.write(f"error: unexpected: {type(error).__name__}: {error} (run with --traceback to see where)\n")
+        sys.exit(exits.BUG)

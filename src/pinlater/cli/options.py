@@ -1,0 +1,116 @@
+"""Options that many commands share, and how they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated, TypeVar
+
+import typer
+
+from pinlater.cli import exits
+from pinlater.client import AsyncClient
+from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.errors import DescriptorInvalid
+from pinlater.domain.job import JobState
+
+T = TypeVar("T")
+
+Server = Annotated[
+    str,
+    typer.Option(
+        "--server", "-s", envvar=SERVERS_VARIABLE, metavar="HOST:PORT", help="Server, or several with commas between."
+    ),
+]
+TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
+Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR...", show_default=False)]
+
+SERVER = DEFAULT_SERVER
+TIMEOUT_S = 10.0
+
+
+class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
+    """Job states as the command line writes them."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def wire(self) -> JobState:
+        return JobState[self.name]
+
+
+def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    """Runs `action` with an open client. An error becomes a line on standard error and an exit code."""
+
+    async def run() -> T:
+        async with client_for(server, timeout_s) as client:
+            return await action(client)
+
+    with exits.reported():
+        return asyncio.run(run())
+
+
+def client_for(server: str, timeout_s: float, *, connections: int = 1) -> AsyncClient:
+    """A client, not open yet. A bad address is a usage error."""
+    try:
+        return AsyncClient(server, timeout_ms=max(1, round(timeout_s * 1000)), connections=connections)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--server") from None
+
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
+
+
+def span_ms(text: str | None) -> int | None:
+    """Milliseconds of `90s`, `500ms`, `5m`, `1.5h`, `2d`; a bare number is seconds."""
+    if text is None:
+        return None
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no span of time; write 500ms, 90s, 5m, 2h or 1d")
+    return round(float(match[1]) * _UNITS_MS[match[2] or "s"])
+
+
+def moment_ms(text: str | None) -> int | None:
+    """Milliseconds since the epoch, from such a number or ISO 8601 (UTC where it names no zone)."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time; write 2030-01-31T12:00:00Z or milliseconds") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def due_ms(delay: str | None, at: str | None) -> int | None:
+    """When a job is due, from --delay or --at."""
+    if delay is not None and at is not None:
+        raise typer.BadParameter("--delay and --at exclude each other")
+    waiting = span_ms(delay)
+    return moment_ms(at) if waiting is None else SystemClock().now_ms() + waiting
+
+
+def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
+    """Descriptors by the queue that they name."""
+    grouped: dict[str, list[str]] = {}
+    for text in descriptors:
+        try:
+            grouped.setdefault(parse_descriptor(text).queue, []).append(text)
+        except DescriptorInvalid as error:
+            exits.fail(error.message, exits.REFUSED)
+    return grouped
