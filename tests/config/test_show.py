@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from pinlater.cli import exits
 from pinlater.cli.password import hash_password as hash_password_command
 from pinlater.cli.settings import settings
 from pinlater.config.load import load
@@ -63,7 +64,7 @@ def test_wrong_settings_end_with_their_own_exit_code_and_every_problem(runner: C
     path = tmp_path / "pinlater.toml"
     path.write_text("hots = 'x'\nprot = 1\n")
     result = runner.invoke(app, ["settings", "--config", str(path)])
-    assert result.exit_code == 2
+    assert result.exit_code == exits.SETTINGS
     assert result.stdout == ""
     assert result.stderr.splitlines()[0] == "error: 2 problems with the settings:"
 

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-EXIT_USAGE = 2
+from pinlater.cli import exits
 
 
 def hash_password() -> None:
@@ -21,7 +21,7 @@ def hash_password() -> None:
         made = make_hash(password)
     except ValueError as error:
         typer.echo(f"Not hashed: {error}", err=True)
-        raise typer.Exit(EXIT_USAGE) from None
+        raise typer.Exit(exits.USAGE) from None
     typer.echo(made)
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pinlater.cli import exits
+
 if TYPE_CHECKING:
     from pinlater.config.show import Shown
-
-EXIT_SETTINGS = 2
-"""The settings are wrong, as for `serve`: starting again without an edit won't help."""
 
 
 def settings(
@@ -38,7 +37,7 @@ def settings(
         typer.echo(
             f"error: {error.name} is missing; the server's settings need: pip install 'pinlater[server]'", err=True
         )
-        raise typer.Exit(1) from None
+        raise typer.Exit(exits.REFUSED) from None
 
     flags: dict[str, object] = {**_pairs(set_ or [])}
     flags |= {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
@@ -46,7 +45,7 @@ def settings(
         loaded = load(config, os.environ, flags)
     except SettingsError as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_SETTINGS) from None
+        raise typer.Exit(exits.SETTINGS) from None
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
     rows = shown_settings(loaded)

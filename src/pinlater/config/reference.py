@@ -51,7 +51,7 @@ An unknown key in a file is refused; an unknown variable only gives a warning. A
 No variable of ours begins with `PINLATER_PORT_` or `PINLATER_SERVICE_` or is called `PINLATER_PORT`: Kubernetes sets those beside a Service
 called `pinlater`. That is why the service's own settings are the table `jobs`.
 
-`pinlater settings` prints the effective values and where each came from. Wrong settings end it, and `pinlater serve`, with exit code 2.
+`pinlater settings` prints the effective values and where each came from. Wrong settings end it with exit code 78.
 """
 
 _TABLE_HEAD = "| key | default | range | what it is for |\n|---|---|---|---|"
