@@ -1,0 +1,86 @@
+"""The one clock: it never jumps, whatever is done to the machine's."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.clock import ManualClock, SystemClock
+
+HOUR_S = 3_600.0
+
+
+class Machine:
+    """A machine's two clocks."""
+
+    def __init__(self) -> None:
+        self.wall_s = 1_800_000_000.0
+        self.monotonic_s = 12_345.0
+
+    def pass_time(self, seconds: float) -> None:
+        self.wall_s += seconds
+        self.monotonic_s += seconds
+
+    def clock(self) -> SystemClock:
+        return SystemClock(lambda: self.wall_s, lambda: self.monotonic_s)
+
+
+@pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S])
+def test_a_jump_of_the_wall_clock_moves_nothing(jump_s: float) -> None:
+    """No claim is shortened or lengthened; the drift says that it happened."""
+    machine = Machine()
+    clock = machine.clock()
+    started = clock.now_ms()
+    machine.pass_time(5)
+    machine.wall_s += jump_s
+    machine.pass_time(5)
+
+    assert clock.now_ms() - started == 10_000
+    assert clock.drift_ms() == pytest.approx(jump_s * 1000, abs=1)
+
+
+def test_it_starts_at_the_wall_time() -> None:
+    """Due times are given in it."""
+    machine = Machine()
+    clock = machine.clock()
+
+    assert clock.now_ms() == pytest.approx(machine.wall_s * 1000, abs=1)
+    assert abs(clock.drift_ms()) <= 1
+
+
+def test_a_new_start_takes_the_corrected_wall_time() -> None:
+    """The weakness that the clock's own text admits: only a restart does."""
+    machine = Machine()
+    old = machine.clock()
+    machine.wall_s += HOUR_S
+
+    assert machine.clock().now_ms() - old.now_ms() == pytest.approx(HOUR_S * 1000, abs=1)
+
+
+def test_time_never_goes_back() -> None:
+    """As long as the monotonic clock doesn't."""
+    machine = Machine()
+    clock = machine.clock()
+    seen = []
+    for step in range(1_000):
+        machine.monotonic_s += 0.000_3
+        machine.wall_s += (-1) ** step * 100
+        seen.append(clock.now_ms())
+
+    assert seen == sorted(seen)
+
+
+def test_the_real_clock_tells_milliseconds_since_the_epoch() -> None:
+    """Its defaults are the machine's clocks."""
+    clock = SystemClock()
+
+    assert 1_735_689_600_000 < clock.now_ms() < 1 << 42
+    assert clock.monotonic() <= clock.monotonic()
+
+
+def test_a_manual_clock_moves_by_hand_only() -> None:
+    """Both of its views."""
+    clock = ManualClock(1_000)
+
+    assert clock.advance(ms=5, seconds=1.5, hours=1) == 1_000 + 5 + 1_500 + 3_600_000
+    assert clock.now_ms() == clock.now_ms()
+    assert clock.monotonic() == clock.now_ms() / 1000

@@ -1,0 +1,164 @@
+"""The table of a job's life: each row happens in a store as it says, and what is not in it does not happen."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.transitions import (
+    CUSTOM_STATUS_CHARS_MAX,
+    TRANSITIONS,
+    Event,
+    Transition,
+    after_failure,
+    append_status,
+    prepend_status,
+)
+from pinlater.storage.interface import Checkpoint, ClaimRef, JobKey
+from pinlater.storage.memory import MemoryShard
+from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
+
+LATE_MS = TIMEOUT_MS + 1
+EXPIRY_MS = TIMEOUT_MS // 2
+ATTEMPTS = {Event.FAIL: 1, Event.TIME_OUT_FAIL: 1}
+Do = Callable[[Desk, JobKey, str], Awaitable[object]]
+
+
+async def time_out(desk: Desk, key: JobKey, token: str) -> None:
+    desk.clock.advance(ms=LATE_MS)
+    await desk.shard.time_out_claims(desk.now, ALL)
+
+
+async def expire(desk: Desk, key: JobKey, token: str) -> None:
+    desk.clock.advance(ms=EXPIRY_MS + 1)
+    await desk.shard.expire_jobs(desk.now, ALL)
+
+
+EVENTS: dict[Event, Do] = {
+    Event.CLAIM: lambda desk, key, token: desk.claim(),
+    Event.SUCCEED: lambda desk, key, token: desk.succeed(key),
+    Event.RETRY: lambda desk, key, token: desk.fail(key),
+    Event.FAIL: lambda desk, key, token: desk.fail(key),
+    Event.TIME_OUT_RETRY: time_out,
+    Event.TIME_OUT_FAIL: time_out,
+    Event.CHECKPOINT: lambda desk, key, token: desk.checkpoint(Checkpoint(key, "worker")),
+    Event.CHECKPOINT_TO_PENDING: lambda desk, key, token: desk.checkpoint(
+        Checkpoint(key, "worker", move_to_pending=True)
+    ),
+    Event.RELEASE: lambda desk, key, token: desk.release(ClaimRef(key, token)),
+    Event.CANCEL: lambda desk, key, token: desk.cancel(key),
+    Event.EXPIRE: expire,
+    Event.RETRY_FAILED: lambda desk, key, token: desk.retry_failed(attempts=1),
+}
+
+
+@pytest.fixture
+async def desk() -> Desk:
+    desk = Desk(MemoryShard)
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    return desk
+
+
+async def job_in(desk: Desk, state: JobState, event: Event) -> tuple[JobKey, str]:
+    """A job to which `event` could happen, brought into `state`, and its last token."""
+    expires_in_ms = EXPIRY_MS if event is Event.EXPIRE else None
+    key = await desk.put(attempts=ATTEMPTS.get(event, 3), expires_in_ms=expires_in_ms)
+    if state is JobState.PENDING:
+        return key, ""
+    held = await desk.take()
+    if state is JobState.SUCCEEDED:
+        await desk.succeed(key)
+    elif state is JobState.FAILED:
+        await desk.fail(key, final=True)
+    return key, held.holder.token
+
+
+@pytest.mark.parametrize("row", TRANSITIONS, ids=lambda row: f"{row.event.name}-{row.before.name}")
+async def test_each_row_of_the_table_happens_as_it_says(desk: Desk, row: Transition) -> None:
+    """The state afterwards, and what it costs."""
+    key, token = await job_in(desk, row.before, row.event)
+    before = await desk.look(key)
+
+    await EVENTS[row.event](desk, key, token)
+
+    after = await desk.look(key)
+    assert after.state is row.after
+    if row.after is not JobState.FAILED and row.before is not JobState.FAILED:
+        assert before.attempts_remaining - after.attempts_remaining == row.spends
+    if row.after is JobState.FAILED:
+        assert after.attempts_remaining == 0
+    assert (after.claim_deadline_ms is not None) == (row.after is JobState.IN_PROGRESS)
+    assert (after.finished_at_ms is not None) == (row.after in (JobState.SUCCEEDED, JobState.FAILED))
+    await desk.assert_counters_exact()
+
+
+NOT_IN_THE_TABLE = [
+    (event, state)
+    for event in Event
+    for state in JobState
+    if (event, state) not in {(row.event, row.before) for row in TRANSITIONS}
+]
+
+
+@pytest.mark.parametrize(("event", "state"), NOT_IN_THE_TABLE, ids=lambda one: one.name)
+async def test_what_is_not_in_the_table_changes_nothing(desk: Desk, event: Event, state: JobState) -> None:
+    """An event that finds a job in another state leaves it as it is."""
+    key, token = await job_in(desk, state, event)
+    before = await desk.look(key)
+
+    result = await EVENTS[event](desk, key, token)
+
+    assert await desk.look(key) == before
+    assert getattr(result, "outcome", None) is not Outcome.APPLIED
+
+
+def test_every_event_has_a_row() -> None:
+    """Nothing can happen of which the table doesn't know."""
+    assert {row.event for row in TRANSITIONS} == set(Event) == set(EVENTS)
+
+
+def test_no_event_has_two_ends_for_one_state() -> None:
+    """The table is a function."""
+    assert len({(row.event, row.before) for row in TRANSITIONS}) == len(TRANSITIONS)
+
+
+def test_a_success_is_never_turned_back() -> None:
+    """No row starts there."""
+    assert all(row.before is not JobState.SUCCEEDED for row in TRANSITIONS)
+
+
+def test_only_failures_and_time_outs_spend_attempts() -> None:
+    """A claim spends nothing, nor does a release."""
+    spending = {row.event for row in TRANSITIONS if row.spends}
+    assert spending == {Event.RETRY, Event.FAIL, Event.TIME_OUT_RETRY, Event.TIME_OUT_FAIL}
+
+
+@pytest.mark.parametrize(
+    ("remaining", "final", "state", "left"),
+    [
+        (3, False, JobState.PENDING, 2),
+        (2, False, JobState.PENDING, 1),
+        (1, False, JobState.FAILED, 0),
+        (0, False, JobState.FAILED, 0),
+        (-5, False, JobState.FAILED, 0),
+        (3, True, JobState.FAILED, 0),
+    ],
+)
+def test_a_failure_leaves_one_attempt_fewer_or_a_failed_job(
+    remaining: int, final: bool, state: JobState, left: int
+) -> None:
+    """Whatever number was there: nothing stays IN_PROGRESS for ever."""
+    assert after_failure(remaining, final=final) == (state, left)
+
+
+def test_statuses_are_cut_at_the_end() -> None:
+    """Acks append, checkpoints prepend."""
+    full = "a" * CUSTOM_STATUS_CHARS_MAX
+    assert append_status("one", "two") == "onetwo"
+    assert prepend_status("one", "two") == "twoone"
+    assert append_status(full, "b") == full
+    assert prepend_status(full, "b") == "b" + full[:-1]
+    assert append_status("☂☂", "☂", chars_max=2) == "☂☂"
