@@ -34,15 +34,14 @@ def shown_commands() -> Iterator[tuple[str, str]]:
 
 def faults(command: Any, words: list[str]) -> list[str]:
     """What of `words` the command doesn't know: subcommands first, then options. Values are not looked at."""
-    while words and hasattr(command, "commands"):
+    while words and hasattr(command, "get_command") and not words[0].startswith("-"):
         word = words.pop(0)
-        if word.startswith("-"):
-            break
         if "|" in word or word == "…":
             return []
-        if word not in command.commands:
+        found = command.get_command(command.make_context(None, [], resilient_parsing=True), word)
+        if found is None:
             return [f"no command {word!r}"]
-        command = command.commands[word]
+        command = found
     known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
     return [f"no option {word}" for word in words if word.startswith("--") and word.partition("=")[0] not in known]
 
