@@ -64,15 +64,22 @@ async def measure(folder: str, size: int, jobs: int, *, busy: bool, inline_us: i
     await shard.close()
     each = [took / jobs * 1e6 for took in spent]
     kind = "busy" if busy else "quiet"
-    print(f"{kind:6}{inline_us:>7}{size:>6}" + "".join(f"{took:9.2f}" for took in (*each, sum(each))), f" {pace._median_s * 1e6:.0f}")
+    print(
+        f"{kind:6}{inline_us:>7}{size:>6}" + "".join(f"{took:9.2f}" for took in (*each, sum(each))),
+        f" {pace._median_s * 1e6:.0f}",
+    )
 
 
 async def main(folder: str, jobs: int) -> None:
-    print(f"{'loop':6}{'inline':>7}{'jobs':>6}{'insert':>9}{'claim':>9}{'ack':>9}{'all':>9}  us a job; last: median commit us")
+    print(
+        f"{'loop':6}{'inline':>7}{'jobs':>6}{'insert':>9}{'claim':>9}{'ack':>9}{'all':>9}  us a job; last: median commit us"
+    )
     for busy in (False, True):
         for inline_us in (0, 150, 100_000):
             for size, share in ((1, 40), (64, 2), (256, 1), (1000, 1)):
-                await measure(folder, size, max(size, jobs // share // (8 if busy else 1)), busy=busy, inline_us=inline_us)
+                await measure(
+                    folder, size, max(size, jobs // share // (8 if busy else 1)), busy=busy, inline_us=inline_us
+                )
 
 
 if __name__ == "__main__":

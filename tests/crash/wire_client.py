@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-from thrift.Thrift import TException
+from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport
 
@@ -20,9 +20,6 @@ from pinlater.wire.generated import ttypes as _ttypes
 # Generated code has no types.
 PinLater: Any = _service
 ttypes: Any = _ttypes
-
-GONE = (TException, OSError, EOFError)
-"""What a call raises when no answer came. The declared exception is one too: `is_answer` tells."""
 
 
 class Job(NamedTuple):
@@ -51,11 +48,23 @@ class Info(NamedTuple):
     attempts_allowed: int
 
 
+class Refused(Exception):
+    """The service's own error, as it came. Generated exceptions are immutable, which `with` and `raise` can't live with."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(answer.message)
+        self.code = int(answer.errorCode)
+        self.detail = str(answer.detail or "")
+        self.retryable = bool(answer.retryable)
+
+
+GONE = (TException, OSError, EOFError, Refused)
+"""What a call raises that brought no result: no answer, or a refusal; `refusal_of` tells which."""
+
+
 def refusal_of(error: BaseException) -> tuple[int, str, bool] | None:
     """(code, detail, retryable) where the server did answer, with an error; None where the call may or may not have happened."""
-    if isinstance(error, ttypes.PinLaterException):
-        return int(error.errorCode), error.detail or "", bool(error.retryable)
-    return None
+    return (error.code, error.detail, error.retryable) if isinstance(error, Refused) else None
 
 
 class WireClient:
@@ -65,9 +74,33 @@ class WireClient:
         socket = TSocket("127.0.0.1", port)
         socket.setTimeout(timeout_seconds * 1000)
         self._transport = TFramedTransport(socket)
-        self._transport.open()
-        self._calls: Any = PinLater.Client(TBinaryProtocol(self._transport))
+        self._protocol = TBinaryProtocol(self._transport)
         self._context = ttypes.RequestContext(source=source)
+        try:
+            self._transport.open()
+        except BaseException:
+            self._transport.close()
+            raise
+
+    def _call(self, method: str, **arguments: object) -> Any:
+        """One call and its answer, as a generated client makes them."""
+        protocol = self._protocol
+        protocol.writeMessageBegin(method, TMessageType.CALL, 7)
+        getattr(PinLater, f"{method}_args")(context=self._context, **arguments).write(protocol)
+        protocol.writeMessageEnd()
+        self._transport.flush()
+        name, kind, number = protocol.readMessageBegin()
+        if kind == TMessageType.EXCEPTION:
+            error = TApplicationException()
+            error.read(protocol)
+            raise error
+        assert (name, number) == (method, 7), f"an answer to {name} {number}, not to {method} 7"
+        result = getattr(PinLater, f"{method}_result")()
+        result.read(protocol)
+        protocol.readMessageEnd()
+        if result.e is not None:
+            raise Refused(result.e)
+        return getattr(result, "success", None)
 
     def __enter__(self) -> WireClient:
         return self
@@ -82,7 +115,7 @@ class WireClient:
         self._transport.close()
 
     def create_queue(self, queue: str) -> None:
-        self._calls.createQueue(self._context, queue)
+        self._call("createQueue", name=queue)
 
     def enqueue(
         self, queue: str, bodies: Sequence[str], *, attempts: int = 50, claim_timeout_ms: int | None = None
@@ -92,13 +125,13 @@ class WireClient:
             ttypes.PinLaterJob(body=body.encode(), numAttemptsAllowed=attempts, claimTimeoutMillis=claim_timeout_ms)
             for body in bodies
         ]
-        answer = self._calls.enqueueJobs(self._context, ttypes.PinLaterEnqueueRequest(queueName=queue, jobs=jobs))
+        answer = self._call("enqueueJobs", request=ttypes.PinLaterEnqueueRequest(queueName=queue, jobs=jobs))
         return list(answer.jobDescriptors)
 
     def claim(self, queue: str, limit: int, *, wait_ms: int | None = None) -> list[Job]:
         """Jobs, with their tokens."""
         request = ttypes.PinLaterDequeueRequest(queueName=queue, limit=limit, waitMillis=wait_ms)
-        answer = self._calls.dequeueJobs(self._context, request)
+        answer = self._call("dequeueJobs", request=request)
         jobs = []
         for descriptor, body in (answer.jobs or {}).items():
             facts = answer.jobMetadata[descriptor]
@@ -116,18 +149,18 @@ class WireClient:
             )
             infos[succeeded].append(info)
         request = ttypes.PinLaterJobAckRequest(queueName=queue, jobsSucceeded=infos[True], jobsFailed=infos[False])
-        return _outcomes(self._calls.ackJobs(self._context, request))
+        return _outcomes(self._call("ackJobs", request=request))
 
     def release(self, queue: str, claims: Sequence[tuple[str, str]]) -> list[Outcome]:
         """Gives claims back."""
         refs = [ttypes.ClaimRef(jobDescriptor=descriptor, claimToken=token) for descriptor, token in claims]
         request = ttypes.ReleaseRequest(queueName=queue, claims=refs)
-        return _outcomes(self._calls.releaseJobs(self._context, request))
+        return _outcomes(self._call("releaseJobs", request=request))
 
     def lookup(self, descriptors: Sequence[str]) -> dict[str, Info]:
         """What is known of each; unknown ones are left out."""
         request = ttypes.PinLaterLookupJobRequest(jobDescriptors=list(descriptors))
-        answer = self._calls.lookupJobs(self._context, request)
+        answer = self._call("lookupJobs", request=request)
         return {
             descriptor: Info(int(info.jobState), info.attemptsRemaining, info.attemptsAllowed)
             for descriptor, info in answer.items()
@@ -136,7 +169,7 @@ class WireClient:
     def count(self, queue: str, state: int) -> int:
         """How many are in that state (due ones only for PENDING)."""
         return int(
-            self._calls.getJobCount(self._context, ttypes.PinLaterGetJobCountRequest(queueName=queue, jobState=state))
+            self._call("getJobCount", request=ttypes.PinLaterGetJobCountRequest(queueName=queue, jobState=state))
         )
 
 
