@@ -25,6 +25,8 @@ def read_toml(path: Path, text: str) -> Source:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return Source({}, (f"{path}: not valid TOML: {error}",))
+    except RecursionError:
+        return Source({}, (f"{path}: not valid TOML: nested too deeply",))
     lines = _lines(text)
     given: dict[str, Given] = {}
     problems: list[str] = []
