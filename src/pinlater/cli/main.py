@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -65,7 +66,12 @@ class LazyCommands(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         place = COMMANDS.get(cmd_name)
-        return None if place is None else _load(cmd_name, place)
+        if place is not None:
+            return _load(cmd_name, place)
+        near = get_close_matches(cmd_name, COMMANDS, n=1)
+        if near and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?")
+        return None
 
 
 def _load(name: str, place: Place) -> Any:
@@ -103,7 +109,7 @@ def _missing(name: str, module: str) -> Callable[[], None]:
     def unavailable() -> None:
         _say_missing(name, module)
 
-    unavailable.__doc__ = "Not installed: pip install 'pinlater[server]'."
+    unavailable.__doc__ = r"Not installed: pip install 'pinlater\[server]'."
     unavailable.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
     return unavailable
 
@@ -142,16 +148,29 @@ def _root(
     exits.tracebacks(trace)
 
 
+def _say_usage(error: Any) -> int:
+    """What the parser found wrong, in one line; the help where nothing was said at all. Typer's versions differ in the class."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        where = error.ctx.command_path if getattr(error, "ctx", None) else "pinlater"
+        message = " ".join(error.format_message().split())
+        sys.stderr.write(f"error: {message} (see: {where} --help)\n")
+    return int(error.exit_code)
+
+
 def main() -> None:
     """The process's entry. Every end has an exit code of the table in `exits`; a bug is one line, with `--traceback` all of it."""
     try:
-        app()
-    except KeyboardInterrupt:
+        sys.exit(app(standalone_mode=False, prog_name="pinlater") or exits.OK)
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(exits.INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has stopped: that is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(exits.OK)
     except Exception as error:  # noqa: BLE001 - the last resort
+        if hasattr(error, "format_message"):
+            sys.exit(_say_usage(error))
         if exits.tracebacks():
             traceback.print_exc()
         sys.stderr.write(f"error: unexpected: {type(error).__name__}: {error} (run with --traceback to see where)\n")

@@ -35,7 +35,8 @@ def print_lines(lines: Sequence[str]) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
     """A table on a terminal; elsewhere a line of names and a line for each row, with tabs between."""
-    if not sys.stdout.isatty():
+    console = Console()
+    if not console.is_terminal:
         print_lines(["\t".join(map(_cell, row)) for row in (columns, *rows)])
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -43,7 +44,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
-    Console().print(table)
+    console.print(table)
 
 
 def _plain(value: object) -> object:

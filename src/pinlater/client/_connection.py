@@ -8,6 +8,7 @@ since nobody knows whether the server still works on it; calls behind it on the 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from typing import Any, cast
 
@@ -138,6 +139,7 @@ async def connect(address: Address, max_frame_bytes: int, timeout_s: float) -> C
     except TimeoutError as error:
         raise ServerUnreachable(f"Server {address} did not accept a connection within {timeout_s:g} s") from error
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        number = getattr(error, "errno", None)  # asyncio puts its own words into strerror
+        reason = os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
         raise ServerUnreachable(f"Server {address} can't be reached: {reason}") from error
     return connection

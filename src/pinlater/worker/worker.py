@@ -54,6 +54,11 @@ class Worker:
         self.counts = WorkerCounts()
 
     @property
+    def settings(self) -> WorkerSettings:
+        """What it runs with unless `run_async` is told otherwise."""
+        return self._settings
+
+    @property
     def queues(self) -> tuple[str, ...]:
         """The queues that have a handler."""
         return tuple(self._handlers)
@@ -112,6 +117,10 @@ class Worker:
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
+
+    def check(self, queues: Sequence[str] | None = None) -> None:
+        """Raises ValueError where there is nothing to run, or one of `queues` has no handler."""
+        self._chosen(queues)
 
     def _chosen(self, queues: Sequence[str] | None) -> list[Handler]:
         missing = [queue for queue in queues or () if queue not in self._handlers]
