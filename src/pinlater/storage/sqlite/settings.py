@@ -14,6 +14,7 @@ class SqliteSettings:
     waiting_calls_max: int = 10_000
     checkpoint_interval_ms: int = 1_000
     wal_restart_pages: int = 1_000
+    wal_reserve_kib: int = 8 * 1024
     cache_kib: int = 16 * 1024
     reader_threads: int = 2
     waiting_reads_max: int = 1_000

@@ -32,7 +32,7 @@ from pinlater.storage.interface import (
 )
 from pinlater.storage.sqlite import bulk, claiming, finishing, inserting, migration, queues, reading, sweeping
 from pinlater.storage.sqlite.checkpointer import Checkpointer
-from pinlater.storage.sqlite.connection import connect
+from pinlater.storage.sqlite.connection import connect, reserve_log
 from pinlater.storage.sqlite.errors import translate
 from pinlater.storage.sqlite.ledger import Ledger
 from pinlater.storage.sqlite.lock import FileLock
@@ -52,6 +52,7 @@ class _Opened:
         self.connection = connect(path, settings)
         try:
             migration.migrate(self.connection, path)
+            reserve_log(path, settings)
             self.ledger = Ledger()
             self.ledger.reload(self.connection.execute)
             self.highest_id = self.ledger.highest_id
