@@ -10,13 +10,12 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from pinlater.wire import codec
 from pinlater.wire.codec import Decoder, encode_application_error, encode_call, encode_exception, encode_reply
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.generated import PinLater
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.limits import WireLimits
-from pinlater.wire.methods import METHODS_BY_NAME
+from pinlater.wire.methods import METHODS_BY_NAME, message_head
 from tests.wire.samples import CONTEXT, full_arguments, full_calls, full_job, message
 
 
@@ -99,7 +98,7 @@ def test_one_job_s_fields_do_not_leak_into_the_next() -> None:
 
 def test_unknown_fields_are_skipped() -> None:
     """Requests of newer clients work."""
-    head = codec.message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
+    head = message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
     context = (
         b"\x0b\x00\x01\x00\x00\x00\x01s" + b"\x0d\x00\xc8\x0b\x08\x00\x00\x00\x01\x00\x00\x00\x01k\x00\x00\x00\x05\x00"
     )
@@ -123,7 +122,7 @@ def refused(frame: bytes) -> WireError:
 
 
 def test_the_probe_of_finagle_is_an_unknown_method_with_its_sequence_id() -> None:
-    probe = codec.message_head(b"__can__finagle__trace__v3__", TMessageType.CALL) + struct.pack(">i", 42) + b"\0"
+    probe = message_head(b"__can__finagle__trace__v3__", TMessageType.CALL) + struct.pack(">i", 42) + b"\0"
     error = refused(probe)
     assert (error.kind, error.seqid, error.fatal) == (ApplicationErrorKind.UNKNOWN_METHOD, 42, False)
 
@@ -160,7 +159,7 @@ def test_a_missing_required_field_is_a_protocol_error(frame: bytes) -> None:
 
 
 def test_a_required_field_of_another_type_counts_as_missing() -> None:
-    head = codec.message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
+    head = message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
     body = b"\x0c\x00\x01\x0b\x00\x01\x00\x00\x00\x01s\x00" + b"\x08\x00\x02\x00\x00\x00\x07" + b"\x00"
     assert "createQueue_args.name" in refused(head + body).message
 
@@ -234,7 +233,7 @@ def test_oneway_calls_say_so_even_when_they_are_unknown() -> None:
     frame = message(full_calls()["getQueueNames"])
     oneway = frame[:3] + bytes([TMessageType.ONEWAY]) + frame[4:]
     assert Decoder().call(oneway).oneway
-    unknown = codec.message_head(b"nothing", TMessageType.ONEWAY) + b"\0\0\0\1\0"
+    unknown = message_head(b"nothing", TMessageType.ONEWAY) + b"\0\0\0\1\0"
     assert refused(unknown).oneway
 
 
@@ -247,7 +246,7 @@ def test_containers_beyond_the_limit_are_refused_before_they_are_built() -> None
 
 
 def test_deeply_nested_unknown_fields_are_refused() -> None:
-    head = codec.message_head(b"getQueueNames", TMessageType.CALL) + b"\0\0\0\1"
+    head = message_head(b"getQueueNames", TMessageType.CALL) + b"\0\0\0\1"
     for depth in (100, 1_000_000):
         assert not refused(head + b"\x0c\x00\x63" * depth + b"\0" * (depth + 1)).fatal
 
@@ -269,7 +268,7 @@ def test_a_void_reply_is_none_and_a_lacking_value_is_an_application_error() -> N
         None,
         None,
     )
-    empty = codec.message_head(b"getJobCount", TMessageType.REPLY) + b"\0\0\0\1\0"
+    empty = message_head(b"getJobCount", TMessageType.REPLY) + b"\0\0\0\1\0"
     lacking = decoder.reply(empty).application_error
     assert lacking is not None
     assert lacking.kind == ApplicationErrorKind.MISSING_RESULT

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KEEPALIVE_IDLE_S = 60
+REQUESTS_A_TURN = 64
 
 
 class Connection(asyncio.Protocol):
@@ -39,6 +40,7 @@ class Connection(asyncio.Protocol):
         "_held_bytes",
         "_loop",
         "_out",
+        "_out_bytes",
         "_queue",
         "_reading_paused",
         "_server",
@@ -60,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._splitter = FrameSplitter(server.settings.max_frame_bytes)
         self._queue: deque[tuple[float, bytes]] = deque()
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -94,9 +97,7 @@ class Connection(asyncio.Protocol):
             self._stop_reading()
             self._server.metrics.count("thrift_bad_frames")
             logger.info("connection closed: %s", error, extra={"peer": self.peer})
-            self.last_request = True
-            if self._task is None:
-                self._close()
+            self.drain()
         held = self._splitter.buffered_bytes
         if held != self._held_bytes:
             self._server.holds(self, held - self._held_bytes)
@@ -164,8 +165,9 @@ class Connection(asyncio.Protocol):
                 reply = await self._answer(frame, arrived_s, self)
                 if reply:
                     self._out.append(reply)
+                    self._out_bytes += len(reply)
                 if queue:
-                    self._flush_soon()
+                    await self._between_requests()
                 elif self._reading_paused:
                     self._resume_reading()
         except WireError as error:
@@ -178,14 +180,21 @@ class Connection(asyncio.Protocol):
             if self.last_request or self._draining or self.gone:
                 self._close()
 
-    def _flush_soon(self) -> None:
-        """At the end of this turn of the loop: what comes until then goes out with it, and nothing waits for a slow request."""
+    async def _between_requests(self) -> None:
+        """Answers go out together at the end of this turn of the loop, so that none waits for a slow request behind it.
+
+        Requests that never wait take turns with the other connections', and fill no more memory than may wait to be written.
+        """
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
+        if len(self._out) >= REQUESTS_A_TURN or self._out_bytes >= self._server.settings.write_buffer_high_bytes:
+            self._flush()
+            await asyncio.sleep(0)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
+        self._out_bytes = 0
         out = self._out
         if not out:
             return

@@ -115,7 +115,9 @@ class ThriftServer:
         connection.over_limit = True
         self.metrics.count("thrift_connections_over_limit")
         if count >= settings.max_connections + settings.max_connections_refused:
-            next(iter(self._silent)).abort()
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.abort()
 
     def spoke(self, connection: Connection) -> None:
         """A request came on it."""

@@ -1,0 +1,122 @@
+"""Operations that remember what they were asked, answer what the test says, and wait where the test wants them to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState, Outcome
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
+from pinlater.service.values import (
+    AckResult,
+    Caller,
+    Dequeued,
+    Enqueued,
+    HandedOut,
+    QueueStats,
+    Scanned,
+    ServerInfo,
+)
+
+DESCRIPTOR = "emails:s1:p1:73"
+HEADERS = {"typ": "ü"}
+CLAIMED = ClaimedJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
+JOB = Job(
+    id=73,
+    queue="emails",
+    priority=1,
+    state=JobState.FAILED,
+    attempts_allowed=5,
+    attempts_remaining=0,
+    custom_status="grün",
+    created_at_ms=100,
+    run_after_ms=200,
+    updated_at_ms=300,
+    claim_descriptor="h:1:2:me:3",
+    claim_deadline_ms=400,
+    finished_at_ms=500,
+    body=b"\xff",
+    headers=HEADERS,
+    unique_key="key",
+    error_type="ValueError",
+    error_text="no",
+    attempts=(Attempt(1, "h:1:2:me:3", 10, 20, "failed", "ValueError", "no"),),
+)
+OUTCOMES = (
+    AckResult(DESCRIPTOR, Outcome.APPLIED, deadline_ms=900),
+    AckResult("emails:s1:p1:74", Outcome.STALE_CLAIM, "h:1:2:other:4", 800),
+)
+COUNTS = QueueCounts("emails", 1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
+ANSWERS: dict[str, Any] = {
+    "create_queue": None,
+    "delete_queue": None,
+    "queue_names": ("emails", "images"),
+    "enqueue": Enqueued([DESCRIPTOR], [0]),
+    "dequeue": Dequeued([HandedOut(DESCRIPTOR, "token", CLAIMED)], OUTCOMES),
+    "acknowledge": OUTCOMES,
+    "checkpoint": OUTCOMES,
+    "heartbeat": OUTCOMES,
+    "release": OUTCOMES,
+    "cancel": OUTCOMES,
+    "lookup": [(DESCRIPTOR, JOB)],
+    "count": 2**40,
+    "scan": Scanned([(DESCRIPTOR, JOB)], "next", True),
+    "retry_failed": 4,
+    "delete_jobs": 5,
+    "delete_jobs_by_descriptor": 6,
+    "configure_queue": None,
+    "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
+    "set_paused": None,
+    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3)],
+    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
+}
+
+
+class FakeOperations:
+    """Any operation by its name. `before` may be set to something to await (or raise from) before the answer."""
+
+    def __init__(self) -> None:
+        self.answers = dict(ANSWERS)
+        self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.undelivered_calls: list[tuple[Caller, str, Dequeued]] = []
+        self.undelivered_event = asyncio.Event()
+        self.cancelled: list[str] = []
+        self.before: Callable[..., Awaitable[None]] | None = None
+
+    def undelivered(self, caller: Caller, queue: str, dequeued: Dequeued) -> None:
+        self.undelivered_calls.append((caller, queue, dequeued))
+        self.undelivered_event.set()
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name not in ANSWERS:
+            raise AttributeError(name)
+
+        async def operation(*arguments: Any, **named: Any) -> Any:
+            self.asked.append((name, arguments, named))
+            if self.before is not None:
+                try:
+                    await self.before(name, *arguments, **named)
+                except asyncio.CancelledError:
+                    self.cancelled.append(name)
+                    raise
+            return self.answers[name]
+
+        return operation
+
+
+class Gate:
+    """Holds operations back: `arrived` is set once one waits, `open` lets all pass."""
+
+    def __init__(self, only: str | None = None) -> None:
+        self._only = only
+        self._open = asyncio.Event()
+        self.arrived = asyncio.Event()
+
+    async def __call__(self, name: str, *arguments: Any, **named: Any) -> None:
+        if self._only is None or name == self._only:
+            self.arrived.set()
+            await self._open.wait()
+
+    def open(self) -> None:
+        self._open.set()

@@ -1,0 +1,422 @@
+"""Order, pipelining, bad frames, peers that go away, bounds, idleness, draining: over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from pinlater.domain.clock import ManualClock
+from pinlater.wire.codec import encode_call
+from pinlater.wire.generated import ttypes as types
+from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk
+from tests.thrift_server.fake_operations import Gate
+
+Start = Callable[..., Awaitable[Desk]]
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+DEQUEUE = types.PinLaterDequeueRequest("q", 1)
+
+
+def names(desk: Desk) -> list[str]:
+    return [name for name, _, _ in desk.operations.asked]
+
+
+# --- order ----------------------------------------------------------------------------------------------------------------
+async def test_pipelined_requests_take_effect_and_are_answered_in_order(desk: Desk) -> None:
+    client = await desk.connect()
+    for seqid in range(500):
+        client.send("createQueue", seqid, name=f"q{seqid}")
+    assert [(await client.receive()).seqid for _ in range(500)] == list(range(500))
+    assert [arguments[0] for _, arguments, _ in desk.operations.asked] == [f"q{seqid}" for seqid in range(500)]
+
+
+async def test_a_request_does_not_start_before_the_one_before_it_is_done(desk: Desk) -> None:
+    gate = Gate("create_queue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("createQueue", 1, name="q")
+    client.send("getQueueNames", 2)
+    await gate.arrived.wait()
+    other = await desk.connect()
+    assert (await other.call("getServerInfo")).value.version == "1.2.3"
+    assert names(desk) == ["create_queue", "server_info"]
+    gate.open()
+    assert [(await client.receive()).seqid, (await client.receive()).seqid] == [1, 2]
+
+
+async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: Desk) -> None:
+    gate = Gate("create_queue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.writer.write(
+        encode_call("getQueueNames", 1, context=CONTEXT) + encode_call("createQueue", 2, context=CONTEXT, name="q")
+    )
+    assert (await client.receive()).seqid == 1
+    gate.open()
+    assert (await client.receive()).seqid == 2
+
+
+async def test_a_request_in_single_bytes_is_a_request(desk: Desk) -> None:
+    client = await desk.connect()
+    for byte in encode_call("getQueueNames", 3, context=CONTEXT):
+        client.writer.write(bytes([byte]))
+        await client.writer.drain()
+    assert (await client.receive()).seqid == 3
+
+
+async def test_reading_stops_while_too_much_waits_unanswered(start: Start) -> None:
+    desk = await start(max_pipelined_requests=10)
+    gate = Gate()
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("createQueue", 0, name="q")
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    frame = encode_call("createQueue", 1, context=CONTEXT, name="q" * 1000)
+    for _ in range(20_000):
+        client.writer.write(frame)
+    await desk.until(lambda: connection._reading_paused)
+    gate.open()
+    for _ in range(20_001):
+        await client.receive()
+    assert not connection._reading_paused
+
+
+# --- bad frames -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        struct.pack(">i", -1),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">i", 16 * 1024 * 1024 + 1) + b"x" * 100,
+        struct.pack(">i", 20) + b"\xff" * 20,
+        struct.pack(">i", 0),
+    ],
+)
+async def test_a_frame_that_is_not_thrift_closes_its_own_connection_only(desk: Desk, junk: bytes) -> None:
+    good, bad = await desk.connect(), await desk.connect()
+    assert (await good.call("getQueueNames")).seqid == 1
+    bad.writer.write(junk)
+    assert await bad.closed() == b""
+    assert (await good.call("getQueueNames")).seqid == 1
+    assert desk.counted("thrift_bad_frames") == 1
+
+
+async def test_what_came_before_a_bad_frame_is_answered(desk: Desk) -> None:
+    client = await desk.connect()
+    client.writer.write(encode_call("getQueueNames", 7, context=CONTEXT) + b"\xff\xff\xff\xff")
+    assert (await client.receive()).seqid == 7
+    assert await client.closed() == b""
+
+
+async def test_the_largest_frame_is_taken(start: Start) -> None:
+    desk = await start(max_frame_bytes=2 * 1024 * 1024)
+    client = await desk.connect()
+    room = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
+    assert (await client.call("createQueue", name="q" * room)).exception is None
+    client.send("createQueue", name="q" * (room + 1))
+    assert await client.closed() == b""
+
+
+# --- peers that go away ---------------------------------------------------------------------------------------------------
+def hang_up(client: Client) -> None:
+    """Closes hard: the server gets a reset."""
+    peer = client.writer.get_extra_info("socket")
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.writer.transport.abort()
+
+
+@pytest.mark.parametrize("leave", [Client.close, hang_up])
+async def test_a_waiting_dequeue_ends_when_its_caller_goes(desk: Desk, leave: Callable[[Client], None]) -> None:
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("dequeueJobs", request=LONG_POLL)
+    await gate.arrived.wait()
+    assert (desk.server.answering.waiting, desk.server.answering.running) == (1, 0)
+    leave(client)
+    await desk.until(lambda: desk.operations.cancelled)
+    await desk.until(lambda: desk.server.connections == 0)
+    assert desk.server.answering.waiting == 0
+
+
+@pytest.mark.parametrize("leave", [Client.close, hang_up])
+async def test_jobs_claimed_for_a_caller_who_is_gone_are_given_back(
+    desk: Desk, leave: Callable[[Client], None]
+) -> None:
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("dequeueJobs", request=DEQUEUE)
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    leave(client)
+    await desk.until(lambda: connection.gone)
+    gate.open()
+    await asyncio.wait_for(desk.operations.undelivered_event.wait(), PATIENCE_S)
+    ((caller, queue, dequeued),) = desk.operations.undelivered_calls
+    assert (caller.source, queue, dequeued) == ("worker-1", "q", desk.operations.answers["dequeue"])
+    assert desk.operations.cancelled == []
+
+
+@pytest.mark.parametrize("leave", [Client.close, hang_up])
+async def test_what_is_under_way_is_carried_out_although_its_caller_is_gone(
+    desk: Desk, leave: Callable[[Client], None]
+) -> None:
+    """An enqueue that has begun is not torn in the middle."""
+    gate = Gate("create_queue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("createQueue", name="q")
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    leave(client)
+    await desk.until(lambda: connection.gone)
+    gate.open()
+    await desk.until(lambda: desk.server.connections == 0)
+    assert desk.operations.cancelled == []
+
+
+async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: Desk) -> None:
+    client = await desk.connect()
+    for seqid in range(3):
+        client.send("getQueueNames", seqid)
+    client.writer.write_eof()
+    assert [(await client.receive()).seqid for _ in range(3)] == [0, 1, 2]
+    assert await client.closed() == b""
+
+
+async def test_half_a_frame_and_then_nothing_leaves_nothing_behind(desk: Desk) -> None:
+    client = await desk.connect()
+    client.writer.write(encode_call("getQueueNames", 1, context=CONTEXT)[:-3])
+    await desk.until(lambda: desk.server._buffered_bytes > 0)
+    client.close()
+    await desk.until(lambda: desk.server.connections == 0)
+    assert desk.server._buffered_bytes == 0
+
+
+# --- bounds ---------------------------------------------------------------------------------------------------------------
+async def test_over_the_bound_of_requests_the_caller_is_told_to_come_again(start: Start) -> None:
+    desk = await start(max_concurrent_requests=1)
+    gate = Gate("create_queue")
+    desk.operations.before = gate
+    first, second = await desk.connect(), await desk.connect()
+    first.send("createQueue", name="q")
+    await gate.arrived.wait()
+    exception = (await second.call("getQueueNames")).exception
+    assert (exception.errorCode, exception.detail, exception.retryable) == (500, "TOO_MANY_WAITING", True)
+    assert exception.retryAfterMillis
+    gate.open()
+    await first.receive()
+    assert (await second.call("getQueueNames")).value == {"emails", "images"}
+
+
+async def test_long_polls_do_not_count_as_requests_under_way(start: Start) -> None:
+    desk = await start(max_concurrent_requests=1)
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    waiting = [await desk.connect() for _ in range(3)]
+    for client in waiting:
+        client.send("dequeueJobs", request=LONG_POLL)
+    await desk.until(lambda: desk.server.answering.waiting == 3)
+    assert (await (await desk.connect()).call("getQueueNames")).exception is None
+    gate.open()
+    for client in waiting:
+        assert (await client.receive()).value.jobs
+
+
+async def test_one_connection_too_many_is_told_so_and_closed(start: Start) -> None:
+    desk = await start(max_connections=2)
+    first, second = await desk.connect(), await desk.connect()
+    for client in (first, second):
+        await client.call("getQueueNames")
+    third = await desk.connect()
+    exception = (await third.call("getQueueNames")).exception
+    assert (exception.errorCode, exception.detail, exception.retryable) == (500, "TOO_MANY_CONNECTIONS", True)
+    assert await third.closed() == b""
+    assert (await first.call("getQueueNames")).exception is None
+    first.close()
+    await desk.until(lambda: desk.server.connections == 1)
+    assert (await (await desk.connect()).call("getQueueNames")).exception is None
+
+
+async def test_far_over_the_bound_the_oldest_that_never_spoke_makes_room(start: Start) -> None:
+    desk = await start(max_connections=2, max_connections_refused=1)
+    speaking = await desk.connect()
+    await speaking.call("getQueueNames")
+    silent = [await desk.connect() for _ in range(2)]
+    await desk.until(lambda: desk.server.connections == 3)
+    await desk.connect()
+    assert await silent[0].closed() == b""
+    assert desk.server.connections == 3
+    assert (await speaking.call("getQueueNames")).exception is None
+
+
+async def test_two_thousand_silent_connections_harm_nobody(start: Start) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = 2_000 if min(hard, 2**20) >= 4_500 else 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4_500)), hard))
+    desk = await start(max_connections=count // 2, max_connections_refused=10)
+    speaking = await desk.connect()
+    await speaking.call("getQueueNames")
+    silent = []
+    try:
+        for _ in range(count):
+            peer = socket.socket()
+            peer.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", desk.server.port))
+            silent.append(peer)
+        await desk.until(lambda: desk.counted("thrift_connections_over_limit") > count // 2)
+        await desk.until(lambda: desk.server.connections <= count // 2 + 10)
+        assert (await speaking.call("getQueueNames")).exception is None
+    finally:
+        for peer in silent:
+            peer.close()
+        await desk.until(lambda: desk.server.connections == 1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_frames_that_never_end_are_held_within_a_bound(start: Start) -> None:
+    desk = await start(max_buffered_bytes=1_000_000)
+    half = struct.pack(">i", 16_000_000) + b"x" * 600_000
+    first, second = await desk.connect(), await desk.connect()
+    first.writer.write(half)
+    await desk.until(lambda: desk.server._buffered_bytes >= 600_000)
+    second.writer.write(half)
+    assert await second.closed() == b""
+    await desk.until(lambda: desk.server.connections == 1)
+    assert desk.counted("thrift_connections_cut_for_memory") == 1
+    assert (await (await desk.connect()).call("getQueueNames")).exception is None
+
+
+async def test_a_client_that_does_not_read_gets_no_more_and_is_cut(start: Start) -> None:
+    clock = ManualClock()
+    desk = await start(clock, write_buffer_high_bytes=10_000, write_stall_timeout_s=30)
+    desk.operations.answers["queue_names"] = ["q" * 100_000]
+    client = await desk.connect()
+    client.read_no_further()
+    for seqid in range(2_000):
+        client.send("getQueueNames", seqid)
+    (connection,) = desk.server._connections
+    await desk.until(lambda: connection._stalled_since_s is not None)
+    asked = len(desk.operations.asked)
+    assert asked < 2_000
+    clock.advance(seconds=29)
+    desk.server.sweep()
+    assert desk.server.connections == 1
+    clock.advance(seconds=2)
+    desk.server.sweep()
+    await desk.until(lambda: desk.server.connections == 0)
+    assert desk.counted("thrift_slow_readers_cut") == 1
+    assert len(desk.operations.asked) == asked
+
+
+async def test_a_slow_reader_gets_everything_in_the_end(start: Start) -> None:
+    desk = await start(write_buffer_high_bytes=10_000)
+    desk.operations.answers["queue_names"] = ["q" * 100_000]
+    client = await desk.connect()
+    client.read_no_further()
+    for seqid in range(300):
+        client.send("getQueueNames", seqid)
+    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    assert [(await client.receive()).seqid for _ in range(300)] == list(range(300))
+
+
+# --- idleness -------------------------------------------------------------------------------------------------------------
+async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(start: Start) -> None:
+    clock = ManualClock()
+    desk = await start(clock, idle_timeout_s=300)
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    silent, spoken, waiting = [await desk.connect() for _ in range(3)]
+    await spoken.call("getQueueNames")
+    waiting.send("dequeueJobs", request=LONG_POLL)
+    await gate.arrived.wait()
+    await desk.until(lambda: desk.server.connections == 3)
+    clock.advance(seconds=299)
+    await spoken.call("getQueueNames")
+    clock.advance(seconds=2)
+    desk.server.sweep()
+    assert await silent.closed() == b""
+    clock.advance(seconds=300)
+    desk.server.sweep()
+    assert await spoken.closed() == b""
+    gate.open()
+    assert (await waiting.receive()).value.jobs
+    clock.advance(seconds=299)
+    desk.server.sweep()
+    assert (await waiting.call("getQueueNames")).exception is None
+    assert desk.counted("thrift_idle_connections_closed") == 2
+
+
+async def test_the_sweep_runs_by_itself(start: Start) -> None:
+    desk = await start(idle_timeout_s=0.1)
+    assert await (await desk.connect()).closed() == b""
+
+
+async def test_a_trickle_of_bytes_is_idle_too(start: Start) -> None:
+    clock = ManualClock()
+    desk = await start(clock, idle_timeout_s=300)
+    client = await desk.connect()
+    for sent, byte in enumerate(b"\0\0\1", start=1):
+        client.writer.write(bytes([byte]))
+        await desk.until(partial(lambda sent: desk.server._buffered_bytes == sent, sent))
+        clock.advance(seconds=150)
+    desk.server.sweep()
+    assert await client.closed() == b""
+
+
+# --- draining -------------------------------------------------------------------------------------------------------------
+async def test_draining_answers_what_is_under_way_and_accepts_nobody(desk: Desk) -> None:
+    gate = Gate("create_queue")
+    desk.operations.before = gate
+    busy, idle = await desk.connect(), await desk.connect()
+    busy.send("createQueue", 5, name="q")
+    await gate.arrived.wait()
+    port = desk.server.port
+    drain = asyncio.create_task(desk.server.drain(PATIENCE_S))
+    assert await idle.closed() == b""
+    with pytest.raises(OSError, match=r"refused|failed"):
+        await asyncio.open_connection("127.0.0.1", port)
+    assert not drain.done()
+    gate.open()
+    assert (await busy.receive()).seqid == 5
+    await drain
+    assert await busy.closed() == b""
+    assert desk.server.connections == 0
+
+
+async def test_draining_answers_what_was_on_its_way(desk: Desk) -> None:
+    clients = [await desk.connect() for _ in range(20)]
+    await desk.until(lambda: desk.server.connections == 20)
+    for client in clients:
+        client.send("getQueueNames", 3)
+    await desk.server.drain(PATIENCE_S)
+    for client in clients:
+        assert (await client.receive()).seqid == 3
+
+
+async def test_what_does_not_end_within_the_grace_is_cut(desk: Desk) -> None:
+    desk.operations.before = Gate("create_queue")
+    client = await desk.connect()
+    client.send("createQueue", name="q")
+    await desk.until(lambda: desk.operations.asked)
+    await desk.server.drain(0.1)
+    assert await client.closed() == b""
+    assert desk.operations.cancelled == ["create_queue"]
+
+
+async def test_draining_twice_is_harmless_and_so_is_draining_before_the_start(desk: Desk, start: Start) -> None:
+    await desk.server.drain(1)
+    await desk.server.drain(1)
+
+
+async def test_a_port_in_use_is_an_error_at_the_start(desk: Desk, start: Start) -> None:
+    with pytest.raises(OSError, match="in use"):
+        await start(port=desk.server.port)

@@ -1,0 +1,176 @@
+"""What a caller reads of a failure, and that a failure never costs more than its own request."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import Any
+
+import pytest
+from thrift.Thrift import TMessageType
+
+from pinlater.domain import errors
+from pinlater.wire.codec import Reply
+from pinlater.wire.generated import ttypes as types
+from pinlater.wire.methods import METHODS_BY_NAME, message_head
+from tests.thrift_server.conftest import Desk
+
+ERRORS = [
+    (errors.QueueNameInvalid("a b"), 410, "QUEUE_NAME_INVALID", "Invalid queue name: a b"),
+    (errors.QueueNameTooLong("a" * 65, 64), 411, "QUEUE_NAME_TOO_LONG", None),
+    (errors.QueueNotFound("q"), 413, "QUEUE_NOT_FOUND", "Queue not found: q"),
+    (errors.PasswordInvalid(), 403, "PASSWORD_INVALID", "Invalid admin password."),
+    (errors.PriorityNotSupported(9, 3), 416, "PRIORITY_NOT_SUPPORTED", None),
+    (errors.ContinuationInvalid("x"), 400, "CONTINUATION_INVALID", None),
+    (errors.DequeueRateLimited("q"), 429, "DEQUEUE_RATE_LIMITED", "Dequeue rate limit exceeded for queue: q"),
+    (errors.QueueFull("q", 2, 1), 430, "QUEUE_FULL", None),
+    (errors.StoreFull("/x"), 430, "STORE_FULL", None),
+    (errors.NoHealthyShards(), 501, "NO_HEALTHY_SHARDS", "Unable to find healthy shard"),
+    (errors.ShardConnectionFailed("gone"), 502, "SHARD_UNREACHABLE", None),
+    (errors.BodyTooLarge(0, 2, 1), 500, "BODY_TOO_LARGE", None),
+    (errors.TooManyWaiting("no"), 500, "TOO_MANY_WAITING", None),
+    (errors.InvalidArgument("no"), 500, "INVALID_ARGUMENT", None),
+    (errors.DescriptorInvalid("no"), 500, "DESCRIPTOR_INVALID", None),
+    (errors.Draining(), 500, "DRAINING", None),
+]
+
+
+async def failing(desk: Desk, error: BaseException, method: str = "createQueue", **arguments: Any) -> Reply:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    desk.operations.before = fail
+    client = await desk.connect()
+    return await client.call(method, **(arguments or {"name": "q"}))
+
+
+@pytest.mark.parametrize(("error", "code", "detail", "text"), ERRORS, ids=lambda value: type(value).__name__)
+async def test_errors_of_the_service_are_declared_exceptions(
+    desk: Desk, error: errors.PinLaterError, code: int, detail: str, text: str | None
+) -> None:
+    exception = (await failing(desk, error)).exception
+    assert (exception.errorCode, exception.detail) == (code, detail)
+    assert exception.message == (text or error.message)
+    assert exception.retryable is error.retryable
+    assert exception.retryAfterMillis == error.retry_after_ms
+    assert desk.metrics.method("createQueue").errors == {error.code.name: 1}
+
+
+async def test_a_fault_of_ours_is_logged_and_told_without_its_inside(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        exception = (await failing(desk, ZeroDivisionError("secret inside"))).exception
+    assert (exception.errorCode, exception.detail, exception.retryable) == (500, "INTERNAL", False)
+    assert "secret" not in exception.message
+    assert "secret inside" in caplog.text
+
+
+async def test_after_a_failure_the_connection_goes_on(desk: Desk) -> None:
+    client = await desk.connect()
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise KeyError("x")
+
+    desk.operations.before = fail
+    assert (await client.call("getQueueNames")).exception.detail == "INTERNAL"
+    desk.operations.before = None
+    assert (await client.call("getQueueNames")).value == {"emails", "images"}
+
+
+@pytest.mark.parametrize("state", [-1, 4, 2**31 - 1])
+async def test_an_unknown_state_is_an_error(desk: Desk, state: int) -> None:
+    client = await desk.connect()
+    for method, request in (
+        ("getJobCount", types.PinLaterGetJobCountRequest("q", state)),
+        ("scanJobs", types.PinLaterScanJobsRequest("q", state)),
+        ("deleteJobs", types.PinLaterDeleteJobsRequest("q", state)),
+    ):
+        exception = (await client.call(method, request=request)).exception
+        assert (exception.errorCode, exception.detail) == (500, "INVALID_ARGUMENT")
+    assert desk.operations.asked == []
+
+
+async def test_an_unknown_unique_scope_is_an_error(desk: Desk) -> None:
+    job = types.PinLaterJob(b"x", uniqueKey="k", uniqueScope=3)
+    client = await desk.connect()
+    reply = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
+    assert reply.exception.detail == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("name", [b"__can__finagle__trace__v3__", b"noSuchMethod", b"\xff\xfe"])
+async def test_an_unknown_method_is_answered_and_the_connection_stays_open(desk: Desk, name: bytes) -> None:
+    client = await desk.connect()
+    probe = message_head(name, TMessageType.CALL) + struct.pack(">i", 99) + b"\0"
+    client.writer.write(struct.pack(">i", len(probe)) + probe)
+    reply = await client.receive()
+    assert reply.seqid == 99
+    assert reply.application_error is not None
+    assert reply.application_error.kind == 1
+    assert (await client.call("getJobCount", request=types.PinLaterGetJobCountRequest("q", 0))).value == 2**31 - 1
+
+
+async def test_a_call_that_cannot_be_decoded_is_answered_and_the_connection_stays_open(desk: Desk) -> None:
+    client = await desk.connect()
+    reply = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", None))
+    assert reply.application_error is not None
+    assert reply.application_error.kind == 7
+    assert "jobs" in reply.application_error.message
+    assert (await client.call("getQueueNames")).value == {"emails", "images"}
+    assert desk.counted("thrift_undecodable_requests") == 1
+
+
+async def test_oneway_calls_take_effect_and_get_no_answer(desk: Desk) -> None:
+    client = await desk.connect()
+    head = bytearray(METHODS_BY_NAME["createQueue"].call_head)
+    head[3] = TMessageType.ONEWAY
+    body = b"\x0c\x00\x01\x0b\x00\x01\x00\x00\x00\x01s\x00\x0b\x00\x02\x00\x00\x00\x01q\x00"
+    frame = bytes(head) + struct.pack(">i", 5) + body
+    unknown = message_head(b"nothing", TMessageType.ONEWAY) + struct.pack(">i", 6) + b"\0"
+    for one in (frame, unknown):
+        client.writer.write(struct.pack(">i", len(one)) + one)
+    reply = await client.call("getQueueNames")
+    assert reply.seqid == 1
+    assert [name for name, _, _ in desk.operations.asked] == ["create_queue", "queue_names"]
+
+
+async def test_an_answer_larger_than_a_frame_is_an_error_and_its_jobs_go_back(start: Any) -> None:
+    desk: Desk = await start(max_frame_bytes=2000)
+    handed_out = desk.operations.answers["dequeue"].jobs[0]
+    large = handed_out._replace(job=handed_out.job._replace(body=b"x" * 2000))
+    desk.operations.answers["dequeue"] = desk.operations.answers["dequeue"]._replace(jobs=[large])
+    client = await desk.connect()
+    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
+    assert reply.exception.detail == "ANSWER_TOO_LARGE"
+    ((caller, queue, dequeued),) = desk.operations.undelivered_calls
+    assert (caller.source, queue, dequeued.jobs) == ("worker-1", "q", [large])
+
+
+async def test_an_answer_that_cannot_be_encoded_is_our_fault_and_its_jobs_go_back(desk: Desk) -> None:
+    handed_out = desk.operations.answers["dequeue"].jobs[0]
+    broken = handed_out._replace(job=handed_out.job._replace(attempt=2**40))
+    desk.operations.answers["dequeue"] = desk.operations.answers["dequeue"]._replace(jobs=[broken])
+    client = await desk.connect()
+    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
+    assert reply.exception.detail == "INTERNAL"
+    assert len(desk.operations.undelivered_calls) == 1
+
+
+async def test_requests_are_counted_and_timed(desk: Desk) -> None:
+    client = await desk.connect()
+    for _ in range(3):
+        await client.call("getQueueNames")
+    metrics = desk.metrics.method("getQueueNames")
+    assert metrics.requests == 3
+    assert metrics.msec.count == 3
+
+
+async def test_at_debug_a_request_is_one_line_without_its_body(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="pinlater.thrift_server"):
+        desk: Desk = await start()
+        client = await desk.connect()
+        await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(b"secret")]))
+    (record,) = [record for record in caplog.records if record.message == "request"]
+    assert vars(record)["method"] == "enqueueJobs"
+    assert vars(record)["source"] == "worker-1"
+    assert "secret" not in str(vars(record))

@@ -1,0 +1,299 @@
+"""Every method reaches its operation with every value, and every value of the answer reaches the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.queue import QueueConfig
+from pinlater.service.values import (
+    AckBatch,
+    AckItem,
+    Caller,
+    CheckpointItem,
+    ClaimItem,
+    DequeueCommand,
+    Dequeued,
+    Enqueued,
+    JobFilter,
+    JobToEnqueue,
+    ScanCommand,
+    Scanned,
+)
+from pinlater.thrift_server.dispatch import HANDLERS
+from pinlater.wire.generated import ttypes as types
+from tests.thrift_server.conftest import Desk
+from tests.thrift_server.fake_operations import DESCRIPTOR, HEADERS
+from tests.wire.samples import full_arguments
+
+ME = Caller("worker-1", "request-1")
+ACKS = AckBatch(
+    "emails",
+    [
+        AckItem(DESCRIPTOR, True, "token", "done", 1_000, True, "ValueError", "no such address"),
+        AckItem("emails:s1:p2:74", False, "token", "done", 1_000, True, "ValueError", "no such address"),
+    ],
+)
+FULL_JOB = JobToEnqueue(
+    b"\x00\xff\xfe body",
+    3,
+    1_767_225_600_000,
+    7,
+    "grün",
+    {"traceparent": "00-ab-cd-01", "typ": "ü"},
+    UniqueKey("order-1", UniqueScope.TIME, 60_000),
+    30_000,
+    1_767_225_700_000,
+)
+CHECKPOINTS = [CheckpointItem(DESCRIPTOR, "token", b"\xff half", True, 1_767_225_600_001, 9, "half ")]
+CLAIMS = [ClaimItem(DESCRIPTOR, "token")]
+
+ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+    "createQueue": ("create_queue", ("emails",), {}),
+    "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
+    "enqueueJobs": ("enqueue", (ME, "emails", [FULL_JOB]), {"request_key": "key", "repeat": True}),
+    "dequeueJobs": ("dequeue", (ME, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
+    "ackDequeuedJobs": ("acknowledge", (ME, ACKS), {}),
+    "checkpointJobs": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
+    "lookupJobs": ("lookup", ([DESCRIPTOR, "x"],), {"bodies": True}),
+    "getJobCount": ("count", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
+    "getQueueNames": ("queue_names", (), {}),
+    "scanJobs": ("scan", (ScanCommand(JobFilter("emails", JobState.FAILED, 1, True, "re"), 5, "tok", True, True),), {}),
+    "retryFailedJobs": ("retry_failed", ("emails", 2, 3, 1_767_225_600_000, 5), {}),
+    "deleteJobs": ("delete_jobs", (JobFilter("emails", JobState.SUCCEEDED, 3, False, "re"), 5), {}),
+    "getServerInfo": ("server_info", (), {}),
+    "ackJobs": ("acknowledge", (ME, ACKS), {}),
+    "checkpointJobsFenced": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
+    "heartbeatClaims": ("heartbeat", (ME, "emails", CLAIMS), {}),
+    "releaseJobs": ("release", (ME, "emails", CLAIMS, 500), {}),
+    "cancelJobs": ("cancel", (ME, "emails", [DESCRIPTOR]), {}),
+    "configureQueue": ("configure_queue", ("emails", QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5)), {}),
+    "getQueueConfig": ("queue_config", ("emails",), {}),
+    "pauseQueue": ("set_paused", ("emails", True), {}),
+    "resumeQueue": ("set_paused", ("emails", False), {}),
+    "getQueueStats": ("queue_stats", (["emails"],), {}),
+    "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
+}
+
+INFO = {
+    "jobDescriptor": DESCRIPTOR,
+    "jobState": 3,
+    "attemptsAllowed": 5,
+    "attemptsRemaining": 0,
+    "customStatus": "grün",
+    "createdAtTimestampMillis": 100,
+    "runAfterTimestampMillis": 200,
+    "updatedAtTimestampMillis": 300,
+    "claimDescriptor": "h:1:2:me:3",
+    "body": b"\xff",
+    "headers": HEADERS,
+    "uniqueKey": "key",
+    "claimDeadlineMillis": 400,
+    "lastErrorType": "ValueError",
+    "lastErrorText": "no",
+    "attempts": [
+        {
+            "number": 1,
+            "claimedBy": "h:1:2:me:3",
+            "claimedAtMillis": 10,
+            "endedAtMillis": 20,
+            "outcome": "failed",
+            "errorType": "ValueError",
+            "errorText": "no",
+        }
+    ],
+    "finishedAtTimestampMillis": 500,
+}
+OUTCOMES = [
+    {"descriptor": DESCRIPTOR, "outcome": 0, "holder": None, "heldSinceMillis": None, "claimDeadlineMillis": 900},
+    {
+        "descriptor": "emails:s1:p1:74",
+        "outcome": 2,
+        "holder": "h:1:2:other:4",
+        "heldSinceMillis": 800,
+        "claimDeadlineMillis": None,
+    },
+]
+COUNTS = {
+    "priority": 1,
+    "pending": 7,
+    "future": 2,
+    "inProgress": 1,
+    "succeeded": 3,
+    "failed": 4,
+    "enqueuedTotal": 20,
+    "claimedTotal": 18,
+    "succeededTotal": 3,
+    "failedTotal": 4,
+    "retriedTotal": 9,
+    "oldestDueAtMillis": 150,
+}
+METADATA = {
+    "attemptsAllowed": 5,
+    "attemptsRemaining": 4,
+    "claimToken": "token",
+    "headers": HEADERS,
+    "claimDeadlineMillis": 300,
+    "createdAtTimestampMillis": 100,
+    "attempt": 2,
+}
+ANSWERED: dict[str, Any] = {
+    "createQueue": None,
+    "deleteQueue": None,
+    "enqueueJobs": {"jobDescriptors": [DESCRIPTOR], "existing": [0]},
+    "dequeueJobs": {
+        "jobs": {DESCRIPTOR: b"\x00\xff"},
+        "jobMetadata": {DESCRIPTOR: METADATA},
+        "ackOutcomes": OUTCOMES,
+        "jobOrder": [DESCRIPTOR],
+    },
+    "ackDequeuedJobs": None,
+    "checkpointJobs": None,
+    "lookupJobs": {DESCRIPTOR: INFO},
+    "getJobCount": 2**31 - 1,
+    "getQueueNames": {"emails", "images"},
+    "scanJobs": {"scannedJobs": [INFO], "continuation": "next", "incomplete": True},
+    "retryFailedJobs": 4,
+    "deleteJobs": 5,
+    "getServerInfo": {
+        "version": "1.2.3",
+        "features": ["waitMillis"],
+        "storeKind": "memory",
+        "nowMillis": 1,
+        "startedAtMillis": 2,
+        "priorityLevels": 3,
+        "maxBodyBytes": 4,
+        "maxFrameBytes": 5,
+        "maxJobsPerRequest": 6,
+        "maxDescriptorsPerRequest": 7,
+        "maxWaitMillis": 8,
+    },
+    "ackJobs": OUTCOMES,
+    "checkpointJobsFenced": OUTCOMES,
+    "heartbeatClaims": OUTCOMES,
+    "releaseJobs": OUTCOMES,
+    "cancelJobs": OUTCOMES,
+    "configureQueue": None,
+    "getQueueConfig": {
+        "maxJobsPerSecond": 2.5,
+        "claimTimeoutMillis": 1,
+        "succeededTtlMillis": 2,
+        "failedTtlMillis": 3,
+        "maxBacklog": 4,
+        "defaultAttempts": 5,
+        "defaultExpiryMillis": 6,
+        "paused": True,
+    },
+    "pauseQueue": None,
+    "resumeQueue": None,
+    "getQueueStats": [
+        {
+            "queueName": "emails",
+            "paused": True,
+            "counts": [COUNTS],
+            "oldestWaitingMillis": 50,
+            "rates": {"enqueued": 1.5, "claimed": 2.5, "succeeded": 3.5, "failed": 4.5, "retried": 5.5},
+            "waitingDequeues": 3,
+        }
+    ],
+    "deleteJobsByDescriptor": 6,
+}
+
+
+def plain(value: Any) -> Any:
+    """What came in, as dictionaries."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if type(value).__module__ == "builtins":
+        return value
+    return {name: plain(getattr(value, name)) for name in dir(type(value)) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("method", HANDLERS)
+async def test_every_value_reaches_the_operation_and_comes_back(desk: Desk, method: str) -> None:
+    client = await desk.connect()
+    reply = await client.call(method, **full_arguments()[method])
+    assert desk.operations.asked == [ASKED[method]]
+    assert (reply.name, reply.exception, reply.application_error) == (method, None, None)
+    assert plain(reply.value) == ANSWERED[method]
+
+
+async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Desk) -> None:
+    job = types.PinLaterJob(b"x", None, None, None, None, uniqueScope=None)
+    client = await desk.connect()
+    await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
+    _, (_, queue, jobs), named = desk.operations.asked[0]
+    assert (queue, jobs, named) == ("q", [JobToEnqueue(b"x")], {"request_key": None, "repeat": False})
+
+
+async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Desk) -> None:
+    client = await desk.connect()
+    none: dict[str, Any] = {"priority": None, "limit": None}
+    await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, dryRun=None, coverage=None))
+    await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0, None, None, None, None))
+    await client.call("getJobCount", request=types.PinLaterGetJobCountRequest("q", 0, countFutureJobs=None))
+    await client.call(
+        "retryFailedJobs", request=types.PinLaterRetryFailedJobsRequest("q", attemptsToAllow=None, **none)
+    )
+    await client.call("deleteJobs", request=types.PinLaterDeleteJobsRequest("q", 3, **none))
+    pending = JobFilter("q", JobState.PENDING)
+    assert [arguments[-1] for _, arguments, _ in desk.operations.asked[:3]] == [
+        DequeueCommand("q", 1),
+        ScanCommand(pending),
+        pending,
+    ]
+    assert desk.operations.asked[3][1] == ("q", 1, 1, None, 1000)
+    assert desk.operations.asked[4][1] == (JobFilter("q", JobState.FAILED, 1), 1000)
+
+
+async def test_acks_may_come_without_either_list(desk: Desk) -> None:
+    client = await desk.connect()
+    await client.call("ackDequeuedJobs", request=types.PinLaterJobAckRequest("q"))
+    assert desk.operations.asked == [("acknowledge", (ME, AckBatch("q", [])), {})]
+
+
+async def test_an_old_client_s_ack_fences_nothing(desk: Desk) -> None:
+    client = await desk.connect()
+    info = types.PinLaterJobAckInfo("d", None, None)
+    await client.call("ackDequeuedJobs", request=types.PinLaterJobAckRequest("q", None, [info]))
+    assert desk.operations.asked[0][1][1] == AckBatch("q", [AckItem("d", False)])
+
+
+async def test_nothing_found_answers_empty_maps_and_no_order(desk: Desk) -> None:
+    desk.operations.answers["dequeue"] = Dequeued([])
+    client = await desk.connect()
+    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
+    assert plain(reply.value) == {"jobs": {}, "jobMetadata": {}, "ackOutcomes": None, "jobOrder": None}
+
+
+async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_not_know(desk: Desk) -> None:
+    desk.operations.answers["enqueue"] = Enqueued(["a"])
+    desk.operations.answers["scan"] = Scanned([])
+    client = await desk.connect()
+    enqueued = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", []))
+    scanned = await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0))
+    assert plain(enqueued.value) == {"jobDescriptors": ["a"], "existing": None}
+    assert plain(scanned.value) == {"scannedJobs": [], "continuation": "-1", "incomplete": None}
+
+
+async def test_the_order_of_jobs_is_told(desk: Desk) -> None:
+    handed_out = desk.operations.answers["dequeue"].jobs[0]
+    names = [f"q:s1:p1:{number}" for number in (9, 3, 7, 1)]
+    desk.operations.answers["dequeue"] = Dequeued([handed_out._replace(descriptor=name) for name in names])
+    client = await desk.connect()
+    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 4))
+    assert reply.value.jobOrder == names
+
+
+async def test_a_dry_run_s_jobs_have_no_token(desk: Desk) -> None:
+    handed_out = desk.operations.answers["dequeue"].jobs[0]
+    shown = handed_out._replace(token="", job=handed_out.job._replace(claim_deadline_ms=0))
+    desk.operations.answers["dequeue"] = Dequeued([shown])
+    client = await desk.connect()
+    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 4, dryRun=True))
+    metadata = reply.value.jobMetadata[DESCRIPTOR]
+    assert (metadata.claimToken, metadata.claimDeadlineMillis) == (None, None)
