@@ -30,23 +30,32 @@ def _goal_cells(row: RowResult, goal: Goal) -> tuple[str, str, str, str]:
 
 
 def show(results: Results, console: Console) -> None:
-    """The table: green reached its aim, yellow its must, red neither."""
+    """The table, then each row's other figures. Green reached its aim, yellow its must, red neither."""
     table = Table(title="PinLater benchmark", caption=_caption(results), show_lines=True)
-    for heading in ("work", "measure", "must", "aim", "figure", "all figures (medians)", "references"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("work", max_width=44)
+    for heading in ("measure", "must", "aim", "figure"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "measure" else "right")
     for row in results.rows:
+        if row.failed:
+            table.add_row(row.title, "[red]failed[/]", "", "", "")
+            continue
         goals = [_goal_cells(row, goal) for goal in row.goals] or [("", "", "", "")]
-        columns = ["\n".join(cells) for cells in zip(*goals, strict=True)]
-        figures = f"[red]failed: {row.failed}[/]" if row.failed else _lines(row.figures)
-        table.add_row(row.title, *columns, figures, _lines(row.references))
+        table.add_row(row.title, *("\n".join(cells) for cells in zip(*goals, strict=True)))
     console.print(table)
     for row in results.rows:
-        for note in row.notes:
-            console.print(f"[dim]{row.name}: {note}[/]")
+        _show_details(row, console)
 
 
-def _lines(figures: dict[str, float]) -> str:
-    return "\n".join(f"{name} {number(value)}" for name, value in figures.items())
+def _show_details(row: RowResult, console: Console) -> None:
+    console.print(f"[bold]{row.name}[/] ({len(row.runs)} runs)", highlight=False)
+    if row.failed:
+        console.print(f"  failed: {row.failed}", style="red", markup=False)
+    for title, figures in (("figures", row.figures), ("references", row.references)):
+        if figures:
+            text = " · ".join(f"{name} {number(value)}" for name, value in figures.items())
+            console.print(f"  {title}: {text}", highlight=False)
+    for note in row.notes:
+        console.print(f"  {note}", style="dim", highlight=False)
 
 
 def _caption(results: Results) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import threading
 import time
 from array import array
+from collections import Counter
 from contextlib import ExitStack
+from pathlib import Path
 
 from bench import frames
+from bench.counted import PERIODIC
 from bench.load import percentiles_ms
 from bench.raw_client import RawClient
 from bench.results import Goal, RowResult, median_of
-from bench.servers import Server
+from bench.servers import Server, ServerFailed
 from bench.workplace import BODY, QUEUE, Workplace
 
 WAIT_MS = 60_000
@@ -52,7 +57,8 @@ def _pickups(server: Server, count: int) -> array[float]:
 def idle_waits(place: Workplace) -> RowResult:
     """A thousand long polls on a thousand queues: memory, and store calls while nothing happens."""
     sizes = place.sizes
-    with place.pinlater() as server, ExitStack() as stack:
+    counts = place.folder / "store-calls.json"
+    with place.pinlater(counts=counts) as server, ExitStack() as stack:
         before_mb = server.memory_mb()
         with RawClient(server.port) as client:
             for number in range(sizes.idle_waits):
@@ -62,12 +68,13 @@ def idle_waits(place: Workplace) -> RowResult:
             each.send(frames.dequeue(f"idle_{number}", 1, wait_ms=WAIT_MS))
         pause = threading.Event()
         pause.wait(min(1.0, sizes.idle_seconds))
-        calls, cpu = store_calls(server), server.cpu_seconds()
+        before, cpu = _store_calls(server, counts), server.cpu_seconds()
         pause.wait(sizes.idle_seconds)
-        # Reading the statistics must not itself be counted as a store call; if it were, it would show here as one.
+        calls = _store_calls(server, counts) - before
         figures = {
-            "store_calls": store_calls(server) - calls,
             "server_mb": server.memory_mb(),
+            "store_calls": float(sum(count for name, count in calls.items() if name not in PERIODIC)),
+            "periodic_calls_per_s": sum(calls[name] for name in PERIODIC) / sizes.idle_seconds,
             "server_cpu": (server.cpu_seconds() - cpu) / sizes.idle_seconds,
         }
     goals = [
@@ -75,12 +82,19 @@ def idle_waits(place: Workplace) -> RowResult:
         Goal("store_calls", 0, 0, f"in {sizes.idle_seconds:g} s", at_most=True),
     ]
     title = f"{sizes.idle_waits:,} idle waiting dequeues on {sizes.idle_waits:,} queues"
-    return RowResult("idle_waits", title, goals, figures, {"server_mb_before": before_mb}, runs=[dict(figures)])
+    notes = [f"store calls meanwhile, the periodic runner's included: {dict(calls)}"]
+    return RowResult(
+        "idle_waits", title, goals, figures, {"server_mb_before": before_mb}, runs=[dict(figures)], notes=notes
+    )
 
 
-def store_calls(server: Server) -> float:
-    """Statements the server has run for callers so far, by its own count."""
-    return sum(value for name, value in server.stats()["counters"].items() if name in STORE_COUNTERS)
-
-
-STORE_COUNTERS = frozenset({"store_transactions", "store_reads"})
+def _store_calls(server: Server, counts: Path) -> Counter[str]:
+    """Calls at the store's seam so far, by method."""
+    counts.unlink(missing_ok=True)
+    server.signal(signal.SIGUSR1)
+    deadline, pause = time.monotonic() + 10, threading.Event()
+    while not counts.exists():
+        if time.monotonic() > deadline:
+            raise ServerFailed("the server does not say what it asked its store")
+        pause.wait(0.005)
+    return Counter(json.loads(counts.read_text()))

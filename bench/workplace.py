@@ -108,17 +108,24 @@ class Workplace:
             yield server
 
     @contextmanager
-    def pinlater(self, store: Path | None = None) -> Iterator[Server]:
-        """The service on a file (a new one for None, removed afterwards), with its queue made."""
+    def pinlater(self, store: Path | None = None, *, counts: Path | None = None) -> Iterator[Server]:
+        """The service on a file (a new one for None, removed afterwards), with its queue made.
+
+        `counts`: where a server that counts its store calls writes them on SIGUSR1.
+        """
         path = store or self.new_store()
         profile = self.folder / "profile.txt"
-        module = ("bench.profiled", str(profile)) if self.profile else ("pinlater",)
+        module: tuple[str, ...] = ("pinlater",)
+        if counts is not None:
+            module = ("bench.counted", str(counts))
+        elif self.profile:
+            module = ("bench.profiled", str(profile))
         with pinlater_server(path, *self.server_arguments, log=self.log, module=module) as server:
             with RawClient(server.port) as client:
                 client.create_queue(QUEUE)
             yield server
             server.stop()
-        if self.profile:
+        if module[0] == "bench.profiled":
             self.say(profile.read_text())
         if store is None:
             remove_store(path)
