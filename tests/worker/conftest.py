@@ -1,0 +1,42 @@
+"""A real server in this process, on the memory store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from pinlater.app import App
+from pinlater.client import AsyncClient
+from pinlater.config.load import load
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[str]:
+    """The address of a running server."""
+    app = App(load(None, {}, {"store": "memory:", "thrift.port": 0, "http.port": 0}).settings)
+    await app.start()
+    yield f"127.0.0.1:{app.thrift.port}"
+    await app.stop(1)
+
+
+@pytest.fixture
+async def client(server: str) -> AsyncIterator[AsyncClient]:
+    """A client with a queue `q`."""
+    async with AsyncClient(server, source="test") as client:
+        await client.create_queue("q")
+        yield client
+
+
+async def eventually(ask: Callable[[], Any], timeout_s: float = 10) -> Any:
+    """Polls `ask` (plain or async) until its answer is true, and returns that."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            answer = ask()
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if answer:
+                return answer
+            await asyncio.sleep(0.01)

@@ -1,0 +1,70 @@
+"""The worker's choices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pinlater.client import Ack, ClaimedJob
+from pinlater.worker import Reject
+from pinlater.worker import _decisions as decide
+from pinlater.worker._acks import AckBuffer
+from pinlater.worker._heartbeats import HeartbeatTable
+
+
+def job(**known: Any) -> ClaimedJob:
+    return ClaimedJob("d", "q", b"", "t")._replace(**known)
+
+
+@pytest.mark.parametrize(("mean_ms", "expected"), [(None, 0), (50.0, 0), (5_000.0, 0), (10.0, 40), (0.0, 100)])
+def test_only_short_jobs_are_claimed_ahead(mean_ms: float | None, expected: int) -> None:
+    assert decide.prefetch_count(mean_ms, 8, 100) == expected
+
+
+def test_claims_stay_batches() -> None:
+    assert decide.claim_limit(0, 8, 0) == 8
+    assert decide.claim_limit(8, 8, 0) == 0
+    assert decide.claim_limit(7, 8, 0) == 1
+    assert decide.claim_limit(100, 8, 100) == 0
+    assert decide.claim_limit(50, 8, 100) == 58
+
+
+def test_back_off_doubles_up_to_its_bound_and_is_spread() -> None:
+    assert [decide.backoff_ms(n, 100, 1_000, 1.0) for n in (1, 2, 3, 9, 10_000)] == [100, 200, 400, 1_000, 1_000]
+    assert decide.backoff_ms(1, 100, 1_000, 0.0) == 50
+
+
+def test_the_delay_grows_with_the_attempts_so_far() -> None:
+    assert decide.failure_ack(job(attempt=3), ValueError("x"), 1_000).retry_delay_ms == 3_000
+    original = job(attempts_allowed=5, attempts_remaining=4)
+    assert decide.failure_ack(original, ValueError("x"), 1_000).retry_delay_ms == 2_000
+
+
+def test_a_failure_says_what_it_was_within_bounds() -> None:
+    ack = decide.failure_ack(job(), Reject("x" * 10_000), 0)
+    assert (ack.final, ack.error_type, len(ack.error_text)) == (True, "pinlater.worker.errors.Reject", 4_000)
+    assert decide.failure_ack(job(), KeyError("k"), 0).error_type == "KeyError"
+
+
+def test_heartbeats_come_at_each_third_of_a_claim() -> None:
+    table = HeartbeatTable()
+    assert table.add(job(), 3_000, 10.0) == 11.0
+    assert table.take_due(10.9) == []
+    assert table.take_due(11.0) == ["d"]
+    assert table.next_due() == 12.0
+    table.drop("d")
+    assert table.next_due() is None
+    assert table.add(job()._replace(token=""), 3_000, 10.0) is None
+
+
+async def test_acks_given_back_keep_their_place() -> None:
+    buffer = AckBuffer()
+    for name in ("a", "b", "c"):
+        buffer.add(Ack(name))
+    taken = buffer.take()
+    buffer.add(Ack("d"))
+    buffer.give_back(taken)
+    await buffer.wait_filled()
+    assert [ack.descriptor for ack in buffer.take()] == ["a", "b", "c", "d"]
+    assert len(buffer) == 0

@@ -1,0 +1,115 @@
+"""The worker and a server that goes away, refuses, or is an original one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pinlater.client import ClaimedJob
+from pinlater.wire.generated import ttypes as t
+from pinlater.worker import Worker, WorkerSettings
+from tests.client.fake_server import FakeServer
+from tests.worker.conftest import eventually
+
+FAST = WorkerSettings(backoff_first_ms=5, backoff_max_ms=20, wait_ms=50)
+
+
+class OneJob:
+    """Hands out one job once, then keeps waiting dequeues waiting."""
+
+    def __init__(self) -> None:
+        self.given = False
+
+    async def __call__(self, arguments: Any) -> Any:
+        if self.given:
+            await asyncio.sleep((arguments.request.waitMillis or 0) / 1000)
+            return t.PinLaterDequeueResponse()
+        self.given = True
+        meta = t.PinLaterDequeueMetadata(attemptsAllowed=1, attemptsRemaining=1, claimToken="tok")
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+
+
+def acked(server: FakeServer) -> list[tuple[str, str | None]]:
+    """All successful acks that came, riding or alone."""
+    requests = [call.request for call in server.called("ackJobs")]
+    requests += [call.request.jobAckRequest for call in server.called("dequeueJobs") if call.request.jobAckRequest]
+    return [(ack.jobDescriptor, ack.claimToken) for request in requests for ack in request.jobsSucceeded]
+
+
+def outcomes(arguments: Any) -> list[Any]:
+    return [t.AckOutcome(ack.jobDescriptor, 0) for ack in arguments.request.jobsSucceeded]
+
+
+def worker_on(server: FakeServer) -> tuple[Worker, list[ClaimedJob]]:
+    worker, seen = Worker(server.address, settings=FAST), []
+
+    @worker.handler("q")
+    async def note(job: ClaimedJob) -> None:
+        seen.append(job)
+
+    return worker, seen
+
+
+async def test_a_server_that_comes_back_is_used_again() -> None:
+    async with FakeServer(dequeueJobs=OneJob(), ackJobs=outcomes) as server:
+        await server.stop()
+        worker, seen = worker_on(server)
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: worker.counts.claim_errors >= 3)
+        await server.start()
+        await eventually(lambda: acked(server))
+        await server.stop()
+        before = worker.counts.claim_errors
+        await eventually(lambda: worker.counts.claim_errors > before)
+        await server.start()
+        calls = len(server.called("dequeueJobs"))
+        await eventually(lambda: len(server.called("dequeueJobs")) > calls)
+        worker.request_stop()
+        await asyncio.wait_for(task, 10)
+    assert [job.body for job in seen] == [b"x"]
+
+
+async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
+    broken = 2
+
+    def ack(arguments: Any) -> Any:
+        nonlocal broken
+        broken -= 1
+        return FakeServer.HANG_UP if broken >= 0 else outcomes(arguments)
+
+    class Waits(OneJob):
+        async def __call__(self, arguments: Any) -> Any:
+            if self.given:
+                return await asyncio.Event().wait()
+            return await super().__call__(arguments)
+
+    async with FakeServer(dequeueJobs=Waits(), ackJobs=ack) as server:
+        worker, _ = worker_on(server)
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: len(server.called("ackJobs")) == 3)
+        worker.request_stop()
+        await asyncio.wait_for(task, 10)
+    assert set(acked(server)) == {("q:s1:p1:1", "tok")}
+
+
+async def test_an_ack_that_is_refused_for_good_is_not_sent_for_ever() -> None:
+    def refuse(_: Any) -> None:
+        raise t.PinLaterException(413, "Queue not found: q")
+
+    async with FakeServer(dequeueJobs=OneJob(), ackJobs=refuse) as server:
+        server.methods["dequeueJobs"] = _refusing_acks(OneJob())
+        worker, _ = worker_on(server)
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: worker.counts.acks_refused == 1)
+        worker.request_stop()
+        await asyncio.wait_for(task, 10)
+    assert len(acked(server)) == 1
+
+
+def _refusing_acks(jobs: OneJob) -> Any:
+    async def dequeue(arguments: Any) -> Any:
+        if arguments.request.jobAckRequest is not None:
+            raise t.PinLaterException(413, "Queue not found: q")
+        return await jobs(arguments)
+
+    return dequeue

@@ -1,0 +1,285 @@
+"""The worker against a real server: what becomes of jobs whose handler returns, raises, hangs or is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pinlater.client import AsyncClient, ClaimedJob, Job, JobInfo, JobState
+from pinlater.worker import Reject, Snooze, Worker, WorkerSettings
+from tests.worker.conftest import eventually
+
+FAST = WorkerSettings(retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50, grace_ms=5_000)
+
+
+@contextlib.asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[None]:
+    """The worker runs while the block runs."""
+    task = asyncio.create_task(worker.run_async())
+    try:
+        yield
+    finally:
+        worker.request_stop()
+        await asyncio.wait_for(task, 20)
+
+
+async def state_of(client: AsyncClient, descriptor: str, state: JobState) -> JobInfo | None:
+    info = (await client.lookup([descriptor])).get(descriptor)
+    return info if info is not None and info.state is state else None
+
+
+async def test_jobs_run_and_succeed_in_async_handlers_and_in_threads(client: AsyncClient) -> None:
+    await client.create_queue("threads")
+    seen: list[bytes] = []
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    async def on_loop(job: ClaimedJob) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        seen.append(job.body)
+
+    @worker.handler("threads", concurrency=2)
+    def in_thread(job: ClaimedJob) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        seen.append(job.body)
+
+    await client.enqueue("q", [b"%d" % n for n in range(300)])
+    await client.enqueue("threads", [b"t%d" % n for n in range(50)])
+    async with running(worker):
+        await eventually(lambda: worker.counts.succeeded == 350)
+    stats = await client.queue_stats()
+    assert [(queue.total("succeeded"), queue.total("in_progress")) for queue in stats] == [(300, 0), (50, 0)]
+    assert len(set(seen)) == 350
+
+
+async def test_a_failure_is_retried_with_a_delay_that_grows_and_its_error_is_kept(client: AsyncClient) -> None:
+    attempts: list[int] = []
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    async def fail_twice(job: ClaimedJob) -> None:
+        attempts.append(job.attempt)
+        if len(attempts) < 3:
+            raise ValueError(f"number {len(attempts)}")
+
+    (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=3)])).descriptors
+    async with running(worker):
+        info = await eventually(lambda: state_of(client, descriptor, JobState.SUCCEEDED))
+    assert attempts == [1, 2, 3]
+    assert [attempt.error_text for attempt in info.attempts if attempt.outcome == "failed"] == ["number 1", "number 2"]
+    assert info.attempts[0].error_type == "ValueError"
+
+
+async def test_reject_gives_up_at_once(client: AsyncClient) -> None:
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    def refuse(job: ClaimedJob) -> None:
+        raise Reject("not today")
+
+    (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=9)])).descriptors
+    async with running(worker):
+        info = await eventually(lambda: state_of(client, descriptor, JobState.FAILED))
+    assert (info.attempts_remaining, info.error_text) == (0, "not today")
+
+
+async def test_snooze_runs_the_job_again_without_spending_an_attempt(client: AsyncClient) -> None:
+    calls: list[int] = []
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    async def later(job: ClaimedJob) -> None:
+        calls.append(job.attempts_remaining)
+        if len(calls) < 4:
+            raise Snooze(5)
+
+    (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=1)])).descriptors
+    async with running(worker):
+        await eventually(lambda: state_of(client, descriptor, JobState.SUCCEEDED))
+    assert calls == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
+async def test_whatever_a_handler_raises_is_its_jobs_failure_only(client: AsyncClient, error: BaseException) -> None:
+    await client.create_queue("threads")
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    async def on_loop(job: ClaimedJob) -> None:
+        if job.body == b"bad":
+            raise error
+
+    @worker.handler("threads")
+    def in_thread(job: ClaimedJob) -> None:
+        if job.body == b"bad":
+            raise error
+
+    for queue in ("q", "threads"):
+        await client.enqueue(queue, [Job(b"bad", attempts_allowed=1), b"good"])
+    async with running(worker):
+        await eventually(lambda: (worker.counts.succeeded, worker.counts.failed) == (2, 2))
+    for stats in await client.queue_stats():
+        assert (stats.total("succeeded"), stats.total("failed")) == (1, 1)
+
+
+async def test_no_more_jobs_run_at_once_than_allowed(client: AsyncClient) -> None:
+    running_now, most = 0, 0
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q", concurrency=3)
+    async def count(job: ClaimedJob) -> None:
+        nonlocal running_now, most
+        running_now += 1
+        most = max(most, running_now)
+        await asyncio.sleep(0.005)
+        running_now -= 1
+
+    await client.enqueue("q", [b""] * 60)
+    async with running(worker):
+        await eventually(lambda: worker.counts.succeeded == 60)
+    assert most == 3
+
+
+async def test_heartbeats_keep_the_claim_of_a_long_job(client: AsyncClient) -> None:
+    """Its claim timeout passes several times over; the server would hand it out again."""
+    release = asyncio.Event()
+    calls = 0
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    async def long(job: ClaimedJob) -> None:
+        nonlocal calls
+        calls += 1
+        await release.wait()
+
+    (descriptor,) = (await client.enqueue("q", [Job(b"x", claim_timeout_ms=300)])).descriptors
+    async with running(worker):
+        first = await eventually(lambda: state_of(client, descriptor, JobState.IN_PROGRESS))
+
+        async def renewed_thrice() -> bool:
+            info = await state_of(client, descriptor, JobState.IN_PROGRESS)
+            return info is not None and (info.claim_deadline_ms or 0) > (first.claim_deadline_ms or 0) + 900
+
+        await eventually(renewed_thrice)
+        release.set()
+        await eventually(lambda: state_of(client, descriptor, JobState.SUCCEEDED))
+    assert calls == 1
+
+
+async def test_a_lost_claim_cancels_its_handler_and_nothing_is_acked(client: AsyncClient) -> None:
+    cancelled = asyncio.Event()
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    async def hang(job: ClaimedJob) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    (descriptor,) = (await client.enqueue("q", [Job(b"x", claim_timeout_ms=300)])).descriptors
+    async with running(worker):
+        await eventually(lambda: state_of(client, descriptor, JobState.IN_PROGRESS))
+        await client.cancel("q", [descriptor])
+        await asyncio.wait_for(cancelled.wait(), 10)
+        await eventually(lambda: worker.counts.running == 0)
+    assert (worker.counts.lost, worker.counts.failed, worker.counts.acks_refused) == (1, 0, 0)
+    info = (await client.lookup([descriptor]))[descriptor]
+    assert (info.state, info.custom_status) == (JobState.FAILED, "cancelled")
+
+
+async def test_a_stop_lets_running_jobs_finish(client: AsyncClient) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q")
+    async def slow(job: ClaimedJob) -> None:
+        started.set()
+        await go_on.wait()
+
+    (descriptor,) = (await client.enqueue("q", [b"x"])).descriptors
+    task = asyncio.create_task(worker.run_async())
+    await started.wait()
+    worker.request_stop()
+    asyncio.get_running_loop().call_later(0.05, go_on.set)
+    await asyncio.wait_for(task, 10)
+    assert await state_of(client, descriptor, JobState.SUCCEEDED)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_what_outlasts_the_grace_time_is_given_back_unspent(client: AsyncClient, in_thread: bool) -> None:
+    started, end = threading.Event(), threading.Event()
+    worker = Worker(client, settings=WorkerSettings(grace_ms=20))
+
+    async def hang(job: ClaimedJob) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    def block(job: ClaimedJob) -> None:
+        started.set()
+        end.wait(30)
+
+    worker.handler("q")(block if in_thread else hang)
+    (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=1)])).descriptors
+    task = asyncio.create_task(worker.run_async())
+    await eventually(started.is_set)
+    worker.request_stop()
+    await asyncio.wait_for(task, 10)
+    info = await state_of(client, descriptor, JobState.PENDING)
+    assert info is not None
+    assert info.attempts_remaining == 1
+    assert worker.functions_left_behind == int(in_thread)
+    end.set()
+    await eventually(lambda: not worker.functions_left_behind)
+    assert (worker.counts.succeeded, worker.counts.released) == (0, 1)
+
+
+async def test_a_second_stop_hurries(client: AsyncClient) -> None:
+    worker = Worker(client, settings=WorkerSettings(grace_ms=600_000))
+
+    @worker.handler("q")
+    async def hang(job: ClaimedJob) -> None:
+        await asyncio.Event().wait()
+
+    await client.enqueue("q", [b"x"])
+    task = asyncio.create_task(worker.run_async())
+    await eventually(lambda: worker.counts.running == 1)
+    worker.request_stop()
+    worker.request_stop()
+    await asyncio.wait_for(task, 10)
+    assert (await client.queue_stats("q"))[0].total("pending") == 1
+
+
+async def test_jobs_claimed_ahead_are_given_back_at_a_stop(client: AsyncClient) -> None:
+    hold = asyncio.Event()
+    worker = Worker(client, settings=WorkerSettings(concurrency=2, grace_ms=0))
+
+    @worker.handler("q")
+    async def quick_then_slow(job: ClaimedJob) -> None:
+        if job.body == b"slow":
+            await hold.wait()
+
+    await client.enqueue("q", [b"quick"] * 200 + [b"slow"] * 200)
+    task = asyncio.create_task(worker.run_async())
+    await eventually(lambda: worker.counts.succeeded == 200 and worker.counts.running == 2)
+    worker.request_stop()
+    await asyncio.wait_for(task, 10)
+    (stats,) = await client.queue_stats("q")
+    assert (stats.total("pending"), stats.total("in_progress"), stats.total("succeeded")) == (200, 0, 200)
+
+
+def test_what_cant_run_is_said_at_once() -> None:
+    worker = Worker("127.0.0.1:1")
+    with pytest.raises(ValueError, match="no handler"):
+        worker.check()
+    worker.handler("q")(print)
+    with pytest.raises(ValueError, match="has a handler already"):
+        worker.handler("q")(print)
+    with pytest.raises(ValueError, match="no handler for queue 'other'; there are: q"):
+        worker.check(["other"])
+    with pytest.raises(ValueError, match="concurrency"):
+        WorkerSettings(concurrency=0)
