@@ -120,7 +120,47 @@ async def test_the_largest_frame_is_taken(start: Start) -> None:
     client = await desk.connect()
     room = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
     assert (await client.call("createQueue", name="q" * room)).exception is None
-    client.send("createQueue", name="q" * (room + 1))
+    client.send("createQueue", 8, name="q" * (room + 1))
+    reply = await client.receive()
+    assert reply.seqid == 8
+    assert reply.application_error is not None
+    assert "max_frame_bytes" in reply.application_error.message
+    assert await client.closed() == b""
+
+
+async def test_a_frame_too_long_is_refused_after_the_answers_to_what_came_before(start: Start) -> None:
+    desk = await start(max_frame_bytes=2000)
+    gate = Gate("create_queue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.writer.write(
+        encode_call("createQueue", 1, context=CONTEXT, name="q")
+        + encode_call("createQueue", 2, context=CONTEXT, name="q" * 3000)
+        + encode_call("createQueue", 3, context=CONTEXT, name="after")
+    )
+    await gate.arrived.wait()
+    gate.open()
+    assert (await client.receive()).application_error is None
+    assert (await client.receive()).application_error is not None
+    assert await client.closed() == b""
+    assert len(desk.operations.asked) == 1
+
+
+async def test_a_frame_far_too_long_closes_at_once(start: Start) -> None:
+    desk = await start(max_frame_bytes=2000)
+    client = await desk.connect()
+    client.writer.write(encode_call("createQueue", 2, context=CONTEXT, name="q" * 30_000)[:500])
+    assert await client.closed() == b""
+
+
+async def test_who_never_sends_the_rest_of_a_frame_too_long_is_cut(start: Start) -> None:
+    clock = ManualClock()
+    desk = await start(clock, max_frame_bytes=2000)
+    client = await desk.connect()
+    client.writer.write(encode_call("createQueue", 2, context=CONTEXT, name="q" * 3000)[:500])
+    await desk.until(lambda: any(each._discarding_bytes for each in desk.server._connections))
+    clock.advance(seconds=31)
+    desk.server.sweep()
     assert await client.closed() == b""
 
 
@@ -181,6 +221,21 @@ async def test_what_is_under_way_is_carried_out_although_its_caller_is_gone(
     gate.open()
     await desk.until(lambda: desk.server.connections == 0)
     assert desk.operations.cancelled == []
+
+
+async def test_a_peer_that_only_stopped_sending_gets_no_jobs(desk: Desk) -> None:
+    """Mostly it is gone; were it handed jobs that go back to the queue as well, they would run twice."""
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("dequeueJobs", request=DEQUEUE)
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    client.writer.write_eof()
+    await desk.until(lambda: connection.gone)
+    gate.open()
+    assert await client.closed() == b""
+    assert len(desk.operations.undelivered_calls) == 1
 
 
 async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: Desk) -> None:

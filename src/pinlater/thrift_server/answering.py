@@ -25,7 +25,7 @@ from pinlater.thrift_server.failures import (
 from pinlater.thrift_server.settings import ThriftSettings
 from pinlater.wire.codec import Call, Decoder, encode_application_error, encode_exception, encode_reply
 from pinlater.wire.errors import ApplicationErrorKind, WireError
-from pinlater.wire.framing import LENGTH_BYTES
+from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
 from pinlater.wire.limits import WireLimits
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,9 @@ class Answering:
         self._metrics = metrics
         self._monotonic = clock.monotonic
         limits = WireLimits(settings.max_frame_bytes, settings.max_container_items)
-        self._decode = Decoder(limits).call
+        decoder = Decoder(limits)
+        self._decode = decoder.call
+        self._header = decoder.header
         self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
         self._requests_max = settings.max_concurrent_requests
         self._debug = logger.isEnabledFor(logging.DEBUG)
@@ -137,6 +139,7 @@ class Answering:
             undelivered = route.hands_out and (recipient.gone or call.oneway)
         if undelivered and isinstance(answer, Delivery):
             self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
+            return NO_ANSWER if recipient.gone else reply
         return reply
 
     def _failed(self, call: Call, route: Route, error: PinLaterError) -> bytes:
@@ -156,6 +159,14 @@ class Answering:
         if error.oneway:
             return NO_ANSWER
         return encode_application_error(error.name, error.seqid, error.kind, error.message)
+
+    def too_long(self, error: FrameTooLong) -> bytes:
+        """What to tell the caller of a frame beyond the bound; `NO_ANSWER` where it isn't known to be a call."""
+        try:
+            header = self._header(error.start)
+        except WireError:
+            return NO_ANSWER
+        return encode_application_error(header.name, header.seqid, error.kind, error.message)
 
     def _log(self, call: Call, frame: bytes, reply: bytes, seconds: float) -> None:
         context = call.arguments.context

@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from pinlater.wire.errors import WireError
-from pinlater.wire.framing import FrameSplitter
+from pinlater.wire.framing import FrameSplitter, FrameTooLong
 
 if TYPE_CHECKING:
     from pinlater.thrift_server.server import ThriftServer
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 KEEPALIVE_IDLE_S = 60
 REQUESTS_A_TURN = 64
+FRAMES_DISCARDED = 4  # of a frame too long, so many times the bound is read for the sake of a clear answer
 
 
 class Connection(asyncio.Protocol):
@@ -34,8 +35,10 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answer",
         "_closing_at_s",
+        "_discarding_bytes",
         "_drained",
         "_draining",
+        "_farewell",
         "_flush_scheduled",
         "_held_bytes",
         "_loop",
@@ -70,6 +73,8 @@ class Connection(asyncio.Protocol):
         self._reading_paused = False
         self._draining = False
         self._held_bytes = 0
+        self._discarding_bytes = 0
+        self._farewell = b""
         self._stalled_since_s: float | None = None
         self._closing_at_s: float | None = None
         self.active_at_s = 0.0
@@ -90,15 +95,15 @@ class Connection(asyncio.Protocol):
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._discarding_bytes:
+            self._discard(len(data))
+            return
         frames, error = self._splitter.take_while_good(data)
         if frames:
             self._accept(frames)
         if error is not None:
-            self._stop_reading()
-            self._server.metrics.count("thrift_bad_frames")
-            logger.info("connection closed: %s", error, extra={"peer": self.peer})
-            self.drain()
-        held = self._splitter.buffered_bytes
+            self._refuse(error)
+        held = 0 if error is not None else self._splitter.buffered_bytes
         if held != self._held_bytes:
             self._server.holds(self, held - self._held_bytes)
             self._held_bytes = held
@@ -132,6 +137,32 @@ class Connection(asyncio.Protocol):
         self._server.holds(self, -self._held_bytes)
         self._held_bytes = 0
         self._server.closed(self)
+
+    # --- bad frames -------------------------------------------------------------------------------------------------------
+    def _refuse(self, error: WireError) -> None:
+        """The stream is lost: what came before is answered, then the connection is closed.
+
+        The caller of a frame that is merely too long is told so. It hears nothing before it has sent everything, so the rest of
+        the frame is read and thrown away, if that isn't too much.
+        """
+        self._server.metrics.count("thrift_bad_frames")
+        logger.info("connection closed: %s", error, extra={"peer": self.peer})
+        self._splitter = FrameSplitter(0)
+        if isinstance(error, FrameTooLong) and error.size <= FRAMES_DISCARDED * self._server.settings.max_frame_bytes:
+            farewell = self._server.answering.too_long(error)
+            if farewell:
+                self._farewell = farewell
+                self._closing_at_s = self._server.monotonic()
+                self._discarding_bytes = error.size
+                self._discard(len(error.start))
+                return
+        self.drain()
+
+    def _discard(self, came_bytes: int) -> None:
+        self._discarding_bytes -= came_bytes
+        if self._discarding_bytes <= 0:
+            self._discarding_bytes = -1
+            self.drain()
 
     # --- requests ---------------------------------------------------------------------------------------------------------
     def _accept(self, frames: list[bytes]) -> None:
@@ -195,6 +226,9 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flush_scheduled = False
         self._out_bytes = 0
+        if self._farewell and self._task is None:
+            self._out.append(self._farewell)
+            self._farewell = b""
         out = self._out
         if not out:
             return
@@ -219,18 +253,20 @@ class Connection(asyncio.Protocol):
 
     def _resume_reading(self) -> None:
         self._reading_paused = False
-        if self._transport is not None and not self.last_request and not self._transport.is_closing():
+        if self._transport is not None and not self._draining and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _close(self) -> None:
         """Closes once everything written is out."""
+        self._flush()
         if self._transport is not None and not self._transport.is_closing():
             self._closing_at_s = self._server.monotonic()
             self._transport.close()
 
     def drain(self) -> None:
-        """Answers what has come, then closes; at once where nothing is under way."""
+        """Answers what has come, then closes; at once where nothing is under way. Reads no further."""
         self._draining = True
+        self._stop_reading()
         if self._task is None:
             self._close()
 

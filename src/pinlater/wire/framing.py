@@ -14,6 +14,15 @@ LENGTH_BYTES = 4
 _read_length = Struct(">i").unpack_from
 
 
+class FrameTooLong(WireError):
+    """A frame beyond the bound. `start` is what has come of it, so that its caller may be told why."""
+
+    def __init__(self, size: int, limit: int, start: bytes) -> None:
+        super().__init__(f"a frame of {size} bytes; this side takes at most {limit} (setting max_frame_bytes)")
+        self.size = size
+        self.start = start
+
+
 class FrameSplitter:
     """One direction of one connection."""
 
@@ -67,8 +76,10 @@ class FrameSplitter:
         at, end = 0, len(data)
         while end - at >= LENGTH_BYTES:
             size: int = _read_length(data, at)[0]
-            if not 0 <= size <= self._max_frame_bytes:
-                return frames, at, WireError(f"a frame of {size} bytes; at most {self._max_frame_bytes} are possible")
+            if size < 0:
+                return frames, at, WireError(f"a frame of {size} bytes")
+            if size > self._max_frame_bytes:
+                return frames, at, FrameTooLong(size, self._max_frame_bytes, data[at + LENGTH_BYTES :])
             start = at + LENGTH_BYTES
             if end - start < size:
                 break
