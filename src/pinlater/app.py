@@ -10,7 +10,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from random import Random, SystemRandom
 
 from pinlater.config.files import RateLimitFile, ServerSetFile
@@ -37,7 +36,6 @@ from pinlater.version import __version__
 logger = logging.getLogger(__name__)
 
 _JUMP_MS = 1_000
-_LOOPBACK = ("127.", "localhost", "::1")
 
 
 class App:
@@ -57,7 +55,7 @@ class App:
         self._drift_ms = 0
         self._hurried = asyncio.Event()
         self.http = HttpServer(
-            replace(settings.http, host=settings.host),
+            settings.http,
             self.metrics,
             self.readiness,
             self.server_info,
@@ -95,11 +93,6 @@ class App:
                 "http_port": self.http.port,
             },
         )
-        if not self.settings.host.startswith(_LOOPBACK):
-            logger.warning(
-                "this server is open to the network and has no access control: whoever reaches it may read and change jobs",
-                extra={"host": self.settings.host},
-            )
 
     def _assemble(self, shard: Shard) -> None:
         settings, clock, metrics = self.settings, self.clock, self.metrics
@@ -120,7 +113,7 @@ class App:
             self.rates.per_second,
         )
         trace(self.service, find_tracing())
-        self.thrift = ThriftServer(self.service, replace(settings.thrift, host=settings.host), metrics, clock)
+        self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock)
         self.runner = Runner(self._periodic_work(), metrics, self._random)
         metrics.labels["store"] = shard.capabilities.kind
         metrics.gauge(

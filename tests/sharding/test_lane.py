@@ -101,7 +101,7 @@ async def test_an_item_cancelled_before_its_call_is_never_carried_out() -> None:
     store.gate.set()
     assert await asyncio.gather(first, kept) == [2, 6]
     assert store.batches == [[1], [3]]
-    assert lane.length == 0
+    assert not lane.length
 
 
 async def test_a_result_whose_caller_has_gone_is_told_to_orphaned() -> None:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from pinlater.cli.exits import REFUSED, SETTINGS
+
 
 def serve(
     config: Annotated[
@@ -36,14 +38,14 @@ def serve(
         from pinlater.telemetry.logging import setup
     except ImportError as error:
         typer.echo(f"error: {error.name} is missing; the server needs: pip install 'pinlater[server]'", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(REFUSED) from None
     flags: dict[str, object] = _pairs(set_ or [])
     flags |= {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
     try:
         loaded = load(config, os.environ, flags)
     except SettingsError as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise typer.Exit(SETTINGS) from None
     telemetry = loaded.settings.telemetry
     setup(telemetry.log_format, telemetry.log_level)
     for warning in loaded.warnings:
@@ -52,7 +54,7 @@ def serve(
         raise typer.Exit(run(loaded.settings))
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(REFUSED) from None
 
 
 def _pairs(texts: list[str]) -> dict[str, object]:

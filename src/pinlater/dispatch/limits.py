@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Queue
-from pinlater.domain.rate_limit import TokenBucket
+from pinlater.domain.rate_limit import TokenBucket, effective_rate
 
 
 class Block(NamedTuple):
@@ -39,16 +39,13 @@ class RateLimits:
     def refresh(self, queues: Mapping[str, Queue]) -> None:
         """Takes over what the files and the store say now. Queues whose limit is unchanged keep their balance."""
         file_limits = self._file_limits()
-        servers = max(1, self._servers())
+        servers = self._servers()
         self._paused = {queue.name for queue in queues.values() if queue.paused}
         buckets: dict[str, TokenBucket] = {}
         for name in queues:
-            limits = [
-                limit for limit in (file_limits.get(name), queues[name].config.max_jobs_per_second) if limit is not None
-            ]
-            if not limits:
+            rate = effective_rate(file_limits.get(name), queues[name].config.max_jobs_per_second, servers)
+            if rate is None:
                 continue
-            rate = min(limits) / servers
             bucket = self._buckets.get(name)
             if bucket is None:
                 bucket = TokenBucket(rate, self._clock.monotonic())
