@@ -34,7 +34,8 @@ def draw(output: str) -> str:
     console.print(Text.assemble(("$ ", "bold green"), ("make demo", "bold")))
     console.print(Text.from_ansi(output.rstrip()))
     picture = console.export_svg(title="PinLater", theme=DIMMED_MONOKAI, unique_id="pinlater")
-    return FONT_FACES.sub("", picture).replace("Fira Code", "ui-monospace, DejaVu Sans Mono") + "\n"
+    picture = FONT_FACES.sub("", picture).replace("Fira Code", "ui-monospace, DejaVu Sans Mono")
+    return picture.replace("<svg ", '<svg xml:space="preserve" ', 1) + "\n"
 
 
 if __name__ == "__main__":
