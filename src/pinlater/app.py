@@ -54,6 +54,7 @@ class App:
         self._store_error: str | None = None
         self._drift_ms = 0
         self._hurried = asyncio.Event()
+        self._reloading: asyncio.Future[None] | None = None
         self.http = HttpServer(
             settings.http,
             self.metrics,
@@ -141,6 +142,10 @@ class App:
     def hurry(self) -> None:
         """Cuts off what `stop` still waits for."""
         self._hurried.set()
+
+    def reload(self) -> None:
+        """Looks at the limits' files now instead of within ten seconds."""
+        self._reloading = asyncio.ensure_future(self._look_at_files())
 
     async def _drain_thrift(self, grace_s: float) -> None:
         draining = asyncio.create_task(self.thrift.drain(grace_s))
@@ -244,7 +249,7 @@ class App:
     async def _look_at_files(self) -> None:
         files = [file for file in (self._limit_file, self._server_set) if file is not None]
         changed = [await asyncio.to_thread(file.refresh) for file in files]
-        if any(changed):
+        if any(changed) and self._state == "ready":
             self.service.book.limits_changed()
             self.dispatcher.look_again()
             logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._file_limits())})

@@ -1,6 +1,7 @@
 """Runs an `App` as a process: signals, exit status, and the few limits of the process that matter.
 
 SIGTERM and SIGINT stop it in order; a second one hurries: what is in flight is cut off, and the store is closed all the same.
+SIGHUP looks at the limits' files at once.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ async def _serve(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
+    loop.add_signal_handler(signal.SIGHUP, app.reload)
     await app.start()
     gc.collect()
     gc.freeze()

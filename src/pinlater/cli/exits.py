@@ -35,7 +35,7 @@ MEANINGS: dict[int, str] = {
     BUSY: "The server can't do it now: a limit, a pause, a full queue or store, a shard out of reach. Again later may help.",
     UNEXPECTED_RESULT: "It ran, but the outcome is not what was to come (`demo`, `load`).",
     BUG: "An error of this program. Please report it.",
-    SETTINGS: "The settings are wrong (`settings`).",
+    SETTINGS: "The settings are wrong (`serve`, `settings`).",
     INTERRUPTED: "Interrupted from the keyboard.",
 }
 
