@@ -38,6 +38,8 @@ def backup(source: Path, target: Path, progress: Callable[[int, int], None] | No
         raise BackupRefused(f"There is no store at {source}")
     if target.exists():
         raise BackupRefused(f"{target} exists already and is not overwritten")
+    if not target.parent.is_dir():
+        raise BackupRefused(f"The folder of {target} is not there")
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
     try:

@@ -22,7 +22,8 @@ _NEWEST = (I64_MAX, I64_MAX)
 _PEEK_READ_MAX = 10_000
 
 _LOOKUP = sql("lookup_jobs")
-_PAGES = {False: sql("page_of_due"), True: sql("page_of_future")}
+_PAGE_OF_DUE = sql("page_of_due")
+_PAGE_OF_FUTURE = sql("page_of_future")
 _PAGE_OF_CLAIMS = sql("page_of_claims")
 _PAGE_OF_DONE = sql("page_of_done")
 _DUE = sql("select_due")
@@ -57,9 +58,12 @@ def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLater
 def _page(connection: sqlite3.Connection, queue_id: int, page: Page) -> list[tuple[int, int]]:
     after = page.after or _NEWEST
     limit = max(0, page.limit)
-    if page.state is JobState.PENDING:
+    if page.state is JobState.PENDING and page.future:
         where: tuple[int, ...] = (queue_id, page.priority, page.due_by_ms, *after, limit)
-        return connection.execute(_PAGES[page.future], where).fetchall()
+        return connection.execute(_PAGE_OF_FUTURE, where).fetchall()
+    if page.state is JobState.PENDING:
+        below = min(after, (page.due_by_ms + 1, -1))  # one bound, so that a later page begins where it should
+        return connection.execute(_PAGE_OF_DUE, (queue_id, page.priority, *below, limit)).fetchall()
     if page.state is JobState.IN_PROGRESS:
         return connection.execute(_PAGE_OF_CLAIMS, (queue_id, page.priority, *after, limit)).fetchall()
     where = (queue_id, int(page.state), page.priority, *after, limit)

@@ -1,0 +1,1 @@
+"""What only the SQLite store has: its plans, its lock, its schema's versions, its group commit, its failures."""

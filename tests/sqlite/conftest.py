@@ -1,0 +1,61 @@
+"""A shard on a file of the test's own, and short words for what these tests do with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from pinlater.domain.job import ClaimedJob, Holder, NewJob
+from pinlater.storage.interface import Ack, Acked, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey
+from pinlater.storage.sqlite import SqliteSettings, SqliteShard
+
+NOW = 1_767_225_600_000
+QUEUE = "emails"
+HOLDER = Holder("host:9010:0:worker:1", "worker", "token")
+
+
+class Bench:
+    """A shard with the queue `emails`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.shard = SqliteShard(path)
+        self._ids = count(1)
+
+    async def open(self, settings: SqliteSettings | None = None) -> SqliteShard:
+        self.shard = SqliteShard(self.path, settings)
+        await self.shard.open(NOW)
+        self._ids = count(self.shard.highest_id + 1)
+        await self.shard.create_queues([QUEUE], NOW)
+        return self.shard
+
+    def jobs(self, number: int, *, body: bytes = b"hello", run_after_ms: int = NOW) -> list[NewJob]:
+        return [NewJob(next(self._ids), body, 1, run_after_ms, 2) for _ in range(number)]
+
+    async def insert(self, number: int = 1, *, body: bytes = b"hello", run_after_ms: int = NOW) -> list[JobKey]:
+        jobs = self.jobs(number, body=body, run_after_ms=run_after_ms)
+        [result] = await self.shard.insert_jobs([InsertRequest(QUEUE, jobs)], NOW)
+        assert isinstance(result, Inserted), result
+        return [JobKey(QUEUE, 1, job.id) for job in jobs]
+
+    async def claim(self, limit: int = 1, now_ms: int = NOW) -> list[ClaimedJob]:
+        [result] = await self.shard.claim_jobs([ClaimOrder(QUEUE, [ClaimCall(limit, HOLDER)], 60_000)], now_ms)
+        assert isinstance(result, Claimed), result
+        return list(result.jobs[0])
+
+    async def succeed(self, *keys: JobKey) -> list[Acked]:
+        return list(await self.shard.finish_jobs([Ack(key, True) for key in keys], NOW))
+
+    async def pending(self) -> int:
+        return sum(counts.pending for counts in await self.shard.count_jobs([QUEUE]))
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path / "jobs.db")
+    await bench.open()
+    yield bench
+    await bench.shard.close()

@@ -1,0 +1,120 @@
+"""A full disk and a failing one: every call concerned is told, nothing accepted is lost, and the shard goes on when it can."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
+from pinlater.storage.interface import JobKey
+from pinlater.storage.sqlite import SqliteSettings
+from tests.sqlite.conftest import QUEUE, Bench
+
+EITHER = [SqliteSettings(inline_commit_us=10_000_000), SqliteSettings(inline_commit_us=0)]
+
+
+class Faulty:
+    """A connection that fails where it is told to; otherwise it is the real one."""
+
+    def __init__(self, real: sqlite3.Connection, fails: Callable[[str], sqlite3.Error | None]) -> None:
+        self._real = real
+        self._fails = fails
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        error = self._fails(statement)
+        if error is not None:
+            raise error
+        return self._real.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def disk_error() -> sqlite3.Error:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    error.sqlite_errorname = "SQLITE_IOERR"
+    return error
+
+
+def allow_pages(bench: Bench, pages: int) -> None:
+    connection = bench.shard._open.connection
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+
+
+@pytest.mark.parametrize("settings", EITHER, ids=["inline", "thread"])
+async def test_a_full_store_refuses_loses_nothing_and_recovers(bench: Bench, settings: SqliteSettings) -> None:
+    await bench.shard.close()
+    await bench.open(settings)
+    kept = await bench.insert(10)
+    [pages] = bench.shard._open.connection.execute("PRAGMA page_count").fetchone()
+    allow_pages(bench, pages + 3)
+    with pytest.raises(StoreFull) as full:
+        await bench.insert(200, body=b"x" * 4_000)
+    assert full.value.code is ErrorCode.ENQUEUE_REJECTED
+    assert full.value.retryable
+    assert await bench.pending() == 10
+    allow_pages(bench, 1_000_000)
+    await bench.shard.ping()
+    await bench.insert(200, body=b"x" * 4_000)
+    assert {job.id for job in await bench.claim(10)} == {key.id for key in kept}
+    assert await bench.pending() == 200
+
+
+@pytest.mark.parametrize("settings", EITHER, ids=["inline", "thread"])
+async def test_a_failed_commit_is_told_to_every_call_in_it(bench: Bench, settings: SqliteSettings) -> None:
+    await bench.shard.close()
+    await bench.open(settings)
+    await bench.insert(2)
+    writer = bench.shard._open.writer
+    real = writer._connection
+    writer._connection = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    results = await asyncio.gather(bench.insert(3), bench.insert(4), bench.claim(), return_exceptions=True)
+    assert [type(result) for result in results] == [ShardConnectionFailed] * 3
+    assert isinstance(results[0], ShardConnectionFailed)
+    assert results[0].__cause__ is not None
+    writer._connection = real
+    assert await bench.pending() == 2
+    assert len(await bench.claim(10)) == 2
+
+
+async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> None:
+    """So that the shard is unhealthy for as long as nothing can be stored, and healthy right after."""
+    writer = bench.shard._open.writer
+    real = writer._connection
+    writer._connection = Faulty(real, lambda text: disk_error() if text.startswith("BEGIN") else None)  # type: ignore[assignment]
+    with pytest.raises(ShardConnectionFailed):
+        await bench.insert()
+    with pytest.raises(ShardConnectionFailed):
+        await bench.shard.ping()
+    writer._connection = real
+    await bench.shard.ping()
+    before = bench.shard.commits
+    await bench.shard.ping()
+    assert bench.shard.commits == before
+
+
+async def test_counters_are_exact_after_failures(bench: Bench) -> None:
+    """Memory is read again from the file, so that claims go on finding every priority."""
+    writer = bench.shard._open.writer
+    real = writer._connection
+    failing = {"on": False}
+    writer._connection = Faulty(  # type: ignore[assignment]
+        real, lambda text: disk_error() if failing["on"] and text == "COMMIT" else None
+    )
+    keys: list[JobKey] = []
+    for turn in range(20):
+        failing["on"] = turn % 3 == 0
+        try:
+            keys += await bench.insert(2)
+        except ShardConnectionFailed:
+            assert failing["on"]
+    failing["on"] = False
+    assert await bench.pending() == len(keys)
+    assert len(await bench.claim(100)) == len(keys)
+    [counts] = await bench.shard.count_jobs([QUEUE])
+    assert (counts.pending, counts.in_progress) == (0, len(keys))

@@ -1,0 +1,159 @@
+"""Calls share transactions; each gets its own result, after the commit, and a faulty one harms no other."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.storage.interface import JobKey
+from pinlater.storage.sqlite import SqliteSettings
+from pinlater.storage.sqlite.ledger import Transaction
+from pinlater.storage.sqlite.writer import Writer
+from tests.sqlite.conftest import NOW, QUEUE, Bench
+
+IN_THREAD = SqliteSettings(inline_commit_us=0)
+
+
+def writer_of(bench: Bench) -> Writer:
+    return bench.shard._open.writer
+
+
+def broken(_: Transaction) -> NoReturn:
+    raise ZeroDivisionError("a bug")
+
+
+@pytest.fixture(params=[SqliteSettings(inline_commit_us=10_000_000), IN_THREAD], ids=["inline", "thread"])
+async def either(request: pytest.FixtureRequest, bench: Bench) -> Bench:
+    """The same with commits on the loop and in the thread."""
+    await bench.shard.close()
+    await bench.open(request.param)
+    return bench
+
+
+async def test_calls_of_one_turn_share_one_commit(either: Bench) -> None:
+    before = either.shard.commits
+    await asyncio.gather(*(either.insert() for _ in range(50)))
+    assert either.shard.commits == before + 1
+    assert await either.pending() == 50
+
+
+async def test_calls_that_arrive_during_a_commit_share_the_next(bench: Bench) -> None:
+    await bench.shard.close()
+    await bench.open(IN_THREAD)
+    before = bench.shard.commits
+    first = asyncio.ensure_future(bench.insert())
+    while not writer_of(bench)._in_thread:
+        await asyncio.sleep(0)
+    await asyncio.gather(first, *(bench.insert() for _ in range(20)))
+    assert bench.shard.commits == before + 2
+
+
+async def test_a_call_that_changes_nothing_commits_nothing(either: Bench) -> None:
+    before = either.shard.commits
+    assert await either.claim() == []
+    assert (await either.succeed(JobKey(QUEUE, 1, 99)))[0].state is None
+    assert either.shard.commits == before
+
+
+async def test_what_was_answered_can_be_read_at_once(either: Bench) -> None:
+    for _ in range(20):
+        [key] = await either.insert()
+        [job] = await either.shard.lookup_jobs([key], bodies=True)
+        assert job is not None
+        assert job.body == b"hello"
+
+
+async def test_a_faulty_call_fails_alone(either: Bench) -> None:
+    """The others of its transaction are run again, and their results are as if it had never been there."""
+    results = await asyncio.gather(
+        either.insert(3), writer_of(either).carry_out(broken), either.insert(4), return_exceptions=True
+    )
+    assert isinstance(results[1], ZeroDivisionError)
+    assert await either.pending() == 7
+    assert len(await either.claim(100)) == 7
+
+
+async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
+    await either.insert(5)
+
+    def halfway(transaction: Transaction) -> None:
+        queue = transaction.ledger.queues[QUEUE]
+        transaction.ledger.counter(queue, 1).pending += 100
+        transaction.ledger.counter(queue, 2).pending += 1
+        transaction.ledger.add(77, "ghost")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await writer_of(either).carry_out(halfway)
+    queue = writer_of(either)._ledger.queues[QUEUE]
+    assert "ghost" not in writer_of(either)._ledger.queues
+    assert {priority: counter.pending for priority, counter in queue.counters.items()} == {1: 5}
+    assert len(await either.claim(100)) == 5
+
+
+async def test_too_many_waiting_calls_are_refused(bench: Bench) -> None:
+    await bench.shard.close()
+    await bench.open(SqliteSettings(waiting_calls_max=10))
+    results = await asyncio.gather(*(bench.insert() for _ in range(15)), return_exceptions=True)
+    refused = [result for result in results if isinstance(result, TooManyWaiting)]
+    assert len(refused) == 5
+    assert await bench.pending() == 10
+
+
+async def test_a_call_whose_caller_has_gone_is_not_carried_out(bench: Bench) -> None:
+    call = asyncio.ensure_future(bench.insert())
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await bench.insert()
+    assert await bench.pending() == 1
+
+
+async def test_a_long_transaction_ends_and_the_rest_rides_in_the_next(tmp_path: Path) -> None:
+    ticks = iter(range(1_000_000))
+    bench = Bench(tmp_path / "jobs.db")
+    await bench.open()
+    await bench.shard.close()
+    settings = SqliteSettings(inline_commit_us=10_000_000, transaction_ms_max=5_000)
+    bench.shard = type(bench.shard)(bench.path, settings, monotonic=lambda: float(next(ticks)))
+    await bench.shard.open(NOW)
+    before = bench.shard.commits
+    await asyncio.gather(*(bench.insert() for _ in range(30)))
+    assert bench.shard.commits - before > 3
+    assert await bench.pending() == 30
+    await bench.shard.close()
+
+
+async def test_closing_finishes_what_waits(either: Bench) -> None:
+    inserts = [asyncio.ensure_future(either.insert()) for _ in range(5)]
+    await asyncio.sleep(0)
+    await either.shard.close()
+    assert all(len(keys) == 1 for keys in await asyncio.gather(*inserts))
+    await either.open()
+    assert await either.pending() == 5
+
+
+async def test_after_closing_calls_are_refused(bench: Bench) -> None:
+    writer = writer_of(bench)
+    await bench.shard.close()
+    with pytest.raises(ShardConnectionFailed):
+        await writer.carry_out(lambda transaction: None)
+
+
+async def test_the_log_starts_over_beside_a_busy_writer(bench: Bench) -> None:
+    """A checkpoint of the writer between transactions lets the next one write at the log's beginning."""
+    await bench.insert(500, body=b"x" * 2_000)
+    connection: sqlite3.Connection = writer_of(bench)._connection
+    writer_of(bench).want_checkpoint()
+    await bench.insert()
+    await bench.insert()
+    [busy, pages, copied] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    assert busy == 0
+    assert pages == copied
+    assert pages < 50

@@ -1,0 +1,97 @@
+"""No statement may look at rows that it doesn't need: none gets slower with waiting, future or finished jobs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from pinlater.storage.sqlite import SqliteSettings
+from pinlater.storage.sqlite.connection import connect
+from pinlater.storage.sqlite.migration import migrate
+from pinlater.storage.sqlite.statements import FOLDER, sql
+
+STATEMENTS = sorted(entry.name.removesuffix(".sql") for entry in FOLDER.iterdir() if entry.name.endswith(".sql"))
+
+# What may be read from end to end, and why.
+ALLOWED_SCANS = {
+    ("list_queues", "queues"): "it lists all queues",
+    ("list_dropped_queues", "dropped_queues"): "it lists them all, and there are few",
+    ("load_counters", "counters"): "once at the start, a row for each queue and priority",
+    ("count_all_jobs", "queues"): "it lists all counters",
+    ("page_of_claims", "claims"): "an operator's scan of jobs in progress, on a reader",
+    ("select_oldest_claims", "claims"): "an operator's deletion of jobs in progress",
+    ("select_first_expiry", "expiries"): "the first row of the key and no more",
+    ("select_first_key_times", "request_keys"): "the first row of the index and no more",
+}
+# These sort in memory, because they go through the jobs in progress.
+ALLOWED_SORTS = {"page_of_claims", "select_oldest_claims"}
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A file with the schema, and no statistics, as in production."""
+    connection = connect(tmp_path / "jobs.db", SqliteSettings())
+    migrate(connection, tmp_path / "jobs.db")
+    yield connection
+    connection.close()
+
+
+def plan(connection: sqlite3.Connection, name: str) -> list[str]:
+    text = sql(name)
+    count = max(text.count("?"), *(number for number in range(10) if f"?{number}" in text), 0)
+    numbered = [number for number in range(1, 10) if f"?{number}" in text]
+    values = [None] * (max(numbered) if numbered else count)
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
+
+
+def scanned_tables(steps: list[str]) -> list[str]:
+    tables = []
+    for step in steps:
+        words = step.split()
+        if words[0] == "SCAN" and words[1] not in {"json_each", "wanted", "CONSTANT", "(subquery-1)"}:
+            tables.append(words[1])
+    return tables
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_seeks_and_never_scans(connection: sqlite3.Connection, name: str) -> None:
+    """A scan would make the statement slower with every job in the file."""
+    steps = plan(connection, name)
+    scans = {table for table in scanned_tables(steps) if (name, table) not in ALLOWED_SCANS}
+    assert not scans, steps
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_never_sorts_jobs(connection: sqlite3.Connection, name: str) -> None:
+    """An ORDER BY that no index serves reads everything before the first row."""
+    steps = plan(connection, name)
+    sorts = [step for step in steps if "TEMP B-TREE FOR ORDER BY" in step]
+    assert not sorts or name in ALLOWED_SORTS or name.startswith("count_"), steps
+
+
+@pytest.mark.parametrize(("name", "table"), ALLOWED_SCANS)
+def test_every_exception_is_still_needed(connection: sqlite3.Connection, name: str, table: str) -> None:
+    assert table in scanned_tables(plan(connection, name))
+
+
+def test_the_claim_reads_in_the_order_of_the_key(connection: sqlite3.Connection) -> None:
+    """The one statement that everything hangs on."""
+    first, second = plan(connection, "select_due")
+    assert first == "SEARCH ready USING PRIMARY KEY (queue_id=? AND priority=? AND run_after_ms<?)"
+    assert second == "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"
+
+
+def test_a_claim_deletes_by_one_range(connection: sqlite3.Connection) -> None:
+    [step] = plan(connection, "delete_ready_through")
+    assert "USING PRIMARY KEY (queue_id=? AND priority=? AND (run_after_ms,id)<(?,?))" in step
+
+
+def test_every_statement_is_used() -> None:
+    """A file that nobody names is dead."""
+    package = files("pinlater.storage.sqlite")
+    code = "".join(entry.read_text() for entry in package.iterdir() if entry.name.endswith(".py"))
+    assert [name for name in STATEMENTS if f'"{name}"' not in code] == []
