@@ -64,7 +64,7 @@ class Reader:
 
     def server(self) -> AbstractContextManager[None]:
         """A server on a new SQLite file."""
-        return self.beside("pinlater serve --store sqlite:.store.db", "ready")
+        return self.beside("pinlater serve --store sqlite:jobs.db", "ready")
 
     @contextmanager
     def beside(self, text: str, until: str) -> Iterator[None]:
