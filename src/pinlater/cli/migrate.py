@@ -19,7 +19,10 @@ def migrate(
     store: Annotated[str | None, typer.Option("--store", help="sqlite:PATH, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Bring the store's schema to this program's version. Stop the server first; a new file is made where there is none."""
+    """Bring the store's schema to this program's version. Stop the server first; a new file is made where there is none.
+
+    Example: pinlater migrate --store sqlite:pinlater.db
+    """
     from pinlater.domain.errors import PinLaterError
     from pinlater.storage.sqlite.offline import migrate_file
 

@@ -13,7 +13,10 @@ from pinlater.cli import exits
 
 
 def hash_password() -> None:
-    """Hash an admin password, asked for twice on a terminal or read as one line from standard input."""
+    """Hash an admin password, asked for twice on a terminal or read as one line from standard input.
+
+    Example: pinlater hash-password
+    """
     from pinlater.domain.passwords import hash_password as make_hash
 
     try:

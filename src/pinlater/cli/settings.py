@@ -28,7 +28,10 @@ def settings(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the effective settings and where each came from; passwords' hashes are left out."""
+    """Print the effective settings and where each came from; passwords' hashes are left out.
+
+    Example: pinlater settings --config pinlater.toml
+    """
     try:
         from pinlater.config.errors import SettingsError
         from pinlater.config.load import load

@@ -6,6 +6,7 @@ Weakness for now: health is what the last attempt to connect said; there is no p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 DEFAULT_PORT = 9010
@@ -32,13 +33,20 @@ def parse_address(text: str) -> Address:
         if not bracket or (rest and not rest.startswith(":")):
             raise ValueError(f"not a server address: {text!r}; write host:port")
     elif text.count(":") > 1:
-        host, port = text, ""
+        host, port = _ipv6(text), ""
     else:
         host, _, port = text.partition(":")
     number = int(port) if port.isascii() and port.isdigit() else (DEFAULT_PORT if not port else 0)
     if not host or any(c.isspace() for c in host) or not 0 < number < 65_536:
         raise ValueError(f"not a server address: {text!r}; write host:port")
     return Address(host, number)
+
+
+def _ipv6(text: str) -> str:
+    try:
+        return str(IPv6Address(text))
+    except ValueError:
+        raise ValueError(f"not a server address: {text!r}; write host:port") from None
 
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[Address, ...]:

@@ -12,7 +12,6 @@ import logging
 import random
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pinlater.client.async_client import AsyncClient
@@ -21,7 +20,7 @@ from pinlater.client.values import Ack, AckBatch, AckResult, Claim, ClaimedJob, 
 from pinlater.domain.clock import Clock
 from pinlater.worker import _decisions
 from pinlater.worker._acks import AckBuffer
-from pinlater.worker._handlers import Handler, call_handler
+from pinlater.worker._handlers import Handler, Threads, call_handler
 from pinlater.worker._heartbeats import HeartbeatTable
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.errors import Snooze
@@ -57,7 +56,7 @@ class Consumer:
         self._counts = counts
         self.queue = handler.queue
         self._concurrency = handler.concurrency or settings.concurrency
-        self._threads = None if handler.is_async else ThreadPoolExecutor(self._concurrency, f"pinlater-{self.queue}")
+        self._threads = None if handler.is_async else Threads(self._concurrency, f"pinlater-{self.queue}")
         self._stock: deque[ClaimedJob] = deque()
         self._running: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
         self._given_up: set[str] = set()
@@ -73,7 +72,7 @@ class Consumer:
     @property
     def in_threads(self) -> int:
         """Plain functions that still run."""
-        return len(self._running) if self._threads else 0
+        return len(self._threads.busy) if self._threads else 0
 
     async def run(self) -> None:
         """Claims and runs jobs until stopped. Ends without an error unless the worker itself has a bug."""
@@ -85,7 +84,7 @@ class Consumer:
             flushing.cancel()
             beating.cancel()
         if self._threads is not None:
-            self._threads.shutdown(wait=False)
+            self._threads.close()
 
     # --- claiming ---------------------------------------------------------------------------------------------------------
     async def _claim_until_stopped(self) -> None:

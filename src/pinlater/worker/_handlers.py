@@ -9,7 +9,7 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +35,40 @@ class Handler:
         )
 
 
-async def call_handler(handler: Handler, job: ClaimedJob, threads: Executor | None) -> BaseException | None:
+class Threads:
+    """Threads for plain functions. `busy` holds the descriptors of the jobs whose function runs now."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self.busy: set[str] = set()
+        self._pool = ThreadPoolExecutor(count, name)
+
+    async def call(self, handler: Handler, job: ClaimedJob) -> BaseException | None:
+        """Runs the function in a thread; returns what it raised. Cancelling this leaves the function running."""
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, self._call, handler, job)
+
+    def _call(self, handler: Handler, job: ClaimedJob) -> BaseException | None:
+        self.busy.add(job.descriptor)
+        try:
+            handler.function(job)
+        except BaseException as error:  # noqa: BLE001 - a thread's StopIteration could not even travel through a future
+            return error
+        finally:
+            self.busy.discard(job.descriptor)
+        return None
+
+    def close(self) -> None:
+        """No more jobs; does not wait for those that run."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def call_handler(handler: Handler, job: ClaimedJob, threads: Threads | None) -> BaseException | None:
     """Runs the handler; returns what it raised, or None. Raises CancelledError only when it was cancelled from outside.
 
     Whatever the function raises is its job's failure and not the worker's, SystemExit and KeyboardInterrupt included.
     """
     if threads is not None:
-        context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(threads, context.run, _call_caught, handler, job)
+        return await threads.call(handler, job)
     try:
         await handler.function(job)
     except asyncio.CancelledError as error:
@@ -51,13 +77,5 @@ async def call_handler(handler: Handler, job: ClaimedJob, threads: Executor | No
             raise
         return error
     except BaseException as error:  # noqa: BLE001 - see above
-        return error
-    return None
-
-
-def _call_caught(handler: Handler, job: ClaimedJob) -> BaseException | None:
-    try:
-        handler.function(job)
-    except BaseException as error:  # noqa: BLE001 - a thread's StopIteration could not even travel through a future
         return error
     return None

@@ -82,7 +82,11 @@ class Worker:
         return register
 
     def run(self) -> None:
-        """Runs until SIGTERM or SIGINT; a second one hurries. Blocks."""
+        """Runs until SIGTERM or SIGINT; a second one hurries. Blocks.
+
+        Where `functions_left_behind` is not 0 afterwards the interpreter waits for them at its end, unless it is ended by `os._exit`
+        as `pinlater worker` does.
+        """
         asyncio.run(self.run_async(handle_signals=True))
 
     async def run_async(

@@ -1,0 +1,110 @@
+"""A real server for the whole session, and the command run in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from pinlater.cli.main import main
+from pinlater.domain.passwords import hash_password
+
+PASSWORD = "open sesame"
+COMMAND = [sys.executable, "-m", "pinlater"]
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Pinlater:
+    """Runs `pinlater ...` in this process, as its entry point would."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], address: str) -> None:
+        self._monkeypatch = monkeypatch
+        self._capfd = capfd
+        self.address = address
+
+    def __call__(self, *arguments: str, stdin: bytes = b"") -> Done:
+        self._capfd.readouterr()
+        with self._monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["pinlater", *arguments])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+            patch.setenv("PINLATER_SERVERS", self.address)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        taken = self._capfd.readouterr()
+        return Done(int(ended.value.code or 0), taken.out, taken.err)
+
+    def ok(self, *arguments: str, stdin: bytes = b"") -> Done:
+        """Must end with 0 and say nothing on standard error."""
+        done = self(*arguments, stdin=stdin)
+        assert (done.code, done.err) == (0, "")
+        return done
+
+
+@pytest.fixture(scope="session")
+def server_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of the session, on SQLite."""
+    folder = tmp_path_factory.mktemp("server")
+    address, process = start_server(folder, "--set", f"admin_password_hash={hash_password(PASSWORD)}")
+    yield address
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def start_server(folder: Path, *more: str) -> tuple[str, subprocess.Popen[bytes]]:
+    """A server process on free ports, ready; its log goes to `folder`."""
+    log = folder / "server.log"
+    store = ["--store", f"sqlite:{folder / 'jobs.db'}"]
+    ports = ["--thrift-port", "0", "--http-port", "0", "--set", "telemetry.log_format=json"]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen([*COMMAND, "serve", *store, *ports, *more], stderr=stderr)
+    with log.open() as lines:
+        while True:
+            line = lines.readline()
+            if not line.endswith("\n"):
+                assert process.poll() is None, log.read_text()
+                os.sched_yield()
+                lines.seek(lines.tell() - len(line))
+                continue
+            entry = json.loads(line)
+            if entry["event"] == "ready":
+                return f"127.0.0.1:{entry['thrift_port']}", process
+
+
+@pytest.fixture
+def pinlater(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], server_address: str) -> Pinlater:
+    """The command, pointed at the session's server."""
+    return Pinlater(monkeypatch, capfd, server_address)
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Pinlater:
+    """The command, pointed at a port where nobody listens."""
+    return Pinlater(monkeypatch, capfd, "127.0.0.1:1")
+
+
+@pytest.fixture
+def queue(pinlater: Pinlater) -> str:
+    """A new queue of the test's own."""
+    name = f"q_{uuid4().hex}"
+    pinlater.ok("queue", "create", name)
+    return name

@@ -1,0 +1,162 @@
+"""Usage errors, servers out of reach, missing extras, and the words of options; no server needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+import typer
+
+from pinlater.cli import exits, options, output
+from pinlater.cli.demo import expected_of
+from pinlater.client import errors
+from tests.cli.conftest import Pinlater
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("enque",),
+        ("enqueue",),
+        ("enqueue", "q", "--no-such-option"),
+        ("count", "q", "--state", "asleep"),
+        ("count", "q", "--server", "host:port:x:y z"),
+        ("enqueue", "q", "--body", "x", "--delay", "soon"),
+        ("enqueue", "q", "--body", "x", "--at", "tomorrow"),
+        ("enqueue", "q", "--body", "x", "--at", "0", "--delay", "1"),
+        ("enqueue", "q", "--body", "x", "--header", "nothing"),
+        ("enqueue", "q", "--body", "x", "--unique-for", "1s"),
+        ("ack", "q:s1:p1:1", "--final"),
+        ("delete-jobs", "q"),
+        ("delete-jobs", "q", "--state", "failed", "--descriptor", "q:s1:p1:1"),
+        ("queue", "config", "q", "--max-backlog", "many"),
+        ("worker", "x:y", "--log-level", "loud"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(offline: Pinlater, arguments: tuple[str, ...]) -> None:
+    done = offline(*arguments)
+    assert (done.code, done.err.count("\n"), done.out) == (exits.USAGE, 1, "")
+    assert done.err.startswith("error: ")
+
+
+def test_a_near_miss_is_said(offline: Pinlater) -> None:
+    assert "Did you mean 'enqueue'?" in offline("enque").err
+
+
+@pytest.mark.parametrize("arguments", [(), ("queue",), ("--help",), ("enqueue", "-h")])
+def test_help_is_shown_where_nothing_is_asked(offline: Pinlater, arguments: tuple[str, ...]) -> None:
+    done = offline(*arguments)
+    assert "Usage: pinlater" in done.out + done.err
+    assert done.code == (0 if {"--help", "-h"} & set(arguments) else 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("count", "q"), ("queue", "list"), ("enqueue", "q", "--body", "x"), ("load",), ("version", "-s", "127.0.0.1:1")],
+)
+def test_a_server_out_of_reach_is_one_line_and_exit_code_3(offline: Pinlater, arguments: tuple[str, ...]) -> None:
+    done = offline(*arguments)
+    assert (done.code, done.err) == (3, "error: Server 127.0.0.1:1 can't be reached: Connection refused\n")
+
+
+def test_version_needs_no_server(offline: Pinlater) -> None:
+    assert offline.ok("version").out.startswith("pinlater ")
+    assert offline.ok("--version").out.startswith("pinlater ")
+
+
+def test_a_missing_extra_is_said_with_what_to_install(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("serve", "settings", "migrate"):
+        monkeypatch.delitem(sys.modules, f"pinlater.cli.{name}", raising=False)
+        monkeypatch.setitem(sys.modules, f"pinlater.cli.{name}", None)
+        done = offline(name, "--whatever", "x")
+        assert (done.code, done.err.count("\n")) == (1, 1)
+        assert "pip install 'pinlater[server]'" in done.err
+
+
+def test_commands_for_jobs_work_without_the_servers_packages() -> None:
+    """In the base installation there is no uvloop, no prometheus-client, no re2."""
+    program = (
+        "import sys\n"
+        "for name in ('uvloop', 'prometheus_client', 're2', 'h11', 'pinlater.app'): sys.modules[name] = None\n"
+        "sys.argv = ['pinlater', *sys.argv[1:]]\n"
+        "from pinlater.cli.main import main\n"
+        "main()"
+    )
+    for arguments, code in ((["--help"], 0), (["load", "-s", "127.0.0.1:1"], 3), (["serve"], 1), (["worker"], 2)):
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), (arguments, done.stderr)
+    assert "pinlater[server]" in subprocess.run(
+        [sys.executable, "-c", program, "serve", "--store", "memory:"], capture_output=True, text=True, check=False
+    ).stderr.replace("\\", "")
+
+
+def test_a_bug_is_one_line_unless_its_traceback_is_wanted(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        """Fails."""
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr(import_module("pinlater.cli.about"), "version", broken)
+    plain = offline("version")
+    assert (plain.code, plain.err.count("\n")) == (exits.BUG, 1)
+    assert "RuntimeError: oops" in plain.err
+    full = offline("--traceback", "version")
+    assert "Traceback (most recent call last)" in full.err
+    offline("version", "--help")
+
+
+def test_an_interrupt_has_its_own_exit_code(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        """Is interrupted."""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_module("pinlater.cli.about"), "version", interrupted)
+    assert offline("version").code == exits.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0", 0), ("90", 90_000), ("500ms", 500), ("1.5h", 5_400_000), (" 2d ", 172_800_000)]
+)
+def test_spans_of_time(text: str, expected: int) -> None:
+    assert options.span_ms(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "-1s", "1w", "s", "1 2", "١s", "nan"])
+def test_what_is_no_span_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        options.span_ms(text)
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert (
+        options.moment_ms("2030-01-31T12:00:00") == options.moment_ms("2030-01-31T13:00:00+01:00") == 1_896_091_200_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ServerUnreachable("x"), 3),
+        (errors.DeadlineExceeded("x"), 3),
+        (errors.ConnectionLost("x"), 3),
+        (errors.QueueNotFound("x"), 1),
+        (errors.UnknownMethod("x"), 1),
+        (errors.DequeueRateLimited("x"), 4),
+        (errors.NoHealthyShards("x"), 4),
+    ],
+)
+def test_exit_codes_say_whose_fault_it_was(error: errors.PinLaterError, code: int) -> None:
+    assert exits.code_for(error) == code
+
+
+def test_what_goes_to_a_terminal_can_not_steer_it() -> None:
+    """Bodies and statuses are other people's bytes."""
+    assert output._cell("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
+    assert output.body_text(b"\xff") == "base64:/w=="
+
+
+def test_the_demo_knows_what_must_become_of_its_jobs() -> None:
+    assert expected_of(1) == (1, 0, 1)
+    assert expected_of(500) == (499, 1, 12)
+    assert expected_of(5_000) == (4_990, 10, 120)

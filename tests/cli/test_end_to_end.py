@@ -1,0 +1,267 @@
+"""Every command against a real server: what it prints, as text and as JSON, and what it did."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pinlater.cli.main import COMMANDS
+from pinlater.domain.clock import SystemClock
+from tests.cli.conftest import COMMAND, PASSWORD, Pinlater
+
+
+def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
+    return pinlater.ok("enqueue", queue, *(part for body in bodies for part in ("--body", body))).out.split()
+
+
+def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
+    descriptors = enqueue(pinlater, queue, "one", "two")
+    assert pinlater.ok("check-dequeue", queue, "--limit", "5").out == "Jobs available for dequeue: 2\n"
+    assert pinlater.ok("check-dequeue", queue, "--json").json == {"available": 1, "descriptors": descriptors[:1]}
+    assert [job["body"] for job in pinlater.ok("peek", queue, "--json").json["jobs"]] == ["one", "two"]
+    (job,) = pinlater.ok("dequeue", queue, "--json").json["jobs"]
+    assert (job["descriptor"], job["queue"], job["attempt"], job["attempts_allowed"]) == (descriptors[0], queue, 1, 2)
+    assert job["claim_deadline_ms"] > job["created_at_ms"]
+    stale = pinlater("ack", descriptors[0], "--token", "nobodys", "--json")
+    assert stale.code == 1
+    assert stale.json["results"][0]["outcome"] == "STALE_CLAIM"
+    assert stale.json["results"][0]["holder"]
+    assert "applied" in pinlater.ok("ack", descriptors[0], "--token", job["token"]).out
+    assert pinlater("ack", descriptors[0]).code == 1
+    assert pinlater.ok("count", queue, "--state", "succeeded").out == "1\n"
+    assert pinlater.ok("dequeue", queue, "--ack", "--body-only").out == "two"
+    assert pinlater.ok("count", queue, "--state", "succeeded", "--json").json == {
+        "queue": queue,
+        "state": "SUCCEEDED",
+        "future": False,
+        "count": 2,
+    }
+
+
+def test_a_failure_with_all_it_can_say(pinlater: Pinlater, queue: str) -> None:
+    (descriptor,) = enqueue(pinlater, queue, "x")
+    pinlater.ok("dequeue", queue)
+    said = ("--error-type", "Smtp", "--error-text", "mailbox full", "--status", "noted")
+    pinlater.ok("ack", descriptor, "--failed", "--retry-delay", "1h", *said)
+    (job,) = pinlater.ok("lookup", descriptor, "--body", "--json").json["jobs"]
+    assert (job["state"], job["attempts_remaining"], job["body"], job["custom_status"]) == ("PENDING", 1, "x", "noted")
+    assert (job["error_type"], job["error_text"]) == ("Smtp", "mailbox full")
+    assert job["attempts"][0]["outcome"] == "failed"
+    assert job["run_after_ms"] > job["created_at_ms"] + 3_500_000
+    assert pinlater.ok("count", queue, "--future").out == "1\n"
+    shown = pinlater.ok("lookup", descriptor).out
+    assert "mailbox full" in shown
+    assert re.search(r"run_after\t20\d\d-\d\d-\d\dT", shown)
+
+
+def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queue: str) -> None:
+    descriptors = enqueue(pinlater, queue, "a", "b", "c")
+    pinlater.ok("dequeue", queue, "--limit", "3")
+    pinlater.ok("ack", *descriptors, "--failed", "--final")
+    first = pinlater("scan", queue, "--state", "failed", "--limit", "2", "--body", "--json").json
+    assert len(first["jobs"]) == 2
+    rest = pinlater.ok("scan", queue, "--state", "failed", "--after", first["continuation"], "--body", "--json").json
+    assert {job["body"] for job in first["jobs"] + rest["jobs"]} == {"a", "b", "c"}
+    assert (rest["continuation"], rest["incomplete"]) == (None, False)
+    more = pinlater("scan", queue, "--state", "failed", "--limit", "1")
+    assert (more.code, more.err.split()[:2]) == (0, ["more:", "--after"])
+    assert pinlater.ok("retry-failed", queue, "--attempts", "5", "--limit", "1").out == "retried 1\n"
+    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--json").json == {"deleted": 2}
+    (left,) = pinlater.ok("scan", queue, "--json").json["jobs"]
+    assert left["attempts_remaining"] == 5
+    assert pinlater.ok("delete-jobs", queue, "--descriptor", left["descriptor"]).out == "deleted 1\n"
+
+
+def test_jobs_are_found_by_their_body(pinlater: Pinlater, queue: str) -> None:
+    enqueue(pinlater, queue, "red apple", "green apple", "red pear")
+    assert pinlater.ok("count", queue, "--regex", "^red").out == "2\n"
+    assert len(pinlater.ok("scan", queue, "--regex", "apple$", "--json").json["jobs"]) == 2
+    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--regex", "pear").out == "deleted 1\n"
+    broken = pinlater("count", queue, "--regex", "(")
+    assert (broken.code, broken.err.count("\n"), broken.err[:7]) == (1, 1, "error: ")
+
+
+def test_cancel(pinlater: Pinlater, queue: str) -> None:
+    (descriptor,) = enqueue(pinlater, queue, "x")
+    assert pinlater.ok("cancel", descriptor, "--json").json["results"][0]["outcome"] == "APPLIED"
+    assert pinlater("cancel", descriptor).code == 1
+    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["custom_status"] == "cancelled"
+
+
+def test_bodies_come_from_options_files_and_standard_input(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(b"\xff\x00file")
+    pinlater.ok("enqueue", queue, "--body", "päper", "--body-file", str(tmp_path / "body"))
+    pinlater.ok("enqueue", queue, stdin=b"all\nof it\n")
+    pinlater.ok("enqueue", queue, "--lines", stdin=b"l1\nl2\n")
+    jobs = pinlater.ok("dequeue", queue, "--limit", "9", "--json").json["jobs"]
+    assert [job["body"] for job in jobs] == ["päper", None, "all\nof it\n", "l1", "l2"]
+    assert jobs[1]["body_base64"] == "/wBmaWxl"
+    assert "body_base64" not in jobs[0]
+    assert pinlater("enqueue", queue, "--lines").code == 2
+    assert pinlater("enqueue", queue, "--body-file", str(tmp_path / "none")).err.endswith("No such file or directory\n")
+
+
+def test_every_field_of_a_job(pinlater: Pinlater, queue: str) -> None:
+    first = pinlater.ok(
+        *("enqueue", queue, "--body", "x", "--priority", "2", "--delay", "1h", "--attempts", "7", "--status", "s"),
+        *("--header", "a=b", "--header", "c=d=e", "--unique-key", "k", "--expires-in", "2d", "--claim-timeout", "90s"),
+        "--json",
+    ).json
+    again = pinlater.ok("enqueue", queue, "--body", "y", "--unique-key", "k", "--json").json
+    assert (again["descriptors"], again["existing"]) == (first["descriptors"], [0])
+    (job,) = pinlater.ok("lookup", *first["descriptors"], "--json").json["jobs"]
+    assert (job["attempts_allowed"], job["custom_status"], job["unique_key"]) == (7, "s", "k")
+    assert job["headers"] == {"a": "b", "c": "d=e"}
+    assert 3_500_000 < job["run_after_ms"] - job["created_at_ms"] <= 3_600_000
+    assert ":p2:" in job["descriptor"]
+
+
+def test_a_time_may_be_given_instead_of_a_delay(pinlater: Pinlater, queue: str) -> None:
+    at = SystemClock().now_ms() + 1_000_000
+    (descriptor,) = pinlater.ok("enqueue", queue, "--body", "x", "--at", str(at)).out.split()
+    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["run_after_ms"] == at
+    pinlater.ok("enqueue", queue, "--body", "x", "--at", "2040-01-31T12:00:00Z")
+    assert pinlater.ok("count", queue, "--future").out == "2\n"
+
+
+def test_a_repeated_command_with_a_request_key_stores_its_jobs_once(pinlater: Pinlater, queue: str) -> None:
+    command = ("enqueue", queue, "--body", "x", "--request-key", "r1")
+    assert pinlater.ok(*command).out == pinlater.ok(*command).out
+    assert pinlater.ok("count", queue).out == "1\n"
+
+
+def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, queue: str) -> None:
+    enqueue(pinlater, queue, "x")
+    assert queue in pinlater.ok("queue", "list").out.split()
+    assert queue in pinlater.ok("queue", "list", "--json").json["queues"]
+    (stats,) = pinlater.ok("queue", "stats", queue, "--json").json["queues"]
+    assert (stats["queue"], stats["pending"], stats["enqueued_total"], stats["paused"]) == (queue, 1, 1, False)
+    assert stats["priorities"][0]["priority"] == 1
+    assert set(stats["rates"]) == {"enqueued", "claimed", "succeeded", "failed", "retried"}
+    assert pinlater.ok("queue", "stats", queue).out.splitlines()[1].split("\t")[:2] == [queue, "1"]
+    assert pinlater.ok("queue", "pause", queue).out == f"paused {queue}\n"
+    refused = pinlater("dequeue", queue)
+    assert (refused.code, "Dequeue rate limit exceeded" in refused.err) == (4, True)
+    pinlater.ok("queue", "resume", queue)
+    changed = pinlater.ok("queue", "config", queue, "--claim-timeout", "5m", "--max-backlog", "9", "--json").json
+    assert (changed["claim_timeout_ms"], changed["max_backlog"], changed["failed_ttl_ms"]) == (300_000, 9, None)
+    pinlater.ok("queue", "config", queue, "--max-backlog", "default", "--max-jobs-per-second", "0.5")
+    now = pinlater.ok("queue", "config", queue, "--json").json
+    assert (now["claim_timeout_ms"], now["max_backlog"], now["max_jobs_per_second"]) == (300_000, None, 0.5)
+
+
+def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater: Pinlater, queue: str) -> None:
+    wrong = pinlater("queue", "delete", queue, "--password-stdin", stdin=b"wrong\n")
+    assert (wrong.code, wrong.err) == (1, "error: Invalid admin password.\n")
+    pinlater.ok("queue", "delete", queue, "--password-stdin", stdin=f"{PASSWORD}\n".encode())
+    assert queue not in pinlater.ok("queue", "list").out.split()
+
+
+def test_load_measures_enqueues_and_dequeues(pinlater: Pinlater, queue: str) -> None:
+    options = ("--queue", queue, "--num-queries", "40", "--batch-size", "5", "--concurrency", "4", "--json")
+    sent = pinlater.ok("load", "--mode", "enqueue", "--body-size", "33", *options).json
+    assert (sent["queries"], sent["jobs"], sent["errors"]) == (40, 200, 0)
+    assert 0 < sent["latency_ms_p50"] <= sent["latency_ms_p99"] <= sent["latency_ms_max"]
+    assert len(pinlater.ok("peek", queue, "--json").json["jobs"][0]["body"]) == 33
+    got = pinlater.ok("load", "--mode", "dequeue", "--dequeue-success-percent", "0", *options).json
+    assert (got["jobs"], got["acked"], got["failed_on_purpose"]) == (200, 200, 200)
+    assert pinlater.ok("count", queue).out == "200\n"
+    assert "jobs per second" in pinlater.ok("load", "--queue", queue, "--num-queries", "2").out
+
+
+def test_load_without_end_stops_after_its_duration(pinlater: Pinlater, queue: str) -> None:
+    done = pinlater.ok("load", "--queue", queue, "--num-queries", "-1", "--duration", "100ms", "--json").json
+    assert done["queries"] > 0
+
+
+def test_the_originals_tool(pinlater: Pinlater) -> None:
+    """Its options, and what people grep for in its output."""
+    host, port = pinlater.address.split(":")
+    queue = f"tool_{os.getpid()}"
+
+    def tool(mode: str, *more: str) -> str:
+        return pinlater.ok("client-tool", "--host", host, "--port", port, "--mode", mode, *more).out
+
+    assert tool("create", "--queue", queue) == f"Created queue: {queue}\n"
+    sent = tool("enqueue", "--queue", queue, "--num_queries", "3", "--batch_size", "2", "--concurrency", "2")
+    assert re.fullmatch(r"(QPS: \d+ Avg Latency \(ms\): [\d.]+\n)+", sent)
+    assert tool("get_job_count", "--queue", queue) == "# jobs: 6\n"
+    assert tool("get_job_count", "--queue", queue, "--priority", "2") == "# jobs: 0\n"
+    assert tool("get_job_count", "--queue", queue, "--job_state", "0", "--count_future_jobs", "true") == "# jobs: 0\n"
+    assert tool("check_dequeue", "--queue", queue) == "Jobs available for dequeue: 1\n"
+    assert f"{queue}" in tool("get_queue_names")
+    assert tool("get_queue_names").startswith("Queues: [")
+    (job,) = pinlater.ok("peek", queue, "--limit", "1", "--json").json["jobs"]
+    assert re.fullmatch(r"task_\d+", job["body"])
+    found = tool("lookup", "--queue", queue, "--job_descriptor", job["descriptor"])
+    assert found.startswith(f"Job: PinLaterJobInfo(jobDescriptor:{job['descriptor']}, jobState:PENDING,")
+    assert job["body"] in found
+    percent = ("--dequeue_success_percent", "100")
+    assert "QPS: " in tool("dequeue", "--queue", queue, "--num_queries", "6", *percent)
+    assert tool("get_job_count", "--queue", queue, "--job_state", "2") == "# jobs: 6\n"
+
+
+def test_the_originals_tool_needs_what_its_mode_needs(pinlater: Pinlater) -> None:
+    host, port = pinlater.address.split(":")
+    for mode in ("create", "lookup"):
+        done = pinlater("client-tool", "--host", host, "--port", port, "--mode", mode)
+        assert done.code == 2
+        assert "--queue" in done.err
+
+
+def test_version(pinlater: Pinlater) -> None:
+    alone = pinlater.ok("version", "--json").json
+    assert set(alone) == {"version", "python"}
+    asked = pinlater.ok("version", "--server", pinlater.address, "--json").json
+    assert (asked["server"]["version"], asked["server"]["store_kind"]) == (alone["version"], "sqlite")
+
+
+def test_settings_hash_password_backup_and_migrate_run(pinlater: Pinlater, tmp_path: Path) -> None:
+    """Others own what they do; here it counts that the command line has them."""
+    assert "thrift" in pinlater.ok("settings", "--json").out
+    assert pinlater("hash-password", stdin=b"secret\n").code == 0
+    store = f"sqlite:{tmp_path / 'new.db'}"
+    assert pinlater("migrate", "--store", store).code == 0
+    assert pinlater("backup", "--store", store, str(tmp_path / "copy.db")).code == 0
+    assert (tmp_path / "copy.db").exists()
+
+
+def test_what_is_missing_or_refused_is_one_line_and_exit_code_1(pinlater: Pinlater, queue: str) -> None:
+    for arguments in (
+        ("enqueue", "no_such_queue", "--body", "x"),
+        ("dequeue", "no_such_queue"),
+        ("count", "no_such_queue"),
+        ("queue", "create", "no-dashes"),
+        ("queue", "pause", "no_such_queue"),
+        ("enqueue", queue, "--body", "x", "--priority", "99"),
+        ("lookup", f"{queue}:s1:p1:1"),
+        ("lookup", "not a descriptor"),
+        ("cancel", "nor:this"),
+    ):
+        done = pinlater(*arguments)
+        assert done.code == 1, arguments
+        assert re.fullmatch(r"error: [^\n]+\n", done.err), arguments
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(pinlater: Pinlater, name: str) -> None:
+    done = pinlater(name, "--help")
+    assert done.code == 0
+    if name != "queue":
+        assert f"Example: pinlater {name}" in " ".join(done.out.split())
+
+
+def test_completion_knows_the_commands() -> None:
+    """As the shell asks for it."""
+    environment = os.environ | {
+        "_PINLATER_COMPLETE": "complete_bash",
+        "COMP_WORDS": "pinlater retry",
+        "COMP_CWORD": "1",
+    }
+    program = "import sys; sys.argv=['pinlater']; from pinlater.cli.main import main; main()"
+    done = subprocess.run([COMMAND[0], "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["retry-failed"]

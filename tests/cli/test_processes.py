@@ -1,0 +1,179 @@
+"""The command as a process: the demo, a worker with signals, an interrupted load, a reader that goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import COMMAND, Pinlater, start_server
+
+WORKER = """
+import asyncio, time
+from pinlater import Worker
+
+worker = Worker()
+
+@worker.handler("{queue}")
+async def note(job):
+    print("ran", job.body.decode(), flush=True)
+    if job.body == b"long":
+        await asyncio.Event().wait()
+
+@worker.handler("{queue}_threads")
+def block(job):
+    print("ran", job.body.decode(), flush=True)
+    time.sleep(3600)
+
+not_a_worker = 1
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, queue: str, pinlater: Pinlater) -> Path:
+    """A folder with a module `jobs` that holds a worker for `queue`."""
+    pinlater.ok("queue", "create", f"{queue}_threads")
+    (tmp_path / "jobs.py").write_text(WORKER.format(queue=queue))
+    return tmp_path
+
+
+@pytest.fixture
+def started(module: Path, server_address: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes to be ended with the test."""
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def start_worker(started: list[subprocess.Popen[str]], module: Path, address: str, *more: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, "worker", "jobs:worker", *more]
+    environment = os.environ | {"PINLATER_SERVERS": address}
+    process = subprocess.Popen(command, cwd=module, env=environment, stdout=subprocess.PIPE, text=True)
+    started.append(process)
+    return process
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_runs_jobs_and_gives_the_rest_back_at_a_signal(
+    pinlater: Pinlater, queue: str, module: Path, started: list[subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    worker = start_worker(started, module, pinlater.address, "--grace", "100ms", "--queues", queue)
+    pinlater.ok("enqueue", queue, "--body", "first", "--body", "long")
+    assert {read_line(worker), read_line(worker)} == {"ran first\n", "ran long\n"}
+    worker.send_signal(number)
+    assert worker.wait(30) == 0
+    (stats,) = pinlater.ok("queue", "stats", queue, "--json").json["queues"]
+    assert (stats["succeeded"], stats["pending"], stats["in_progress"]) == (1, 1, 0)
+    assert pinlater.ok("peek", queue, "--json").json["jobs"][0]["attempts_remaining"] == 2
+
+
+def test_a_thread_that_never_ends_does_not_keep_the_worker(
+    pinlater: Pinlater, queue: str, module: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    worker = start_worker(started, module, pinlater.address, "--grace", "50ms")
+    pinlater.ok("enqueue", f"{queue}_threads", "--body", "stuck")
+    assert read_line(worker) == "ran stuck\n"
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+    assert pinlater.ok("count", f"{queue}_threads").out == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("application", "said"),
+    [
+        ("jobs", "is not MODULE:NAME"),
+        ("nowhere:worker", "no module 'nowhere'"),
+        ("jobs:nothing", "has no 'nothing'"),
+        ("jobs:not_a_worker", "is no pinlater.Worker but a int"),
+    ],
+)
+def test_what_is_no_worker_is_a_usage_error(module: Path, application: str, said: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "worker", application], cwd=module, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+
+
+def test_a_worker_goes_on_when_its_server_was_killed_and_is_back(tmp_path: Path) -> None:
+    """Nobody tells it, and no job is lost."""
+    address, server = start_server(tmp_path)
+    port = address.rpartition(":")[2]
+    environment = os.environ | {"PINLATER_SERVERS": address}
+    (tmp_path / "jobs.py").write_text(WORKER.format(queue="q"))
+
+    def run(*arguments: str) -> None:
+        subprocess.run([*COMMAND, *arguments], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+    run("queue", "create", "q", "q_threads")
+    worker = subprocess.Popen(
+        [*COMMAND, "worker", "jobs:worker"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        run("enqueue", "q", "--body", "before")
+        assert read_line(worker) == "ran before\n"
+        server.kill()
+        server.wait()
+        _, server = start_server(tmp_path, "--thrift-port", port)
+        run("enqueue", "q", "--body", "after")
+        assert read_line(worker) == "ran after\n"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    finally:
+        for process in (worker, server):
+            process.kill()
+            process.wait()
+        if worker.stdout is not None:
+            worker.stdout.close()
+
+
+def test_the_demo_ends_with_every_job_accounted_for(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [*COMMAND, "demo", "--jobs", "600", "--json"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    outcome = json.loads(done.stdout)
+    assert outcome["as_expected"]
+    assert (outcome["enqueued"], outcome["succeeded"], outcome["failed"]) == (600, 599, 1)
+    assert outcome["retried"] == 14
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_shows_plain_lines_where_there_is_no_terminal() -> None:
+    done = subprocess.run([*COMMAND, "demo", "--jobs", "300"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("server: 127.0.0.1:")
+    assert "every job ended as it should" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_an_interrupted_load_still_says_what_it_measured(server_address: str, queue: str) -> None:
+    command = [*COMMAND, "load", "--server", server_address, "--queue", queue, "--num-queries", "-1", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "jobs/s" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert json.loads(out)["queries"] > 0
+
+
+def test_a_reader_that_goes_away_is_no_error(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("enqueue", queue, "--lines", stdin=b"\n".join(b"%01000d" % n for n in range(900)))
+    listing = f"{sys.executable} -m pinlater peek {queue} --limit 900 --json --server {pinlater.address}"
+    script = f"set -o pipefail; {listing} | head -c 1 >/dev/null"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
