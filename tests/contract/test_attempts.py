@@ -115,6 +115,19 @@ async def test_the_newest_error_replaces_the_one_before(desk: Desk) -> None:
     assert [one.error_text for one in job.attempts] == ["first", "second"]
 
 
+async def test_a_failure_without_an_error_leaves_the_one_before(desk: Desk) -> None:
+    """Old clients say nothing but that it failed; what is known stays to be seen."""
+    key = await desk.put(attempts=5)
+    await desk.take()
+    await desk.fail(key, error=("E", "text"))
+    await desk.take()
+    await desk.fail(key)
+
+    job = await desk.look(key)
+    assert (job.error_type, job.error_text) == ("E", "text")
+    assert [(one.error_type, one.error_text) for one in job.attempts] == [("E", "text"), ("", "")]
+
+
 async def test_the_last_error_stays_after_a_success(desk: Desk) -> None:
     """What went wrong on the way stays to be seen."""
     held = await desk.put_and_take()

@@ -208,6 +208,7 @@ async def test_an_old_jobs_end_does_not_free_a_key_that_another_has_now(desk: De
 async def test_a_full_queue_still_answers_for_jobs_that_are_there(desk: Desk) -> None:
     """Nothing would be added."""
     await desk.put(unique=unique("k"))
+    await desk.put()
 
     result = await desk.request(InsertRequest(QUEUE, [desk.job(unique=unique("k"))], max_pending=1))
 

@@ -11,14 +11,15 @@ from pinlater.domain.job import UniqueKey, UniqueScope
 QUEUES = ("alpha", "beta")
 TIMEOUT_MS = 1_000
 
-queues = st.sampled_from(QUEUES)
-priorities = st.integers(1, 3)
+queues = st.sampled_from(["alpha", "alpha", "alpha", "beta"])
+priorities = st.sampled_from([1, 1, 2, 3])
+seldom = st.sampled_from([False, False, False, True])
 texts = st.sampled_from(["", "x", "é", "nul\x00", "s" * 4_990, "☂" * 600])
 bodies = st.one_of(st.binary(max_size=8), st.sampled_from([b"", b"b" * 300]))
-delays_ms = st.sampled_from([-5, 0, 0, 0, 1, 400, 1_500])
-steps_ms = st.sampled_from([1, 2, 399, 1_000, 1_001, 5_000, 120_001])
-limits = st.sampled_from([0, 1, 2, 3, 100])
-picks = st.lists(st.integers(0, 40), min_size=1, max_size=4)
+delays_ms = st.sampled_from([0, 0, 0, 0, -5, 1, 400, 1_500])
+steps_ms = st.sampled_from([1, 2, 399, 400, 1_000, 1_001, 5_000, 120_001])
+limits = st.sampled_from([100, 3, 2, 1, 0])
+picks = st.lists(st.sampled_from([0, 0, 1, 1, 2, 3, 4, 6, 9, 99]), min_size=1, max_size=4)
 unique_keys = st.builds(
     UniqueKey, st.sampled_from(["k", "l"]), st.sampled_from(list(UniqueScope)), st.sampled_from([0, 500, 3_000])
 )
@@ -58,11 +59,11 @@ rich_jobs = st.builds(
     attempts=st.integers(1, 3),
     status=texts,
     headers=st.sampled_from([None, {"a": "b"}]),
-    unique=st.one_of(st.none(), unique_keys),
+    unique=st.one_of(st.none(), unique_keys, unique_keys),
     claim_timeout_ms=st.sampled_from([None, 1, 1_000]),
-    expires_in_ms=st.sampled_from([None, None, -1, 0, 450]),
+    expires_in_ms=st.sampled_from([None, None, None, None, -1, 0, 450]),
 )
-jobs = st.lists(st.one_of(plain_jobs, rich_jobs), max_size=4)
+jobs = st.lists(st.one_of(plain_jobs, rich_jobs, rich_jobs), min_size=1, max_size=5)
 
 
 class Token(NamedTuple):

@@ -41,6 +41,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.pair = Pair(self.kind)
         self.keys: list[JobKey] = []
         self.tokens: dict[int, str] = {}
+        self.claimed: list[JobKey] = []
         self.claims = 0
 
     @initialize()
@@ -64,6 +65,11 @@ class ShardMachine(RuleBasedStateMachine):
         for pick in picks:
             yield self.keys[-1 - pick] if pick < len(self.keys) else JobKey(QUEUES[0], 1, pick + 1)
 
+    def in_hand(self, picks: list[int]) -> Iterator[JobKey]:
+        """Newest claims first: most of them are still held."""
+        for pick in picks:
+            yield from [self.claimed[-1 - pick]] if pick < len(self.claimed) else self.picked([pick])
+
     # --- time and queues ------------------------------------------------------------------------------------------------
 
     @rule(ms=drawn.steps_ms)
@@ -74,8 +80,11 @@ class ShardMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.pair.reopen()
 
-    @rule(queue=drawn.queues, again=st.booleans())
-    def delete_queue(self, queue: str, again: bool) -> None:
+    @precondition(lambda self: len(self.keys) > 12)
+    @rule(queue=drawn.queues, again=st.booleans(), sure=drawn.seldom)
+    def delete_queue(self, queue: str, again: bool, sure: bool) -> None:
+        if not sure:
+            return
         self.pair.both(lambda shard: shard.delete_queues([queue]))
         if again:
             self.pair.both(lambda shard: shard.create_queues([queue], self.now))
@@ -124,6 +133,7 @@ class ShardMachine(RuleBasedStateMachine):
         if hasattr(claimed, "jobs"):
             for call, jobs in zip(calls, claimed.jobs, strict=True):
                 self.tokens.update((job.id, call.holder.token) for job in jobs)
+                self.claimed.extend(JobKey(queue, job.priority, job.id) for job in jobs)
 
     @rule(
         picks=drawn.picks,
@@ -139,13 +149,13 @@ class ShardMachine(RuleBasedStateMachine):
     ) -> None:
         acks = [
             Ack(key, succeeded, token.of(self.token(key)), status, delay_ms, final, error, error)
-            for key in self.picked(picks)
+            for key in self.in_hand(picks)
         ]
         self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
 
     @rule(picks=drawn.picks)
     def succeed_plainly(self, picks: list[int]) -> None:
-        acks = [Ack(key, True, self.token(key)) for key in self.picked(picks)]
+        acks = [Ack(key, True, self.token(key)) for key in self.in_hand(picks)]
         self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
 
     # --- jobs in hand ---------------------------------------------------------------------------------------------------
@@ -174,18 +184,18 @@ class ShardMachine(RuleBasedStateMachine):
         run_after_ms = None if run_after is None else self.now + run_after
         checkpoints = [
             Checkpoint(key, source, token.of(self.token(key)), body, back, run_after_ms, attempts, status)
-            for key in self.picked(picks)
+            for key in self.in_hand(picks)
         ]
         self.pair.both(lambda shard: shard.checkpoint_jobs(checkpoints, self.now))
 
     @rule(picks=drawn.picks, right=st.booleans())
     def heartbeat(self, picks: list[int], right: bool) -> None:
-        refs = [ClaimRef(key, self.token(key) if right else "wrong") for key in self.picked(picks)]
+        refs = [ClaimRef(key, self.token(key) if right else "wrong") for key in self.in_hand(picks)]
         self.pair.both(lambda shard: shard.extend_claims(refs, self.now))
 
     @rule(picks=drawn.picks, delay_ms=st.sampled_from([0, 400]))
     def release(self, picks: list[int], delay_ms: int) -> None:
-        refs = [ClaimRef(key, self.token(key), delay_ms) for key in self.picked(picks)]
+        refs = [ClaimRef(key, self.token(key), delay_ms) for key in self.in_hand(picks)]
         self.pair.both(lambda shard: shard.release_jobs(refs, self.now))
 
     @rule(picks=drawn.picks)
@@ -200,8 +210,16 @@ class ShardMachine(RuleBasedStateMachine):
         order = Requeue(queue, priority, attempts, self.now, limit)
         self.pair.both(lambda shard: shard.requeue_failed_jobs(order, self.now))
 
-    @rule(queue=drawn.queues, state=st.sampled_from(list(JobState)), priority=drawn.priorities, limit=drawn.limits)
-    def purge(self, queue: str, state: JobState, priority: int, limit: int) -> None:
+    @rule(
+        queue=drawn.queues,
+        state=st.sampled_from(list(JobState)),
+        priority=drawn.priorities,
+        limit=drawn.limits,
+        sure=drawn.seldom,
+    )
+    def purge(self, queue: str, state: JobState, priority: int, limit: int, sure: bool) -> None:
+        if not sure:
+            return
         self.pair.both(lambda shard: shard.purge_jobs(Purge(queue, state, priority, limit)))
 
     @rule(picks=drawn.picks, state=st.one_of(st.none(), st.sampled_from(list(JobState))))

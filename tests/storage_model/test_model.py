@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.contract.stores import STORES, make_store
 from tests.storage_model.machine import ShardMachine
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
 
 
 @pytest.mark.timeout(0 if EXAMPLES > 100 else 120)
@@ -26,7 +26,7 @@ def test_a_store_answers_as_the_memory_store_does(kind: str) -> None:
         type(f"{kind.title()}Machine", (ShardMachine,), {"kind": kind}),
         settings=settings(
             max_examples=EXAMPLES,
-            stateful_step_count=40,
+            stateful_step_count=50,
             deadline=None,
             print_blob=True,
             database=None,
