@@ -18,6 +18,7 @@ PRINTS = {
     "resize_images.py": "mail to ada@example.org\nthumbnail of 0.png\nthumbnail of 2.png\ngiven up: not an address: nobody\n",
     "import_in_steps.py": "first worker did [1, 2, 3]\nsecond worker did [4, 5]\n",
     "once_an_hour.py": "first machine: enqueued\nsecond machine: was there already\n",
+    "original_worker.py": "succeeded 20, failed 0, retried 1\n",
     "plain_thrift.py": "claimed one two\noutcomes 0 0\n413 Queue not found: no_such_queue\n",
 }
 

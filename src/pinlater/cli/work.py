@@ -27,9 +27,7 @@ def worker(
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
     server: Annotated[
         str | None,
-        typer.Option(
-            "--server", "-s", envvar="PINLATER_SERVERS", metavar="HOST:PORT", help="Instead of the Worker's own."
-        ),
+        typer.Option("--server", "-s", metavar="HOST:PORT", help="Instead of the Worker's own."),
     ] = None,
 ) -> None:
     """Run the handlers of a Worker until SIGTERM or SIGINT; a second one hurries.

@@ -1,0 +1,84 @@
+"""Writes the commands' part of docs/reference/cli.md from the commands themselves, and the table of exit codes.
+
+`python -m pinlater.cli.reference docs/reference/cli.md` puts it behind the page's marker. A tool for whoever changes a command: nothing
+at run time imports it, and a test says when the page is stale.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pinlater.cli import exits
+from pinlater.cli.main import COMMANDS, app
+
+MARKER = "<!-- From here on written by `python -m pinlater.cli.reference`; do not edit. -->\n"
+
+
+def page(text: str) -> str:
+    """The page with its generated part made anew."""
+    kept, marker, _ = text.partition(MARKER)
+    if not marker:
+        raise ValueError("the page has no marker")
+    return kept + MARKER + "\n" + "\n".join(_lines()).rstrip() + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield from ("## Exit codes", "", "| code | what it says |", "|---|---|")
+    yield from (f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items())
+    yield ""
+    root: Any = typer.main.get_command(app)
+    context = typer.Context(root, info_name="pinlater")
+    for name in COMMANDS:
+        yield from _command(f"pinlater {name}", root.get_command(context, name), level="##")
+
+
+def _command(name: str, command: Any, level: str) -> Iterator[str]:
+    yield from (f"{level} {name}", "")
+    inner = getattr(command, "commands", None)
+    text, _, example = (command.help or "").partition("Example:")
+    yield from (" ".join(text.split()), "")
+    if inner:
+        for inner_name in inner:
+            yield from _command(f"{name} {inner_name}", inner[inner_name], level + "#")
+        return
+    arguments = [f" {param.metavar or param.name.upper()}" for param in command.params if not _is_option(param)]
+    yield from ("```", f"{name} [OPTIONS]{''.join(arguments)}", "```", "")
+    options = [param for param in command.params if _is_option(param) and not param.hidden]
+    if options:
+        yield from ("| option | what it does |", "|---|---|")
+        yield from (f"| {_names(param)} | {_meaning(param)} |" for param in options)
+        yield ""
+    if example:
+        yield from (f"Example: `{' '.join(example.split())}`", "")
+
+
+def _is_option(param: Any) -> bool:
+    return bool(param.param_type_name == "option")
+
+
+def _names(param: Any) -> str:
+    metavar = f" {param.metavar}" if param.metavar else ""
+    names = ", ".join(f"`{name}{metavar}`" for name in param.opts)
+    return names.replace("|", "\\|")
+
+
+def _meaning(param: Any) -> str:
+    meaning = (param.help or "").strip()
+    default = getattr(param.default, "value", param.default)
+    if param.envvar:
+        meaning += f" Or the environment's `{param.envvar}`."
+    if param.required:
+        meaning += " Needed."
+    elif default not in (None, False, "", []) and not param.is_flag and not callable(default):
+        meaning += f" Default: `{default}`."
+    return meaning.strip().replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(page(path.read_text()))
