@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
@@ -119,7 +120,7 @@ class Server:
                 return int(line.split()[1]) * 1024 / 1e6
         raise ServerFailed("the server is gone")
 
-    def stats(self) -> dict[str, dict[str, float]]:
+    def stats(self) -> dict[str, dict[str, Any]]:
         """Its /stats.json."""
         return json.loads(self.get("/stats.json"))  # type: ignore[no-any-return]
 

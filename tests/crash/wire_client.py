@@ -5,6 +5,7 @@ Not the package's client, so that the harness shares no code with what it breaks
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ from pinlater.wire.generated import ttypes as _ttypes
 # Generated code has no types.
 PinLater: Any = _service
 ttypes: Any = _ttypes
+
+# A server that isn't there is what this harness is about; no line about each try.
+logging.getLogger("thrift.transport.TSocket").setLevel(logging.CRITICAL)
 
 
 class Job(NamedTuple):

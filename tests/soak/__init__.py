@@ -1,1 +1,1 @@
-"""Hours of mixed load against one server that must stay as it is: `make soak`. A few seconds of it run with the tests."""
+"""`make soak`: hours of mixed load on one file, with kills, restarts and stops in between."""
