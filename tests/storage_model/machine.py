@@ -44,9 +44,9 @@ class ShardMachine(RuleBasedStateMachine):
         self.claimed: list[JobKey] = []
         self.claims = 0
 
-    @initialize()
-    def queues_are_made(self) -> None:
-        self.pair.both(lambda shard: shard.create_queues(QUEUES, self.now))
+    @initialize(jobs=drawn.jobs)
+    def work_is_under_way(self, jobs: list[JobAbout]) -> None:
+        self.hand_out(QUEUES[0], jobs)
 
     def teardown(self) -> None:
         try:
@@ -122,7 +122,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(
         queue=drawn.queues,
-        limits=st.lists(drawn.limits, max_size=3),
+        limits=st.lists(drawn.limits, min_size=1, max_size=3),
         max_bytes=st.sampled_from([10_000, 10_000, 200]),
         source=st.sampled_from(["w", ""]),
     )
@@ -134,6 +134,13 @@ class ShardMachine(RuleBasedStateMachine):
             for call, jobs in zip(calls, claimed.jobs, strict=True):
                 self.tokens.update((job.id, call.holder.token) for job in jobs)
                 self.claimed.extend(JobKey(queue, job.priority, job.id) for job in jobs)
+
+    @rule(queue=drawn.queues, jobs=drawn.jobs)
+    def hand_out(self, queue: str, jobs: list[JobAbout]) -> None:
+        """Jobs in somebody's hand at once: without this most operations would find nothing to do."""
+        self.create_queues()
+        self.insert(queue, [job._replace(delay_ms=0) for job in jobs], None, b"", None)
+        self.claim(queue, [2, 100], 10_000, "w")
 
     @rule(
         picks=drawn.picks,
