@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -49,11 +49,12 @@ def run_kill_rounds(
     rounds: int,
     seed: int,
     pause_seconds: tuple[float, float] = (0.05, 0.8),
+    module: Sequence[str] = ("pinlater",),
     say: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
-    """`rounds` kills at random moments, then a drain."""
+    """`rounds` kills at random moments, then a drain. `module` is the command to run, where it isn't the real one."""
     dice = Random(seed)
-    server = pinlater_server(folder / "store.db", log=folder / "server.log", env=SETTINGS)
+    server = pinlater_server(folder / "store.db", log=folder / "server.log", env=SETTINGS, module=module)
     pause = threading.Event()
     with server:
         with WireClient(server.port) as client:

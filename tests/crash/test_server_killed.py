@@ -10,7 +10,7 @@ import pytest
 
 from bench.servers import Server, ServerFailed
 from tests.crash.conftest import ServerMaker
-from tests.crash.history import IN_PROGRESS, SUCCEEDED
+from tests.crash.history import IN_PROGRESS, SUCCEEDED, Kind
 from tests.crash.kill_rounds import run_kill_rounds
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient
@@ -27,6 +27,12 @@ def test_no_promise_is_broken_by_kills_under_load(tmp_path: Path) -> None:
     assert not verdict.unexpected, f"CRASH_SEED={seed}\n{verdict.text()}"
     assert verdict.history.acknowledged(), "the load did nothing, so nothing was shown"
     assert verdict.history.claims, "nothing was claimed, so nothing was shown"
+
+
+def test_the_harness_finds_a_server_that_answers_before_it_stores(tmp_path: Path) -> None:
+    """A check that can't fail is worth nothing: the same run, with a store that writes a moment after its answer."""
+    verdict = run_kill_rounds(tmp_path, rounds=3, seed=1, module=("tests.crash.lying_server",))
+    assert Kind.LOST in {each.kind for each in verdict.violations}, verdict.text()
 
 
 def test_a_claim_outlives_its_server(server: Server) -> None:
