@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -151,6 +152,22 @@ def test_the_demo_ends_with_every_job_accounted_for(tmp_path: Path) -> None:
     assert (outcome["enqueued"], outcome["succeeded"], outcome["failed"]) == (600, 599, 1)
     assert outcome["retried"] == 14
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    command = [*COMMAND, "demo", "--jobs", "100000"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    address = read_line(process).split()[1].rstrip(",")
+    read_line(process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (code, "")
+    assert list(tmp_path.iterdir()) == []
+    host, port = address.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
 
 
 def test_the_demo_shows_plain_lines_where_there_is_no_terminal() -> None:

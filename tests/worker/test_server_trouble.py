@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
+
+import pytest
 
 from pinlater.client import ClaimedJob
 from pinlater.wire.generated import ttypes as t
@@ -113,3 +116,57 @@ def _refusing_acks(jobs: OneJob) -> Any:
         return await jobs(arguments)
 
     return dequeue
+
+
+async def test_a_job_that_comes_again_while_its_lost_claim_still_runs_is_a_job_of_its_own() -> None:
+    """A plain function can't be stopped; its outcome must not count for the second claim."""
+    first_may_end = threading.Event()
+    tokens: list[str] = []
+
+    class Twice(OneJob):
+        async def __call__(self, arguments: Any) -> Any:
+            answer = await super().__call__(arguments)
+            if answer.jobs is None and len(tokens) == 1:
+                meta = t.PinLaterDequeueMetadata(attemptsAllowed=2, attemptsRemaining=1, claimToken="second")
+                return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+            return answer
+
+    async with FakeServer(dequeueJobs=Twice(), ackJobs=outcomes) as server:
+        worker = Worker(server.address, settings=FAST)
+
+        @worker.handler("q")
+        def run(job: ClaimedJob) -> None:
+            tokens.append(job.token)
+            if job.token == "tok":
+                first_may_end.wait(30)
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: ("q:s1:p1:1", "second") in acked(server))
+        assert worker.counts.running == 1
+        first_may_end.set()
+        await eventually(lambda: ("q:s1:p1:1", "tok") in acked(server))
+        worker.request_stop()
+        await asyncio.wait_for(task, 10)
+    assert worker.counts.running == 0
+
+
+async def test_cancelling_a_worker_takes_its_handlers_with_it() -> None:
+    ended = asyncio.Event()
+    async with FakeServer(dequeueJobs=OneJob(), ackJobs=outcomes) as server:
+        worker = Worker(server.address, settings=FAST)
+
+        @worker.handler("q")
+        async def hang(job: ClaimedJob) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: worker.counts.running == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(ended.wait(), 10)
+        await eventually(lambda: worker.counts.running == 0)
+    assert acked(server) == []

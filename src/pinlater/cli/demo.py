@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -69,6 +70,8 @@ def demo(
             figures = asyncio.run(_run(Path(folder), jobs, view))
         except DemoServerFailed as error:
             exits.fail(str(error), exits.UNEXPECTED_RESULT)
+        except asyncio.CancelledError:
+            raise typer.Exit(exits.TERMINATED) from None
     expected = expected_of(jobs)
     right = _as_expected(figures, jobs, expected)
     if json:
@@ -86,6 +89,9 @@ def _as_expected(figures: Figures, jobs: int, expected: Expected) -> bool:
 
 
 async def _run(folder: Path, jobs: int, view: DemoView) -> Figures:
+    this = asyncio.current_task()
+    if this is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     async with DemoServer(folder / "demo.db") as server:
         view.say(
             f"server: {server.address}, jobs in a SQLite file, metrics at http://127.0.0.1:{server.http_port}/metrics"
@@ -103,19 +109,30 @@ async def _work(client: AsyncClient, jobs: int, view: DemoView) -> Figures:
         producing = asyncio.create_task(_produce(client, jobs))
         try:
             async with asyncio.timeout(_DEADLINE_S):
-                while True:
-                    await asyncio.wait([working], timeout=_LOOK_S)
-                    figures = _figures(await client.queue_stats(QUEUE), time.monotonic() - started)
-                    view.show(figures)
-                    if working.done() or (producing.done() and figures.unfinished == 0):
-                        break
+                await _watch(client, started, view, working, producing)
         except TimeoutError:
             view.say(f"not finished after {_DEADLINE_S:.0f} s, giving up")
-        producing.cancel()
-        worker.request_stop()
-        await working
+        finally:
+            producing.cancel()
+            worker.request_stop()
+            await asyncio.wait([working, producing])
         seconds = time.monotonic() - started
+    for task in (working, producing):
+        if not task.cancelled():
+            task.result()
     return _figures(await client.queue_stats(QUEUE), seconds)
+
+
+async def _watch(
+    client: AsyncClient, started: float, view: DemoView, working: asyncio.Task[None], producing: asyncio.Task[None]
+) -> None:
+    """Shows how it goes until every job has ended, or one of the two failed."""
+    while not working.done():
+        await asyncio.wait([working], timeout=_LOOK_S)
+        figures = _figures(await client.queue_stats(QUEUE), time.monotonic() - started)
+        view.show(figures)
+        if producing.done() and (producing.exception() is not None or figures.unfinished == 0):
+            return
 
 
 def _worker(client: AsyncClient) -> Worker:

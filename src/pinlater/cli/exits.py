@@ -26,6 +26,7 @@ UNEXPECTED_RESULT = 5
 BUG = 70
 SETTINGS = 78
 INTERRUPTED = 130
+TERMINATED = 143
 
 MEANINGS: dict[int, str] = {
     OK: "Done.",
@@ -36,7 +37,8 @@ MEANINGS: dict[int, str] = {
     UNEXPECTED_RESULT: "It ran, but the outcome is not what was to come (`demo`, `load`).",
     BUG: "An error of this program. Please report it.",
     SETTINGS: "The settings are wrong (`serve`, `settings`).",
-    INTERRUPTED: "Interrupted from the keyboard.",
+    INTERRUPTED: "Interrupted from the keyboard. `load` ends with its summary and 0, `serve` and `worker` in order and with 0.",
+    TERMINATED: "Ended by SIGTERM; `serve` and `worker` end in order and with 0.",
 }
 
 _state = {"tracebacks": False}

@@ -34,6 +34,15 @@ _FINAL_FLUSH_S = 5.0
 _CANCEL_S = 1.0
 
 
+class InHand:
+    """A claim in hand. Equal to itself only: a job may come a second time while its first, lost claim still runs."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: ClaimedJob) -> None:
+        self.job = job
+
+
 class Consumer:
     """Runs one queue's jobs until `stop` is set; then `run` ends after the grace time at the latest, a few seconds of reporting on top."""
 
@@ -57,11 +66,11 @@ class Consumer:
         self.queue = handler.queue
         self._concurrency = handler.concurrency or settings.concurrency
         self._threads = None if handler.is_async else Threads(self._concurrency, f"pinlater-{self.queue}")
-        self._stock: deque[ClaimedJob] = deque()
-        self._running: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
-        self._given_up: set[str] = set()
+        self._stock: deque[InHand] = deque()
+        self._running: dict[InHand, asyncio.Task[None]] = {}
+        self._given_up: set[InHand] = set()
         self._acks = AckBuffer()
-        self._beats = HeartbeatTable()
+        self._beats = HeartbeatTable[InHand]()
         self._beat_at: float | None = None
         self._beats_changed = asyncio.Event()
         self._room = asyncio.Event()
@@ -75,16 +84,24 @@ class Consumer:
         return len(self._threads.busy) if self._threads else 0
 
     async def run(self) -> None:
-        """Claims and runs jobs until stopped. Ends without an error unless the worker itself has a bug."""
-        async with asyncio.TaskGroup() as group:
-            flushing = group.create_task(self._flush_acks())
-            beating = group.create_task(self._send_heartbeats())
-            await self._claim_until_stopped()
-            await self._finish()
-            flushing.cancel()
-            beating.cancel()
-        if self._threads is not None:
-            self._threads.close()
+        """Claims and runs jobs until stopped. Ends without an error unless the worker itself has a bug.
+
+        Cancelling it takes its handlers with it and reports nothing more: their claims time out.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                flushing = group.create_task(self._flush_acks())
+                beating = group.create_task(self._send_heartbeats())
+                await self._claim_until_stopped()
+                await self._finish()
+                flushing.cancel()
+                beating.cancel()
+        finally:
+            self._stock.clear()
+            for task in self._running.values():
+                task.cancel()
+            if self._threads is not None:
+                self._threads.close()
 
     # --- claiming ---------------------------------------------------------------------------------------------------------
     async def _claim_until_stopped(self) -> None:
@@ -156,33 +173,33 @@ class Consumer:
     def _take_in(self, jobs: Sequence[ClaimedJob]) -> None:
         now, now_ms = self._clock.monotonic(), self._clock.now_ms() + (self._server_ahead_ms or 0)
         for job in jobs:
-            if job.claim_deadline_ms is not None:
-                due = self._beats.add(job, max(1, job.claim_deadline_ms - now_ms), now)
-                if due is not None and (self._beat_at is None or due < self._beat_at):
+            claim = InHand(job)
+            self._stock.append(claim)
+            if job.token and job.claim_deadline_ms is not None:
+                due = self._beats.add(claim, max(1, job.claim_deadline_ms - now_ms), now)
+                if self._beat_at is None or due < self._beat_at:
                     self._beats_changed.set()
         self._counts.claimed += len(jobs)
-        self._stock.extend(jobs)
         self._start_more()
 
     # --- running ----------------------------------------------------------------------------------------------------------
     def _start_more(self) -> None:
         while self._stock and len(self._running) < self._concurrency and not self._stop.is_set():
-            job = self._stock.popleft()
-            task = asyncio.create_task(self._run_job(job), name=f"job {job.descriptor}")
-            self._running[job.descriptor] = (job, task)
+            claim = self._stock.popleft()
+            self._running[claim] = asyncio.create_task(self._run_job(claim), name=f"job {claim.job.descriptor}")
             self._counts.running += 1
 
-    async def _run_job(self, job: ClaimedJob) -> None:
+    async def _run_job(self, claim: InHand) -> None:
         started = self._clock.monotonic()
         try:
-            error = await call_handler(self._handler, job, self._threads)
+            error = await call_handler(self._handler, claim.job, self._threads)
             self._mean_ms = _decisions.smoothed_ms(self._mean_ms, (self._clock.monotonic() - started) * 1000)
-            if job.descriptor not in self._given_up:
-                await self._report(job, error)
+            if claim not in self._given_up:
+                await self._report(claim.job, error)
         finally:
-            self._given_up.discard(job.descriptor)
-            self._beats.drop(job.descriptor)
-            del self._running[job.descriptor]
+            self._given_up.discard(claim)
+            self._beats.drop(claim)
+            del self._running[claim]
             self._counts.running -= 1
             self._room.set()
             self._start_more()
@@ -239,13 +256,11 @@ class Consumer:
     async def _release(self, jobs: Sequence[ClaimedJob], delay_ms: int = 0) -> None:
         """Gives jobs back unspent. If that can't be delivered their claims time out, which costs them an attempt."""
         claims = [Claim(job.descriptor, job.token) for job in jobs if job.token]
-        for job in jobs:
-            self._beats.drop(job.descriptor)
         if not claims:
             return
         try:
-            await self._client.release(self.queue, claims, delay_ms=delay_ms)
-            self._counts.released += len(claims)
+            results = await self._client.release(self.queue, claims, delay_ms=delay_ms)
+            self._counts.released += sum(result.applied for result in results)
         except PinLaterError as error:
             _log.warning("queue %s: %d jobs could not be given back: %s", self.queue, len(claims), error)
 
@@ -260,55 +275,55 @@ class Consumer:
             if due:
                 await self._renew(due)
 
-    async def _renew(self, descriptors: Sequence[str]) -> None:
-        tokens = {job.descriptor: job.token for job in [*self._stock, *(job for job, _ in self._running.values())]}
-        claims = [Claim(name, tokens[name]) for name in descriptors if name in tokens]
+    async def _renew(self, claims: Sequence[InHand]) -> None:
+        wanted = [Claim(claim.job.descriptor, claim.job.token) for claim in claims]
         try:
-            results = await self._client.heartbeat(self.queue, claims) if claims else []
+            results = await self._client.heartbeat(self.queue, wanted)
         except PinLaterError as error:
             _log.warning("queue %s: heartbeat failed: %s", self.queue, error)
             return
-        for result in results:
-            if not result.applied:
-                self._lose(result)
+        for claim, result in zip(claims, results, strict=False):
+            # One that has ended meanwhile is no longer ours for the best of reasons.
+            if not result.applied and (claim in self._running or claim in self._stock):
+                self._lose(claim, result)
 
-    def _lose(self, result: AckResult) -> None:
+    def _lose(self, claim: InHand, result: AckResult) -> None:
         """The claim is gone: the job is no longer ours to run or to ack."""
-        self._beats.drop(result.descriptor)
-        self._stock = deque(job for job in self._stock if job.descriptor != result.descriptor)
-        if result.descriptor in self._running or result.outcome.name == "NOT_FOUND":
-            _log.warning("job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder)
+        _log.warning("job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder)
         self._counts.lost += 1
-        self._give_up(result.descriptor)
+        self._beats.drop(claim)
+        if claim in self._stock:
+            self._stock.remove(claim)
+        self._give_up(claim)
 
-    def _give_up(self, descriptor: str) -> None:
-        if descriptor in self._running:
-            self._given_up.add(descriptor)
+    def _give_up(self, claim: InHand) -> None:
+        if claim in self._running:
+            self._given_up.add(claim)
             if self._threads is None:
-                self._running[descriptor][1].cancel()
+                self._running[claim].cancel()
 
     # --- stopping ---------------------------------------------------------------------------------------------------------
     async def _finish(self) -> None:
         """Gives back what has not begun, lets what runs finish within the grace time, gives back the rest, reports all."""
         unstarted = list(self._stock)
         self._stock.clear()
-        if unstarted:
-            await self._release(unstarted)
+        for claim in unstarted:
+            self._beats.drop(claim)
+        await self._release([claim.job for claim in unstarted])
         await self._drain(self._settings.grace_ms / 1000)
-        left = [job for job, _ in self._running.values()]
-        for job in left:
-            self._give_up(job.descriptor)
+        left = [claim for claim in self._running if claim not in self._given_up]
         if left:
             _log.warning("queue %s: %d jobs did not finish in time and are given back", self.queue, len(left))
+            for claim in left:
+                self._give_up(claim)
             if self._threads is None:
-                await asyncio.wait({task for _, task in self._running.values()}, timeout=_CANCEL_S)
-            await self._release(left)
+                await asyncio.wait(set(self._running.values()), timeout=_CANCEL_S)
+            await self._release([claim.job for claim in left])
         await self._report_the_rest()
 
     async def _drain(self, grace_s: float) -> None:
-        tasks = {task for _, task in self._running.values()}
-        if tasks:
-            await _first_of(self._hurry.wait(), asyncio.wait(tasks), timeout_s=grace_s)
+        if self._running:
+            await _first_of(self._hurry.wait(), asyncio.wait(set(self._running.values())), timeout_s=grace_s)
 
     async def _report_the_rest(self) -> None:
         try:

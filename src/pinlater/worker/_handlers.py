@@ -36,10 +36,10 @@ class Handler:
 
 
 class Threads:
-    """Threads for plain functions. `busy` holds the descriptors of the jobs whose function runs now."""
+    """Threads for plain functions. `busy` has an entry for each function that runs now."""
 
     def __init__(self, count: int, name: str) -> None:
-        self.busy: set[str] = set()
+        self.busy: set[object] = set()
         self._pool = ThreadPoolExecutor(count, name)
 
     async def call(self, handler: Handler, job: ClaimedJob) -> BaseException | None:
@@ -48,13 +48,14 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, self._call, handler, job)
 
     def _call(self, handler: Handler, job: ClaimedJob) -> BaseException | None:
-        self.busy.add(job.descriptor)
+        entry = object()
+        self.busy.add(entry)
         try:
             handler.function(job)
         except BaseException as error:  # noqa: BLE001 - a thread's StopIteration could not even travel through a future
             return error
         finally:
-            self.busy.discard(job.descriptor)
+            self.busy.discard(entry)
         return None
 
     def close(self) -> None:

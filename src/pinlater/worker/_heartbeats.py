@@ -5,39 +5,36 @@ A claim is renewed each time a third of its length has passed, so that two heart
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Generic, TypeVar
 
-from pinlater.client.values import ClaimedJob
-
+K = TypeVar("K")
 _SHORTEST_S = 0.1
 
 
-class HeartbeatTable:
-    """The claims in hand. Times are monotonic seconds of the caller's clock."""
+class HeartbeatTable(Generic[K]):
+    """The claims in hand, by any key. Times are monotonic seconds of the caller's clock."""
 
     def __init__(self) -> None:
-        self._due: dict[str, float] = {}
-        self._every: dict[str, float] = {}
+        self._due: dict[K, float] = {}
+        self._every: dict[K, float] = {}
 
-    def add(self, job: ClaimedJob, length_ms: int, now: float) -> float | None:
-        """`job` was claimed just now for `length_ms`; when its first heartbeat is due. None without a token, which one needs."""
-        if not job.token:
-            return None
+    def add(self, claim: K, length_ms: int, now: float) -> float:
+        """It was claimed just now for `length_ms`; when its first heartbeat is due."""
         every = max(_SHORTEST_S, length_ms / 3000)
-        self._every[job.descriptor] = every
-        self._due[job.descriptor] = now + every
+        self._every[claim] = every
+        self._due[claim] = now + every
         return now + every
 
-    def drop(self, descriptor: str) -> None:
+    def drop(self, claim: K) -> None:
         """The claim has ended."""
-        self._due.pop(descriptor, None)
-        self._every.pop(descriptor, None)
+        self._due.pop(claim, None)
+        self._every.pop(claim, None)
 
-    def take_due(self, now: float) -> Sequence[str]:
-        """Descriptors whose heartbeat is due; each gets its next time."""
-        due = [descriptor for descriptor, at in self._due.items() if at <= now]
-        for descriptor in due:
-            self._due[descriptor] = now + self._every[descriptor]
+    def take_due(self, now: float) -> list[K]:
+        """Those whose heartbeat is due; each gets its next time."""
+        due = [claim for claim, at in self._due.items() if at <= now]
+        for claim in due:
+            self._due[claim] = now + self._every[claim]
         return due
 
     def next_due(self) -> float | None:
