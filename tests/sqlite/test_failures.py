@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
 from pinlater.storage.interface import JobKey
 from pinlater.storage.sqlite import SqliteSettings
+from pinlater.storage.sqlite.ledger import Transaction
 from tests.sqlite.conftest import QUEUE, Bench
 
 EITHER = [SqliteSettings(inline_commit_us=10_000_000), SqliteSettings(inline_commit_us=0)]
@@ -118,3 +119,33 @@ async def test_counters_are_exact_after_failures(bench: Bench) -> None:
     assert len(await bench.claim(100)) == len(keys)
     [counts] = await bench.shard.count_jobs([QUEUE])
     assert (counts.pending, counts.in_progress) == (0, len(keys))
+
+
+async def test_a_store_that_could_not_even_be_read_goes_on_when_it_can(bench: Bench) -> None:
+    """After a rollback memory is read from the file again; until that works nothing is answered from what may be wrong."""
+    await bench.insert(4)
+    writer = bench.shard._open.writer
+    real = writer._connection
+    broken = {"on": True}
+    faulty = Faulty(real, lambda text: disk_error() if broken["on"] and text != "ROLLBACK" else None)
+    writer._connection = faulty  # type: ignore[assignment]
+    for _ in range(3):
+        with pytest.raises(ShardConnectionFailed):
+            await bench.insert()
+    broken["on"] = False
+    await bench.insert(2)
+    assert await bench.pending() == 6
+    assert len(await bench.claim(10)) == 6
+
+
+async def test_damage_is_the_worlds_fault(bench: Bench) -> None:
+    """A malformed file is no bug of ours: the caller gets a refusal that says so."""
+    damage = sqlite3.DatabaseError("database disk image is malformed")
+    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+    def damaged(_: Transaction) -> NoReturn:
+        raise damage
+
+    with pytest.raises(ShardConnectionFailed, match="malformed"):
+        await bench.shard._open.writer.carry_out(damaged)
+    await bench.insert()

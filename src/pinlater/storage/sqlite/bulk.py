@@ -26,7 +26,9 @@ _FREE_KEY = sql("delete_unique_key")
 _STATES = sql("select_states")
 _OPTIONS = sql("select_unique_options")
 _DELETE_READY = sql("delete_ready")
-_BY_ID = (sql("delete_claims"), sql("delete_done"), sql("delete_progress"), sql("delete_jobs"))
+_DELETE_CLAIMS = sql("delete_claims")
+_DELETE_DONE = sql("delete_done")
+_EVERYWHERE = (sql("delete_progress"), sql("delete_jobs"))
 
 
 def requeue(transaction: Transaction, order: Requeue, now_ms: int) -> int | PinLaterError:
@@ -130,8 +132,16 @@ def delete_ids(
     _free_keys(transaction, gone)
     if waiting:
         transaction.executemany(_DELETE_READY, waiting)
-    for statement in _BY_ID:
-        execute(statement, (str(gone),))
+    for statement, states in (
+        (_DELETE_CLAIMS, {JobState.IN_PROGRESS}),
+        (_DELETE_DONE, {JobState.SUCCEEDED, JobState.FAILED}),
+    ):
+        there = [job_id for job_id, (_, _, was) in zip(gone, went, strict=True) if was in states]
+        if there:
+            execute(statement, (str(there),))
+    text = str(gone)
+    for statement in _EVERYWHERE:
+        execute(statement, (text,))
     return went
 
 

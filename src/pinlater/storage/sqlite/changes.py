@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import Attempt, JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
@@ -30,6 +31,12 @@ from pinlater.storage.sqlite.statements import Rows, sql
 
 HAS_PROGRESS = 1
 HAS_KEY = 2
+
+
+def later(now_ms: int, by_ms: int) -> int:
+    """A time that SQLite can hold, however long the wait."""
+    return max(-I64_MAX, min(now_ms + by_ms, I64_MAX))
+
 
 _LOAD = sql("load_jobs")
 _DELETE_READY = sql("delete_ready")
@@ -113,7 +120,7 @@ class Changes:
             job.error_type = ack.error_type[:ERROR_TYPE_CHARS_MAX]
             job.error_text = ack.error_text[:ERROR_TEXT_CHARS_MAX]
         self._append_status(job, ack.append_status)
-        self._spend(job, final=ack.final, run_after_ms=self._now_ms + ack.retry_delay_ms)
+        self._spend(job, final=ack.final, run_after_ms=later(self._now_ms, ack.retry_delay_ms))
 
     def time_out(self, job: Record) -> None:
         """As a failure, but due as before."""
@@ -137,11 +144,11 @@ class Changes:
 
     def extend(self, job: Record) -> None:
         """A heartbeat: the claim lasts its whole timeout from now on. Not a change of the job."""
-        job.deadline_ms = self._now_ms + job.timeout_ms
+        job.deadline_ms = later(self._now_ms, job.timeout_ms)
         self._touched[job.id] = job
 
     def release(self, job: Record, delay_ms: int) -> None:
-        self._to_pending(job, self._now_ms + delay_ms)
+        self._to_pending(job, later(self._now_ms, delay_ms))
 
     def cancel(self, job: Record) -> None:
         if job.state is IN_PROGRESS:

@@ -13,7 +13,7 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, UniqueScope
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
-from pinlater.storage.sqlite.changes import HAS_KEY, HAS_PROGRESS, Changes
+from pinlater.storage.sqlite.changes import HAS_KEY, HAS_PROGRESS, Changes, later
 from pinlater.storage.sqlite.ledger import NEVER_MS, Counter, QueueEntry, Transaction
 from pinlater.storage.sqlite.options import Options, options_of
 from pinlater.storage.sqlite.statements import Execute, Rows, sql
@@ -123,7 +123,7 @@ class _Claim:
         assert share is not None  # noqa: S101 the caller looked
         priority = counter.priority
         now_ms = self._now_ms
-        until_ms = now_ms + self._timeout_ms
+        until_ms = later(now_ms, self._timeout_ms)
         make = tuple.__new__
         take_waiting = counter.take_waiting
         claimed = used = 0
@@ -183,7 +183,7 @@ class _Claim:
         now_ms = self._now_ms
         timeout_ms = self._timeout_ms
         descriptor, source, token = share.holder
-        about = (self._queue.queue_id, priority, now_ms, now_ms + timeout_ms, timeout_ms)
+        about = (self._queue.queue_id, priority, now_ms, later(now_ms, timeout_ms), timeout_ms)
         if len(ids) >= _LIST_MIN:
             self._execute(_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
         else:
@@ -203,7 +203,7 @@ class _Claim:
             allowed, remaining, ended, new_body = self._execute(_PROGRESS, (job_id,)).fetchone()
             body = body if new_body is None else new_body
         timeout_ms = self._timeout_ms if options.timeout_ms is None else options.timeout_ms
-        until_ms = self._now_ms + timeout_ms
+        until_ms = later(self._now_ms, timeout_ms)
         return ClaimedJob(
             job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )

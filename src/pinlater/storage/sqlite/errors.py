@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pinlater.domain.errors import ShardConnectionFailed, StoreFull, WorldError
 
-# The driver's constants appeared with Python 3.11; these two are all that is needed.
 _IO_ERROR = sqlite3.SQLITE_IOERR
 _FULL = sqlite3.SQLITE_FULL
 _ROOM_LEFT_BYTES_MIN = 1024 * 1024
@@ -16,7 +15,12 @@ _ROOM_LEFT_BYTES_MIN = 1024 * 1024
 
 def is_outside_failure(error: BaseException) -> bool:
     """Whether the disk or the file failed, rather than a value or our own code."""
-    return isinstance(error, sqlite3.OperationalError) and not isinstance(error, sqlite3.IntegrityError)
+    return isinstance(error, sqlite3.OperationalError)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite found the file damaged, or no database at all."""
+    return getattr(error, "sqlite_errorcode", 0) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def translate(error: sqlite3.Error, path: Path) -> WorldError:

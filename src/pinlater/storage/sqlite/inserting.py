@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.storage.sqlite.changes import later
 from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
 from pinlater.storage.sqlite.options import options_text
 from pinlater.storage.sqlite.statements import Rows, sql
@@ -122,7 +123,7 @@ class _Batch:
         )
         if job.unique is not None:
             timed = job.unique.scope is UniqueScope.TIME
-            until_ms = self._now_ms + job.unique.for_ms if timed else None
+            until_ms = later(self._now_ms, job.unique.for_ms) if timed else None
             row = (queue_id, job.unique.key, int(job.unique.scope), job.id, job.priority, until_ms)
             self._transaction.execute(_SAVE_UNIQUE_KEY, row)
             if until_ms is not None:

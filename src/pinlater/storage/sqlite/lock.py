@@ -18,6 +18,7 @@ class FileLock:
     """The lock on `<path>-lock`, held from `take` to `drop`."""
 
     def __init__(self, path: Path) -> None:
+        path = path.resolve()  # a link to the file is the same store
         self.path = path.with_name(path.name + "-lock")
         self._store = path
         self._descriptor: int | None = None

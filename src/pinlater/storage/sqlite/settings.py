@@ -18,7 +18,7 @@ class SqliteSettings:
     cache_kib: int = 16 * 1024
     reader_threads: int = 2
     waiting_reads_max: int = 1_000
-    busy_timeout_ms: int = 5_000
+    busy_timeout_ms: int = 1_000
     lookup_inline_max: int = 16
 
     def __post_init__(self) -> None:

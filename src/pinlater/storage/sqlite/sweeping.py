@@ -29,6 +29,10 @@ _DELETE_COUNTERS = sql("delete_counters")
 _DELETE_DROPPED = sql("delete_dropped_queue")
 
 
+# Rows whose jobs don't wait any more don't count against the limit; so many times the limit may be looked at.
+_EXPIRY_ROUNDS_MAX = 10
+
+
 class Tally:
     """What a sweep did, by queue and priority."""
 
@@ -148,8 +152,8 @@ def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list[Swept
     tally = Tally()
     changes = Changes(transaction, now_ms)
     left = limit
-    while left > 0:
-        rows = transaction.execute(_EXPIRED, (now_ms, left)).fetchall()
+    for _ in range(_EXPIRY_ROUNDS_MAX):
+        rows = transaction.execute(_EXPIRED, (now_ms, left)).fetchall() if left > 0 else []
         if not rows:
             break
         for job in changes.load([row[1] for row in rows]):

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.storage.sqlite.commit_thread import CommitThread
-from pinlater.storage.sqlite.errors import is_outside_failure, translate
+from pinlater.storage.sqlite.errors import is_damage, is_outside_failure, translate
 from pinlater.storage.sqlite.ledger import Ledger, Transaction
 from pinlater.storage.sqlite.pace import CommitPace
 from pinlater.storage.sqlite.settings import SqliteSettings
@@ -68,6 +68,7 @@ class Writer:
         self._checkpoint_wanted = False
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
+        self._stale = False
         self.commits = 0
         self.failed = False
 
@@ -126,6 +127,9 @@ class Writer:
         carried: list[tuple[_Call, Any]] = []
         connection = self._connection
         try:
+            if self._stale:
+                self._ledger.reload(connection.execute)
+                self._stale = False
             connection.execute("BEGIN IMMEDIATE")
             before = connection.total_changes
             self._run_calls(carried)
@@ -209,7 +213,10 @@ class Writer:
             return
         self._roll_back()
         if len(carried) == 1:
-            self._refuse(carried, error)
+            self._refuse(
+                carried,
+                translate(error, self._path) if isinstance(error, sqlite3.Error) and is_damage(error) else error,
+            )
             return
         for call, _ in reversed(carried):
             call.alone = True
@@ -229,16 +236,15 @@ class Writer:
                 call.future.set_exception(error)
 
     def _roll_back(self) -> None:
-        """Undoes file and memory. If even reading fails, the ledger stays and the next call meets the failure itself."""
+        """Undoes file and memory. Where even reading fails, the next transaction begins with another try, or fails with it."""
+        self._stale = True
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             self._ledger.reload(self._connection.execute)
+            self._stale = False
         except sqlite3.Error as error:
-            logger.critical("store %s: can't be read after a rollback: %s", self._path, error)
-            self._closed = True
-            self._refuse([(call, None) for call in self._waiting], translate(error, self._path))
-            self._waiting.clear()
+            logger.error("store %s: can't be read after a rollback: %s", self._path, error)  # noqa: TRY400 no stack needed
 
     # --- checkpoints ----------------------------------------------------------------------------------------------------------
 
