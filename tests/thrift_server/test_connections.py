@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from pinlater.domain.clock import ManualClock
+from pinlater.thrift_server.open_files import RESERVED, make_room
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk
@@ -315,8 +316,7 @@ async def test_far_over_the_bound_the_oldest_that_never_spoke_makes_room(start: 
 
 async def test_two_thousand_silent_connections_harm_nobody(start: Start) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = 2_000 if min(hard, 2**20) >= 4_500 else 200
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4_500)), hard))
+    count = 2_000 if make_room(4_500) == 4_500 else 200
     desk = await start(max_connections=count // 2, max_connections_refused=10)
     speaking = await desk.connect()
     await speaking.call("getQueueNames")
@@ -335,6 +335,31 @@ async def test_two_thousand_silent_connections_harm_nobody(start: Start) -> None
             peer.close()
         await desk.until(lambda: desk.server.connections == 1)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_connections_are_bound_by_what_the_system_lets_a_process_open(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + 12, RESERVED + 12))
+    desk = await start(max_connections=1000, max_connections_refused=10)
+    clients = [await desk.connect() for _ in range(2)]
+    for client in clients:
+        assert (await client.call("getQueueNames")).exception is None
+    assert (await (await desk.connect()).call("getQueueNames")).exception.detail == "TOO_MANY_CONNECTIONS"
+
+
+def test_room_is_made_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr("resource.setrlimit", lambda _, limits: made.append(limits))
+    assert make_room(100) == 100
+    assert make_room(2000) == 2000
+    assert make_room(20_000) == 4096 - RESERVED
+    assert made == [(2000 + RESERVED, 4096), (4096, 4096)]
+    made.clear()
+    monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
+    assert make_room(20_000) == 4096 - RESERVED
+    assert made == []
 
 
 async def test_frames_that_never_end_are_held_within_a_bound(start: Start) -> None:

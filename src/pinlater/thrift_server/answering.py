@@ -103,7 +103,7 @@ class Answering:
     def _refusal(self, recipient: Recipient, waits: bool) -> PinLaterError | None:
         if recipient.over_limit:
             recipient.last_request = True
-            return TooManyConnections(self._settings.max_connections)
+            return TooManyConnections()
         if self.running >= self._requests_max and not waits:
             return TooManyRequests(self._requests_max)
         return None

@@ -37,9 +37,9 @@ class TooManyConnections(TooManyWaiting):
 
     detail = "TOO_MANY_CONNECTIONS"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self) -> None:
         super().__init__(
-            f"{limit} connections are open, as many as this server takes (setting max_connections)",
+            "More connections are open than this server takes (setting max_connections, and the system's limit of open files)",
             retry_after_ms=1000,
         )
 

@@ -14,6 +14,7 @@ from pinlater.service.service import Operations
 from pinlater.telemetry.metrics import Metrics
 from pinlater.thrift_server.answering import Answering
 from pinlater.thrift_server.connection import Connection
+from pinlater.thrift_server.open_files import make_room
 from pinlater.thrift_server.settings import ThriftSettings
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class ThriftServer:
         self._connections: set[Connection] = set()
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
         self._buffered_bytes = 0
+        self.max_connections = settings.max_connections
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -56,6 +58,14 @@ class ThriftServer:
     async def start(self) -> None:
         """Listens. Raises `OSError` where the address can't be had."""
         loop = asyncio.get_running_loop()
+        settings = self.settings
+        with_refused = settings.max_connections + settings.max_connections_refused
+        self.max_connections -= with_refused - make_room(with_refused)
+        if self.max_connections < settings.max_connections:
+            logger.warning(
+                "open files bound connections",
+                extra={"max_connections": self.max_connections, "wanted": settings.max_connections},
+            )
         self._server = await loop.create_server(
             lambda: Connection(self, loop), self.settings.host, self.settings.port, backlog=self.settings.backlog
         )
@@ -70,6 +80,12 @@ class ThriftServer:
             lambda: self.answering.running,
             prometheus="pinlater_requests_running",
             help="Requests under way, long polls excepted",
+        )
+        self.metrics.gauge(
+            "thrift-long-polls",
+            lambda: self.answering.waiting,
+            prometheus="pinlater_long_polls",
+            help="Dequeues with waitMillis under way",
         )
         self._schedule_sweep(loop)
 
@@ -105,16 +121,15 @@ class ThriftServer:
     # --- told by connections ----------------------------------------------------------------------------------------------
     def opened(self, connection: Connection) -> None:
         """Takes a connection in. Over the bound it is let in to be told so; far over it, the oldest that never spoke makes room."""
-        settings = self.settings
         count = len(self._connections)
         self._connections.add(connection)
         self._silent[connection] = None
         self._empty.clear()
-        if count < settings.max_connections:
+        if count < self.max_connections:
             return
         connection.over_limit = True
         self.metrics.count("thrift_connections_over_limit")
-        if count >= settings.max_connections + settings.max_connections_refused:
+        if count >= self.max_connections + self.settings.max_connections_refused:
             oldest = next(iter(self._silent))
             del self._silent[oldest]
             oldest.abort()
@@ -122,7 +137,7 @@ class ThriftServer:
     def spoke(self, connection: Connection) -> None:
         """A request came on it."""
         self._silent.pop(connection, None)
-        if connection.over_limit and len(self._connections) <= self.settings.max_connections:
+        if connection.over_limit and len(self._connections) <= self.max_connections:
             connection.over_limit = False
 
     def closed(self, connection: Connection) -> None:
