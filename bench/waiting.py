@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 import time
 from array import array
@@ -22,18 +24,46 @@ from bench.workplace import BODY, QUEUE, Workplace
 WAIT_MS = 60_000
 # The wait must be parked in the server before the enqueue leaves, or a plain dequeue is measured.
 PARKED_SECONDS = 0.004
+# The worker's ack leaves a few milliseconds after its handler, and its next wait with it.
+SETTLED_SECONDS = 0.012
+WARM_UP_JOBS = 3
 
 
 def pickup(place: Workplace) -> RowResult:
-    """From the enqueue call to the job in the hands of the one worker that waits for it."""
+    """From the enqueue call to the handler of the one worker that waits; beside it, to the frame in a bare client's hands."""
     runs = []
     for _ in range(max(1, place.sizes.repeats - 2)):
         with place.pinlater() as server:
-            latencies = _pickups(server, place.sizes.pickups)
-        runs.append({f"pickup_{name}_ms": value for name, value in percentiles_ms(latencies).items()})
+            bare = _pickups(server, place.sizes.pickups)
+        with place.pinlater() as server:
+            handled = _handler_pickups(server, place.sizes.pickups)
+        run = {f"pickup_{name}_ms": value for name, value in percentiles_ms(handled).items()}
+        runs.append(run | {f"wire_client_{name}_ms": value for name, value in percentiles_ms(bare).items()})
     goals = [Goal("pickup_p50_ms", 2, 0.9, "ms", at_most=True), Goal("pickup_p99_ms", 8, 3, "ms", at_most=True)]
     title = "idle pickup, enqueue call to handler, one waiting worker"
     return RowResult("pickup", title, goals, median_of(runs), runs=list(runs))
+
+
+def _handler_pickups(server: Server, count: int) -> array[float]:
+    """The package's own worker in a process of its own; the first jobs, which find it warming up, don't count."""
+    latencies, enqueue = array("d"), frames.enqueue(QUEUE, [BODY])
+    pause = threading.Event()
+    command = [sys.executable, "-m", "bench.pickup_worker", str(server.port)]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert worker.stdout is not None
+        with RawClient(server.port) as producer:
+            for number in range(count + WARM_UP_JOBS):
+                started_ns = time.monotonic_ns()
+                producer.call(enqueue)
+                began_ns = int(worker.stdout.readline())
+                if number >= WARM_UP_JOBS:
+                    latencies.append((began_ns - started_ns) / 1e9)
+                pause.wait(SETTLED_SECONDS)
+    finally:
+        worker.kill()
+        worker.communicate()
+    return latencies
 
 
 def _pickups(server: Server, count: int) -> array[float]:
