@@ -11,6 +11,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, Outcome
 from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address, on_each_shard
+from pinlater.service.identity import kept_source
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
@@ -114,10 +115,12 @@ class Acknowledge:
         for item in items:
             self._check_checkpoint(item)
 
+        source = kept_source(caller.source)
+
         def order(item: CheckpointItem, key: JobKey) -> Checkpoint:
             return Checkpoint(
                 key,
-                caller.source,
+                source,
                 item.token,
                 item.new_body,
                 item.move_to_pending,

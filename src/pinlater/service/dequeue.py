@@ -20,8 +20,6 @@ from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import raise_error
 from pinlater.telemetry.metrics import Metrics
 
-SOURCE_CHARS_MAX = 200
-
 
 class Dequeue:
     """The dequeue operation, and what happens to an answer that could not be delivered."""
@@ -67,7 +65,7 @@ class Dequeue:
 
     async def _claim(self, caller: Caller, command: DequeueCommand, queue: Queue, limit: int) -> list[HandedOut]:
         settings = self._settings
-        holder = self._identity.holder(caller.source[:SOURCE_CHARS_MAX])
+        holder = self._identity.holder(caller.source)
         wish = ClaimWish(
             queue.name,
             limit,

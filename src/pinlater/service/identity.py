@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from pinlater.domain.job import Holder
+
+SOURCE_CHARS_MAX = 200
+
+
+def kept_source(source: str) -> str:
+    """A source as claims keep it and checkpoints compare it: as it is, or, where it is too long, its begin and a digest.
+
+    Cutting alone would make two long sources equal that are not.
+    """
+    if len(source) <= SOURCE_CHARS_MAX:
+        return source
+    digest = blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{source[: SOURCE_CHARS_MAX - len(digest) - 1]}~{digest}"
 
 
 class Identity:
@@ -21,6 +36,7 @@ class Identity:
 
     def holder(self, source: str) -> Holder:
         """A new holder for one dequeue call."""
+        source = kept_source(source)
         self._claims = number = self._claims + 1
         return Holder(
             f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
 from pinlater.domain.queue import QueueCounts
@@ -256,4 +257,9 @@ def _parse_continuation(command: ScanCommand) -> tuple[int, int] | None:
     match = _CONTINUATION.fullmatch(command.continuation) if command.paged else None
     if match is None:
         raise ContinuationInvalid(command.continuation)
-    return int(match[1]), int(match[2])
+    sort_ms, job_id = int(match[1]), int(match[2])
+    if (
+        not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX
+    ):  # no job has such a place, and no store such a number
+        raise ContinuationInvalid(command.continuation)
+    return sort_ms, job_id

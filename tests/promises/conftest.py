@@ -1,0 +1,87 @@
+"""Two servers to hold to their promises: a real process on SQLite, one a module, and one in this process with a clock to turn."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from bench.servers import Server, pinlater_server
+from pinlater.domain.passwords import hash_password
+from tests.promises.rig import Rig, start_rig
+from tests.promises.wire import Wire
+
+PASSWORD = "open sesame"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`pinlater serve` on a file of its own."""
+    folder = tmp_path_factory.mktemp("promises")
+    env = {"PINLATER_ADMIN_PASSWORD_HASH": hash_password(PASSWORD)}
+    with pinlater_server(folder / "store.db", log=folder / "log", env=env) as started:
+        yield started
+        assert "Traceback" not in started.output(), started.output()[-5_000:]
+
+
+@pytest.fixture
+async def connect(server: Server) -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
+    """Makes connections to it."""
+    async with AsyncExitStack() as stack:
+
+        async def one(source: str = "tests") -> Wire:
+            wire = await Wire.connect(server.port, source)
+            stack.push_async_callback(wire.close)
+            return wire
+
+        yield one
+
+
+@pytest.fixture
+async def wire(connect: Callable[..., Awaitable[Wire]]) -> Wire:
+    """One connection to it."""
+    return await connect()
+
+
+@pytest.fixture
+async def queue(wire: Wire) -> str:
+    """A queue of this test's own."""
+    return await wire.create(f"queue_{next(_numbers)}")
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Callable[..., Awaitable[Rig]]]:
+    """Starts servers in this process; arguments as for `start_rig`."""
+    rigs: list[Rig] = []
+
+    async def one(*arguments: object, **more: object) -> Rig:
+        rigs.append(await start_rig(*arguments, **more))  # type: ignore[arg-type]
+        return rigs[-1]
+
+    yield one
+    for rig in rigs:
+        await rig.close()
+
+
+@pytest.fixture
+async def rig(start: Callable[..., Awaitable[Rig]]) -> Rig:
+    """One shard, everything by default."""
+    return await start()
+
+
+@pytest.fixture
+async def here(rig: Rig) -> Wire:
+    """A connection to `rig`, with the queue `q` made."""
+    wire = await rig.connect()
+    await wire.create("q")
+    return wire
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A file for a store."""
+    return tmp_path / "store.db"
