@@ -38,7 +38,6 @@ def test_without_an_sdk_everything_is_a_no_op() -> None:
     with (
         tracing.enqueue_span("emails", [headers]),
         tracing.dequeue_span("emails"),
-        tracing.storage_span("claim_jobs", 3),
     ):
         tracing.link_jobs([{"traceparent": PRODUCER}])
     assert tracing.inject(headers) is headers
@@ -91,18 +90,6 @@ def test_links_are_bounded(provider: TracerProvider, exporter: InMemorySpanExpor
         pass
     (span,) = exporter.get_finished_spans()
     assert len(span.links) == LINKS_MAX
-
-
-def test_a_store_s_batch_is_a_span_within_the_request_s(
-    provider: TracerProvider, exporter: InMemorySpanExporter
-) -> None:
-    tracing = Tracing(provider)
-    with tracing.dequeue_span("emails"), tracing.storage_span("claim_jobs", 5):
-        pass
-    inner, outer = exporter.get_finished_spans()
-    assert inner.name == "storage.claim_jobs"
-    assert inner.parent is not None
-    assert inner.parent.span_id == outer.context.span_id
 
 
 @pytest.mark.parametrize(

@@ -43,15 +43,6 @@ class Tracing:
             yield
 
     @contextmanager
-    def storage_span(self, operation: str, rows: int) -> Iterator[None]:
-        """Around one batch in a store, named as its statement's file is: `claim_jobs`."""
-        if self._tracer is None:
-            yield
-            return
-        with self._tracer.start_as_current_span(f"storage.{operation}", attributes={"pinlater.rows": rows}):
-            yield
-
-    @contextmanager
     def _span(
         self,
         name: str,
