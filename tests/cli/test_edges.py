@@ -11,7 +11,8 @@ import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.cli.demo import expected_of
-from pinlater.client import errors
+from pinlater.cli.produce import batches
+from pinlater.client import Job, errors
 from tests.cli.conftest import Pinlater
 
 
@@ -160,3 +161,11 @@ def test_the_demo_knows_what_must_become_of_its_jobs() -> None:
     assert expected_of(1) == (1, 0, 1)
     assert expected_of(500) == (499, 1, 12)
     assert expected_of(5_000) == (4_990, 10, 120)
+
+
+def test_a_request_stays_within_its_bytes() -> None:
+    """A frame's bound is reached sooner by bytes than by number where bodies are large."""
+    large, small = Job(b"x" * 3_000_000), Job(b"")
+    assert [len(batch) for batch in batches([large, large, small, small])] == [1, 3]
+    assert [len(batch) for batch in batches([small] * 1_001)] == [500, 500, 1]
+    assert list(batches([])) == []

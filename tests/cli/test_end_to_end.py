@@ -105,6 +105,15 @@ def test_bodies_come_from_options_files_and_standard_input(pinlater: Pinlater, q
     assert pinlater("enqueue", queue, "--body-file", str(tmp_path / "none")).err.endswith("No such file or directory\n")
 
 
+def test_more_jobs_than_a_request_may_hold(pinlater: Pinlater, queue: str) -> None:
+    """A file with a job a line has no length limit."""
+    lines = b"\n".join(b"%d" % number for number in range(2_300))
+    descriptors = pinlater.ok("enqueue", queue, "--lines", "--request-key", "k", stdin=lines).out.split()
+    again = pinlater.ok("enqueue", queue, "--lines", "--request-key", "k", "--json", stdin=lines).json
+    assert (len(set(descriptors)), again["descriptors"]) == (2_300, descriptors)
+    assert pinlater.ok("count", queue).out == "2300\n"
+
+
 def test_every_field_of_a_job(pinlater: Pinlater, queue: str) -> None:
     first = pinlater.ok(
         *("enqueue", queue, "--body", "x", "--priority", "2", "--delay", "1h", "--attempts", "7", "--status", "s"),

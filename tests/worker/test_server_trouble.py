@@ -170,3 +170,64 @@ async def test_cancelling_a_worker_takes_its_handlers_with_it() -> None:
         await asyncio.wait_for(ended.wait(), 10)
         await eventually(lambda: worker.counts.running == 0)
     assert acked(server) == []
+
+
+async def test_an_original_server_is_acked_as_it_knows_it_and_asked_in_moderation() -> None:
+    """It knows no ackJobs, and answers an empty dequeue at once."""
+    jobs = OneJob()
+
+    async def dequeue(arguments: Any) -> Any:
+        if jobs.given:
+            assert arguments.request.jobAckRequest is None
+            return t.PinLaterDequeueResponse()
+        return await jobs(arguments)
+
+    plain = asyncio.Event()
+
+    def ack(arguments: Any) -> None:
+        assert [info.jobDescriptor for info in arguments.request.jobsSucceeded] == ["q:s1:p1:1"]
+        plain.set()
+
+    async with FakeServer(dequeueJobs=dequeue, ackDequeuedJobs=ack) as server:
+        worker = Worker(server.address, settings=WorkerSettings(backoff_first_ms=60_000, backoff_max_ms=60_000))
+        may_end = asyncio.Event()
+
+        @worker.handler("q")
+        async def run(job: ClaimedJob) -> None:
+            await may_end.wait()
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: len(server.called("dequeueJobs")) == 2)
+        may_end.set()
+        await asyncio.wait_for(plain.wait(), 10)
+        assert len(server.called("dequeueJobs")) == 2
+        worker.request_stop()
+        await asyncio.wait_for(task, 10)
+
+
+async def test_acks_ride_on_the_next_claim() -> None:
+    """One request for both, as long as there is work."""
+    left = list(range(200))
+
+    async def dequeue(arguments: Any) -> Any:
+        taken = [left.pop() for _ in range(min(arguments.request.limit, len(left)))]
+        if not taken:
+            await asyncio.sleep(0.05)
+        return t.PinLaterDequeueResponse(
+            jobs={f"q:s1:p1:{n}": b"" for n in taken},
+            jobMetadata={f"q:s1:p1:{n}": t.PinLaterDequeueMetadata(claimToken="tok") for n in taken},
+        )
+
+    async with FakeServer(dequeueJobs=dequeue, ackJobs=outcomes) as server:
+        worker = Worker(server.address, settings=WorkerSettings(concurrency=4, prefetch_max=0, wait_ms=50))
+
+        @worker.handler("q")
+        async def run(job: ClaimedJob) -> None:
+            await asyncio.sleep(0)
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: len(acked(server)) == 200)
+        worker.request_stop()
+        await asyncio.wait_for(task, 10)
+        riding = [call for call in server.called("dequeueJobs") if call.request.jobAckRequest]
+    assert sum(len(call.request.jobAckRequest.jobsSucceeded) for call in riding) > 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,9 @@ import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.client import AsyncClient, Enqueued, Job, UniqueKey, UniqueScope
+
+_JOBS_PER_REQUEST = 500
+_BYTES_PER_REQUEST = 4 * 1024 * 1024
 
 
 def enqueue(
@@ -61,14 +65,39 @@ def enqueue(
     if not jobs:
         exits.fail("nothing to enqueue: standard input holds no line", exits.USAGE)
 
-    async def store(client: AsyncClient) -> Enqueued:
-        return await client.enqueue(queue, jobs, request_key=request_key, repeat=request_key is not None)
+    stored = Enqueued([], [])
 
-    stored = options.ask(server, timeout, store)
-    if json:
-        output.print_json({"descriptors": list(stored.descriptors), "existing": list(stored.existing)})
-    else:
-        output.print_lines(stored.descriptors)
+    async def store(client: AsyncClient) -> None:
+        nonlocal stored
+        for number, batch in enumerate(batches(jobs)):
+            key = f"{request_key}/{number}" if request_key and number else request_key
+            done = await client.enqueue(queue, batch, request_key=key, repeat=key is not None)
+            if not json:
+                output.print_lines(done.descriptors)  # at once, so that what is stored is known if a later batch fails
+            at = len(stored.descriptors)
+            stored = Enqueued(
+                [*stored.descriptors, *done.descriptors], [*stored.existing, *(at + i for i in done.existing)]
+            )
+
+    try:
+        options.ask(server, timeout, store)
+    finally:
+        if json and stored.descriptors:
+            output.print_json({"descriptors": stored.descriptors, "existing": stored.existing})
+
+
+def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Jobs in requests that every server takes: by number and by bytes. A job too large for any request goes alone and is refused."""
+    batch: list[Job] = []
+    size = 0
+    for job in jobs:
+        if batch and (len(batch) == _JOBS_PER_REQUEST or size + len(job.body) > _BYTES_PER_REQUEST):
+            yield batch
+            batch, size = [], 0
+        batch.append(job)
+        size += len(job.body)
+    if batch:
+        yield batch
 
 
 def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:

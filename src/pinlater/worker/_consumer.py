@@ -15,13 +15,13 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
+from pinlater.client.errors import PinLaterError, UnknownMethod
 from pinlater.client.values import Ack, AckBatch, AckResult, Claim, ClaimedJob, Dequeued
 from pinlater.domain.clock import Clock
 from pinlater.worker import _decisions
-from pinlater.worker._acks import AckBuffer
 from pinlater.worker._handlers import Handler, Threads, call_handler
 from pinlater.worker._heartbeats import HeartbeatTable
+from pinlater.worker._reports import Reports
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.errors import Snooze
 from pinlater.worker.settings import WorkerSettings
@@ -30,7 +30,6 @@ _log = logging.getLogger("pinlater.worker")
 _BUSY_CLAIM_S = (
     0.25  # how long a claim under way at a stop may still answer: a busy queue's does, an idle one's long poll not
 )
-_FINAL_FLUSH_S = 5.0
 _CANCEL_S = 1.0
 
 
@@ -69,7 +68,7 @@ class Consumer:
         self._stock: deque[InHand] = deque()
         self._running: dict[InHand, asyncio.Task[None]] = {}
         self._given_up: set[InHand] = set()
-        self._acks = AckBuffer()
+        self._reports = Reports(client, handler.queue, settings, counts)
         self._beats = HeartbeatTable[InHand]()
         self._beat_at: float | None = None
         self._beats_changed = asyncio.Event()
@@ -77,6 +76,7 @@ class Consumer:
         self._mean_ms: float | None = None
         self._server_ahead_ms: int | None = None
         self._failures = 0
+        self._early_answers = 0
 
     @property
     def in_threads(self) -> int:
@@ -90,7 +90,7 @@ class Consumer:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                flushing = group.create_task(self._flush_acks())
+                flushing = group.create_task(self._reports.flush_until_cancelled())
                 beating = group.create_task(self._send_heartbeats())
                 await self._claim_until_stopped()
                 await self._finish()
@@ -115,22 +115,36 @@ class Consumer:
                 await _first_of(self._stop.wait(), self._room.wait())
 
     async def _claim(self, limit: int) -> None:
-        acks = self._acks.take()
+        acks = self._reports.take()
+        started = self._clock.monotonic()
         try:
             dequeued = await self._dequeue(limit, acks)
         except PinLaterError as error:
-            self._undelivered(acks, error)
+            self._reports.undelivered(acks, error)
             self._counts.claim_errors += 1
             await self._stay_away(error)
             return
         if dequeued is None:  # stopped while waiting: whether the acks arrived is unknown, and repeating them is safe
-            self._acks.give_back(acks)
+            self._reports.undelivered(acks)
             return
         if self._failures:
             _log.info("queue %s: the server answers again", self.queue)
             self._failures = 0
-        self._note_results(dequeued.ack_results)
+        self._reports.delivered(dequeued.ack_results)
         self._take_in(dequeued.jobs)
+        await self._pace(dequeued, self._clock.monotonic() - started)
+
+    async def _pace(self, dequeued: Dequeued, took_s: float) -> None:
+        """Where an empty answer came too early, waits before asking again: a server that drains does that, and an original one always."""
+        if dequeued.jobs or took_s * 2000 >= self._settings.wait_ms > 0:
+            self._early_answers = 0
+            return
+        self._early_answers += 1
+        settings = self._settings
+        delay_ms = _decisions.backoff_ms(
+            self._early_answers, settings.backoff_first_ms, settings.backoff_max_ms, _spread()
+        )
+        await _first_of(self._stop.wait(), timeout_s=delay_ms / 1000)
 
     async def _dequeue(self, limit: int, acks: Sequence[Ack]) -> Dequeued | None:
         if self._server_ahead_ms is None:
@@ -166,7 +180,7 @@ class Consumer:
             self._failures,
             settings.backoff_first_ms,
             settings.backoff_max_ms,
-            random.random(),  # noqa: S311 - spreads reconnects, guards nothing
+            _spread(),
         )
         await _first_of(self._stop.wait(), timeout_s=max(delay_ms, error.retry_after_ms or 0) / 1000)
 
@@ -207,62 +221,13 @@ class Consumer:
     async def _report(self, job: ClaimedJob, error: BaseException | None) -> None:
         if error is None:
             self._counts.succeeded += 1
-            self._acks.add(_decisions.success_ack(job))
+            self._reports.add(_decisions.success_ack(job))
         elif isinstance(error, Snooze):
-            await self._release([job], error.delay_ms)
+            await self._reports.release([job], error.delay_ms)
         else:
             self._counts.failed += 1
             _log.info("queue %s: job %s failed: %s", self.queue, job.descriptor, type(error).__name__, exc_info=error)
-            self._acks.add(_decisions.failure_ack(job, error, self._settings.retry_delay_ms))
-
-    # --- reporting --------------------------------------------------------------------------------------------------------
-    async def _flush_acks(self) -> None:
-        while True:
-            await self._acks.wait_filled()
-            await asyncio.sleep(self._settings.ack_flush_ms / 1000)
-            error = await self._deliver()
-            if error is not None:
-                await asyncio.sleep(self._settings.backoff_first_ms / 1000)
-
-    async def _deliver(self) -> PinLaterError | None:
-        acks = self._acks.take()
-        if not acks:
-            return None
-        try:
-            self._note_results(await self._client.ack(self.queue, acks))
-        except PinLaterError as error:
-            self._undelivered(acks, error)
-            return error
-        except asyncio.CancelledError:
-            self._acks.give_back(acks)
-            raise
-        return None
-
-    def _undelivered(self, acks: Sequence[Ack], error: PinLaterError) -> None:
-        """Keeps acks for another try, unless the server refused them for good: then trying again would never end."""
-        if isinstance(error, CallerError):
-            if acks:
-                _log.error("queue %s: %d acks refused: %s", self.queue, len(acks), error)
-                self._counts.acks_refused += len(acks)
-        else:
-            self._acks.give_back(acks)
-
-    def _note_results(self, results: Sequence[AckResult]) -> None:
-        for result in results:
-            if not result.applied:
-                self._counts.acks_refused += 1
-                _log.warning("job %s: ack refused: %s %s", result.descriptor, result.outcome.name, result.holder)
-
-    async def _release(self, jobs: Sequence[ClaimedJob], delay_ms: int = 0) -> None:
-        """Gives jobs back unspent. If that can't be delivered their claims time out, which costs them an attempt."""
-        claims = [Claim(job.descriptor, job.token) for job in jobs if job.token]
-        if not claims:
-            return
-        try:
-            results = await self._client.release(self.queue, claims, delay_ms=delay_ms)
-            self._counts.released += sum(result.applied for result in results)
-        except PinLaterError as error:
-            _log.warning("queue %s: %d jobs could not be given back: %s", self.queue, len(claims), error)
+            self._reports.add(_decisions.failure_ack(job, error, self._settings.retry_delay_ms))
 
     # --- heartbeats -------------------------------------------------------------------------------------------------------
     async def _send_heartbeats(self) -> None:
@@ -309,7 +274,7 @@ class Consumer:
         self._stock.clear()
         for claim in unstarted:
             self._beats.drop(claim)
-        await self._release([claim.job for claim in unstarted])
+        await self._reports.release([claim.job for claim in unstarted])
         await self._drain(self._settings.grace_ms / 1000)
         left = [claim for claim in self._running if claim not in self._given_up]
         if left:
@@ -318,21 +283,16 @@ class Consumer:
                 self._give_up(claim)
             if self._threads is None:
                 await asyncio.wait(set(self._running.values()), timeout=_CANCEL_S)
-            await self._release([claim.job for claim in left])
-        await self._report_the_rest()
+            await self._reports.release([claim.job for claim in left])
+        await self._reports.flush_the_rest()
 
     async def _drain(self, grace_s: float) -> None:
         if self._running:
             await _first_of(self._hurry.wait(), asyncio.wait(set(self._running.values())), timeout_s=grace_s)
 
-    async def _report_the_rest(self) -> None:
-        try:
-            async with asyncio.timeout(_FINAL_FLUSH_S):
-                while len(self._acks):
-                    if await self._deliver() is not None:
-                        await asyncio.sleep(self._settings.backoff_first_ms / 1000)
-        except TimeoutError:
-            _log.error("queue %s: %d acks could not be delivered; those jobs run again", self.queue, len(self._acks))
+
+def _spread() -> float:
+    return random.random()  # noqa: S311 - spreads reconnects, guards nothing
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> None:

@@ -15,7 +15,3 @@ class Snooze(Exception):
             raise ValueError(f"delay_ms must not be negative: {delay_ms}")
         super().__init__(f"again in {delay_ms} ms")
         self.delay_ms = delay_ms
-
-
-class ClaimLost(Exception):
-    """The job is no longer this worker's: its claim timed out, or it was cancelled."""

@@ -1,0 +1,111 @@
+"""What a worker tells the server of its jobs: acks, which ride on the next claim or are flushed soon, and jobs given back.
+
+An ack that may not have arrived is sent again, which tokens make safe. It must never drop one but where the server refuses it for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from pinlater.client.async_client import AsyncClient
+from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
+from pinlater.client.values import Ack, AckResult, Claim, ClaimedJob
+from pinlater.worker._acks import AckBuffer
+from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.settings import WorkerSettings
+
+_log = logging.getLogger("pinlater.worker")
+_FINAL_FLUSH_S = 5.0
+
+
+class Reports:
+    """One queue's reports."""
+
+    def __init__(self, client: AsyncClient, queue: str, settings: WorkerSettings, counts: WorkerCounts) -> None:
+        self._client = client
+        self._queue = queue
+        self._settings = settings
+        self._counts = counts
+        self._acks = AckBuffer()
+        self._outcomes_told = True  # an original server tells none
+
+    def add(self, ack: Ack) -> None:
+        """Sends it with the next claim, or soon."""
+        self._acks.add(ack)
+
+    def take(self) -> list[Ack]:
+        """Acks to ride on a claim; `delivered` or `undelivered` must follow."""
+        return self._acks.take()
+
+    def delivered(self, results: Sequence[AckResult]) -> None:
+        """They arrived; says of which ones nothing came."""
+        for result in results:
+            if not result.applied:
+                self._counts.acks_refused += 1
+                _log.warning("job %s: ack refused: %s %s", result.descriptor, result.outcome.name, result.holder)
+
+    def undelivered(self, acks: Sequence[Ack], error: PinLaterError | None = None) -> None:
+        """Keeps acks for another try, unless the server refused them for good: then trying again would never end."""
+        if not acks:
+            return
+        if isinstance(error, CallerError):
+            _log.error("queue %s: %d acks refused: %s", self._queue, len(acks), error)
+            self._counts.acks_refused += len(acks)
+        else:
+            self._acks.give_back(acks)
+
+    async def flush_until_cancelled(self) -> None:
+        """Sends what no claim takes soon."""
+        while True:
+            await self._acks.wait_filled()
+            await asyncio.sleep(self._settings.ack_flush_ms / 1000)
+            if not await self._deliver():
+                await asyncio.sleep(self._settings.backoff_first_ms / 1000)
+
+    async def flush_the_rest(self) -> None:
+        """Sends all, trying for a few seconds."""
+        try:
+            async with asyncio.timeout(_FINAL_FLUSH_S):
+                while len(self._acks):
+                    if not await self._deliver():
+                        await asyncio.sleep(self._settings.backoff_first_ms / 1000)
+        except TimeoutError:
+            _log.error("queue %s: %d acks could not be delivered; those jobs run again", self._queue, len(self._acks))
+
+    async def _deliver(self) -> bool:
+        """Sends a request's worth of acks; False where that has to be tried again."""
+        acks = self._acks.take()
+        if not acks:
+            return True
+        try:
+            await self._send(acks)
+        except PinLaterError as error:
+            self.undelivered(acks, error)
+            return isinstance(error, CallerError)
+        except asyncio.CancelledError:
+            self._acks.give_back(acks)
+            raise
+        return True
+
+    async def _send(self, acks: Sequence[Ack]) -> None:
+        if self._outcomes_told:
+            try:
+                self.delivered(await self._client.ack(self._queue, acks))
+            except UnknownMethod:
+                self._outcomes_told = False
+            else:
+                return
+        await self._client.ack_plain(self._queue, acks)
+
+    async def release(self, jobs: Sequence[ClaimedJob], delay_ms: int = 0) -> None:
+        """Gives jobs back unspent. If that can't be delivered their claims time out, which costs them an attempt."""
+        claims = [Claim(job.descriptor, job.token) for job in jobs if job.token]
+        if not claims:
+            return
+        try:
+            results = await self._client.release(self._queue, claims, delay_ms=delay_ms)
+            self._counts.released += sum(result.applied for result in results)
+        except PinLaterError as error:
+            _log.warning("queue %s: %d jobs could not be given back: %s", self._queue, len(claims), error)
