@@ -67,10 +67,10 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Rig]]]:
         await rig.close()
 
 
-@pytest.fixture
-async def rig(start: Callable[..., Awaitable[Rig]]) -> Rig:
-    """One shard, everything by default."""
-    return await start()
+@pytest.fixture(params=["memory", "sqlite"])
+async def rig(start: Callable[..., Awaitable[Rig]], store: Path, request: pytest.FixtureRequest) -> Rig:
+    """One shard, everything by default, on each store."""
+    return await start(file=store if request.param == "sqlite" else None)
 
 
 @pytest.fixture

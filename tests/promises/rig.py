@@ -1,4 +1,4 @@
-"""A whole server in the test's own process, on memory shards, with a clock that the test turns and sweeps that it calls.
+"""A whole server in the test's own process, on memory shards or SQLite, with a clock that the test turns and sweeps that it calls.
 
 Put together as `app` does it, but with as many shards as a test wants, and with nothing that runs by itself.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from pinlater.dispatch.dispatcher import Dispatcher
@@ -21,8 +22,9 @@ from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.settings import ServiceSettings
 from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import TimeToLive
+from pinlater.storage.interface import Shard, TimeToLive
 from pinlater.storage.memory import MemoryShard
+from pinlater.storage.sqlite import SqliteShard
 from pinlater.telemetry.metrics import Metrics
 from pinlater.thrift_server.server import ThriftServer
 from pinlater.thrift_server.settings import ThriftSettings
@@ -85,13 +87,14 @@ async def start_rig(
     thrift: ThriftSettings | None = None,
     dispatch: DispatchSettings | None = None,
     draining: tuple[str, ...] = (),
+    file: Path | None = None,
 ) -> Rig:
-    """`draining`: names of the shards that take no enqueues; they are called "1", "2" ..."""
+    """`draining`: names of the shards that take no enqueues; they are called "1", "2" ... With `file` one shard on SQLite."""
     clock, metrics = ManualClock(), Metrics()
     jobs = settings or ServiceSettings()
     lanes = []
     for number in range(1, shards + 1):
-        shard = MemoryShard(str(number))
+        shard: Shard = MemoryShard(str(number)) if file is None else SqliteShard(file)
         await shard.open(clock.now_ms())
         lanes.append(ShardLanes(shard, clock, takes_enqueues=shard.name not in draining))
     map_of_shards = Shards(lanes, Random(1))
