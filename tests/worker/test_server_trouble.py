@@ -78,7 +78,7 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
     def ack(arguments: Any) -> Any:
         nonlocal broken
         broken -= 1
-        return FakeServer.HANG_UP if broken >= 0 else outcomes(arguments)
+        return FakeServer.HANG_UP if broken >= 0 else [t.AckOutcome("q:s1:p1:1", 1)]
 
     class Waits(OneJob):
         async def __call__(self, arguments: Any) -> Any:
@@ -92,6 +92,7 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
         await eventually(lambda: len(server.called("ackJobs")) == 3)
         worker.request_stop()
         await asyncio.wait_for(task, 10)
+    assert worker.counts.acks_refused == 0  # one of those before may have arrived
     assert set(acked(server)) == {("q:s1:p1:1", "tok")}
 
 

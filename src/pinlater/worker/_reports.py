@@ -29,6 +29,7 @@ class Reports:
         self._settings = settings
         self._counts = counts
         self._acks = AckBuffer()
+        self._sent_before: set[str] = set()  # descriptors whose ack may have arrived already
         self._outcomes_told = True  # an original server tells none
 
     def add(self, ack: Ack) -> None:
@@ -40,9 +41,11 @@ class Reports:
         return self._acks.take()
 
     def delivered(self, results: Sequence[AckResult]) -> None:
-        """They arrived; says of which ones nothing came."""
+        """They arrived; says of which ones nothing came. One that was sent before counts as applied then."""
         for result in results:
-            if not result.applied:
+            sent_before = result.descriptor in self._sent_before
+            self._sent_before.discard(result.descriptor)
+            if not result.applied and not sent_before:
                 self._counts.acks_refused += 1
                 _log.warning("job %s: ack refused: %s %s", result.descriptor, result.outcome.name, result.holder)
 
@@ -53,8 +56,13 @@ class Reports:
         if isinstance(error, CallerError):
             _log.error("queue %s: %d acks refused: %s", self._queue, len(acks), error)
             self._counts.acks_refused += len(acks)
+            self._sent_before.difference_update(ack.descriptor for ack in acks)
         else:
-            self._acks.give_back(acks)
+            self._give_back(acks)
+
+    def _give_back(self, acks: Sequence[Ack]) -> None:
+        self._sent_before.update(ack.descriptor for ack in acks)
+        self._acks.give_back(acks)
 
     async def flush_until_cancelled(self) -> None:
         """Sends what no claim takes soon."""
@@ -85,7 +93,7 @@ class Reports:
             self.undelivered(acks, error)
             return isinstance(error, CallerError)
         except asyncio.CancelledError:
-            self._acks.give_back(acks)
+            self._give_back(acks)
             raise
         return True
 
@@ -98,6 +106,7 @@ class Reports:
             else:
                 return
         await self._client.ack_plain(self._queue, acks)
+        self._sent_before.difference_update(ack.descriptor for ack in acks)
 
     async def release(self, jobs: Sequence[ClaimedJob], delay_ms: int = 0) -> None:
         """Gives jobs back unspent. If that can't be delivered their claims time out, which costs them an attempt."""
