@@ -120,7 +120,8 @@ class Dispatcher:
         next_due_ms: int | None = None
         left, bytes_left = wish.limit, wish.max_bytes
         try:
-            for shard in self._shards.for_claim(wish.coverage):
+            shards = self._shards.for_claim(wish.coverage)
+            for shard in shards:
                 answer = await self._claim_from(shard, wish, left, bytes_left)
                 jobs = answer.jobs[0]
                 if answer.next_due_ms is not None:
@@ -128,8 +129,10 @@ class Dispatcher:
                 if jobs:
                     claimed.append(FromShard(shard.name, jobs))
                     left -= len(jobs)
-                    bytes_left -= sum(len(job.body) for job in jobs)
-                if left <= 0 or bytes_left <= 0:
+                if left <= 0 or shard is shards[-1]:
+                    break
+                bytes_left -= sum([len(job.body) for job in jobs])
+                if bytes_left <= 0:
                     break
         except asyncio.CancelledError:
             for part in claimed:

@@ -79,16 +79,18 @@ class Acknowledge:
     def _count_acks(self, caller: Caller, batch: AckBatch, answers: Sequence[Acked]) -> None:
         metrics = self._metrics.queue(batch.queue)
         now_ms = self._clock.now_ms()
+        succeeded = 0
         for item, acked in zip(batch.items, answers, strict=True):
             if acked.outcome is not Outcome.APPLIED:
                 self._count_refused(caller, batch.queue, item.descriptor, acked, now_ms)
             elif item.succeeded:
-                metrics.ack_succeeded += 1
+                succeeded += 1
             else:
                 metrics.ack_failed += 1
                 if acked.state is JobState.PENDING:
                     metrics.retried += 1
                     self._ready_again(batch.queue, acked, now_ms)
+        metrics.ack_succeeded += succeeded
 
     def _count_refused(self, caller: Caller, queue: str, descriptor: str, acked: Acked, now_ms: int) -> None:
         metrics = self._metrics.queue(queue)

@@ -14,13 +14,15 @@ from pinlater.storage.interface import Acked, JobKey
 
 Value = TypeVar("Value")
 
+_ID_DIGITS_ALWAYS_FIT = 19  # fewer digits than this are within an i64 for sure; the rest is for the parser
+
 
 class OnShard(NamedTuple):
     """The part of a request that lives on one shard: positions in the request, and the jobs named there."""
 
     shard: ShardLanes
-    indices: Sequence[int]
-    keys: Sequence[JobKey]
+    indices: list[int]
+    keys: list[JobKey]
 
 
 def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> list[OnShard]:
@@ -33,19 +35,30 @@ def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most:
             f"{len(descriptors)} descriptors in one request; at most {most} are taken", detail="TOO_MANY"
         )
     parts: dict[str, OnShard] = {}
+    # Descriptors of one request mostly differ in their id alone; what stands before it is parsed once.
+    heads: dict[str, tuple[OnShard | None, str, int]] = {}
     for index, text in enumerate(descriptors):
-        name, shard_name, priority, local_id = parse_descriptor(text)
-        if queue is not None and name != queue:
-            continue
-        part = parts.get(shard_name)
-        if part is None:
-            shard = shards.get(shard_name)
-            if shard is None:
-                continue
-            part = parts[shard_name] = OnShard(shard, [], [])
-        part.indices.append(index)  # type: ignore[attr-defined]  # lists while they are built
-        part.keys.append(JobKey(name, priority, local_id))  # type: ignore[attr-defined]
-    return list(parts.values())
+        head, _, tail = text.rpartition(":")
+        known = heads.get(head)
+        if known is None or not (tail.isdecimal() and tail.isascii() and len(tail) < _ID_DIGITS_ALWAYS_FIT):
+            name, shard_name, priority, local_id = parse_descriptor(text)
+            part = None if queue is not None and name != queue else _part(parts, shards, shard_name)
+            heads[head] = (part, name, priority)
+        else:
+            part, name, priority = known
+            local_id = int(tail)
+        if part is not None:
+            part.indices.append(index)
+            part.keys.append(JobKey(name, priority, local_id))
+    return [part for part in parts.values() if part.keys]
+
+
+def _part(parts: dict[str, OnShard], shards: Shards, name: str) -> OnShard | None:
+    """The part of that shard, made when it is named first; None for a shard that isn't ours."""
+    part = parts.get(name)
+    if part is None and (shard := shards.get(name)) is not None:
+        part = parts[name] = OnShard(shard, [], [])
+    return part
 
 
 async def on_each_shard(
@@ -58,7 +71,10 @@ async def on_each_shard(
     for part in parts:
         if not part.shard.healthy:
             raise ShardConnectionFailed(f"Shard {part.shard.name} is out of reach", retry_after_ms=1000)
-        for index, value in zip(part.indices, await act(part), strict=True):
+        values = await act(part)
+        if len(values) == len(answers):
+            return list(values)  # all of the request lives here
+        for index, value in zip(part.indices, values, strict=True):
             answers[index] = value
     return answers
 

@@ -89,15 +89,12 @@ class Dequeue:
     def _hand_out(self, queue: str, token: str, claimed: Sequence[FromShard]) -> list[HandedOut]:
         now_ms = self._clock.now_ms()
         metrics = self._metrics.queue(queue)
-        first_delay, delay = metrics.first_dequeue_delay_ms.record, metrics.dequeue_delay_ms.record
         handed_out: list[HandedOut] = []
         for shard, jobs in claimed:
             prefix = f"{queue}:s{shard}:p"
-            for job in jobs:
-                handed_out.append(HandedOut(f"{prefix}{job.priority}:{job.id}", token, job))
-                if job.attempt == 1:
-                    first_delay(max(0, now_ms - job.created_at_ms))
-                delay(max(0, now_ms - job.run_after_ms))
+            handed_out += [HandedOut(f"{prefix}{job.priority}:{job.id}", token, job) for job in jobs]
+            metrics.dequeue_delay_ms.record_each([now_ms - job.run_after_ms for job in jobs])
+            metrics.first_dequeue_delay_ms.record_each([now_ms - job.created_at_ms for job in jobs if job.attempt == 1])
         metrics.dequeue += len(handed_out)
         return handed_out
 

@@ -199,17 +199,9 @@ class Enqueue:
             return Enqueued(descriptors, sorted(existing))
         metrics.enqueue += len(jobs) - len(existing)
         metrics.unique_existing += len(existing)
-        record = metrics.job_body_size.record
-        due = 0
-        future: int | None = None
-        for job in jobs:
-            record(len(job.body))
-            run_after_ms = job.run_after_ms
-            if run_after_ms is None or run_after_ms <= now_ms:
-                due += 1
-            elif future is None or run_after_ms < future:
-                future = run_after_ms
-        self._dispatcher.jobs_ready(name, due, future)
+        metrics.job_body_size.record_each([len(job.body) for job in jobs])
+        later = [job.run_after_ms for job in jobs if job.run_after_ms is not None and job.run_after_ms > now_ms]
+        self._dispatcher.jobs_ready(name, len(jobs) - len(later), min(later) if later else None)
         return Enqueued(descriptors, sorted(existing) if existing else ())
 
 
