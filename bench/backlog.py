@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from pinlater.storage.sqlite import SqliteShard
 
 CHUNK = 5_000
 FUTURE_MS = 30 * 24 * 3_600_000
-_SPREAD_MS = 24 * 3_600_000
+SPREAD_MS = 24 * 3_600_000
 
 
 def backlog(place: Workplace) -> RowResult:
@@ -35,51 +35,45 @@ def backlog(place: Workplace) -> RowResult:
         place.say(f"  filling a store with {size:,} waiting, future and finished jobs each")
         make_full_store(full, size)
     runs = []
+    copy = place.folder / "backlog-copy.db"
     for number in range(place.sizes.repeats):
-        with _started(place, None) as server:
-            empty = _work(place, server, fill_first=True)
-        copy = place.folder / "backlog-copy.db"
         copy_store(full, copy)
-        with _started(place, copy) as server:
-            big = _work(place, server, fill_first=False)
+        with place.pinlater() as empty, place.pinlater(copy) as big:
+            runs.append(_figures(*_work(place, empty, big)))
         remove_store(copy)
-        place.say(f"  run {number + 1}: {_ratios(big, empty)}")
-        runs.append(_figures(big, empty))
+        ratios = " ".join(f"{name} {value:.2f}" for name, value in runs[-1].items() if name.endswith("_ratio"))
+        place.say(f"  run {number + 1}: {ratios}")
     title = f"claim and enqueue with {size:,} waiting, future and finished jobs each, against an empty store"
     return RowResult("backlog", title, [Goal("worst_ratio", 0.85, 0.95)], median_of(runs), runs=list(runs))
 
 
-@contextmanager
-def _started(place: Workplace, store: Path | None) -> Iterator[Server]:
-    with place.pinlater(store) as server:
-        yield server
+def _work(place: Workplace, empty: Server, big: Server) -> tuple[dict[str, Run], dict[str, Run]]:
+    """Four loads, each on one server and at once on the other, so that both meet the same mood of the machine.
 
-
-def _work(place: Workplace, server: Server, *, fill_first: bool) -> dict[str, Run]:
-    """Four loads on one server. An empty store gets just the jobs that the claims need."""
+    The server that isn't asked idles meanwhile. The empty store gets just the jobs that a claim run needs.
+    """
     sizes = place.sizes
-    runs = {}
+    on_empty: dict[str, Run] = {}
+    on_big: dict[str, Run] = {}
     for name, connections, per_request, jobs in (
         ("single", 64, 1, sizes.claim_jobs_single),
         ("batched", 32, 50, sizes.claim_jobs_batched),
     ):
-        if fill_first:
-            with RawClient(server.port) as client:
-                client.enqueue_many(QUEUE, BODY, jobs)
-        claim = place.plan(server, "claim", connections, per_request)
-        claim = replace(claim, seconds=60.0, warmup_seconds=min(0.1, sizes.warmup_seconds), jobs_max=int(jobs * 0.9))
-        runs[f"claim_{name}"] = place.load(server, claim)
-    for name, connections, per_request in (("single", 64, 1), ("batched", 32, 50)):
-        runs[f"enqueue_{name}"] = place.load(server, place.plan(server, "enqueue", connections, per_request))
-    return runs
+        with RawClient(empty.port) as client:
+            client.enqueue_many(QUEUE, BODY, jobs)
+        for server, runs in ((empty, on_empty), (big, on_big)):
+            plan = replace(
+                place.plan(server, "claim", connections, per_request), seconds=60.0, jobs_max=int(jobs * 0.9)
+            )
+            runs[f"claim_{name}"] = place.load(server, replace(plan, warmup_seconds=min(0.1, sizes.warmup_seconds)))
+        for server, runs in ((empty, on_empty), (big, on_big)):
+            plan = place.plan(server, "enqueue", connections, per_request)
+            runs[f"enqueue_{name}"] = place.load(server, plan)
+    return on_empty, on_big
 
 
-def _ratios(big: dict[str, Run], empty: dict[str, Run]) -> dict[str, float]:
-    return {f"{name}_ratio": round(big[name].report.rate / empty[name].report.rate, 3) for name in big}
-
-
-def _figures(big: dict[str, Run], empty: dict[str, Run]) -> dict[str, float]:
-    ratios = _ratios(big, empty)
+def _figures(empty: dict[str, Run], big: dict[str, Run]) -> dict[str, float]:
+    ratios = {f"{name}_ratio": big[name].report.rate / empty[name].report.rate for name in big}
     rates = {f"{name}_rate": run.report.rate for name, run in big.items()}
     return {"worst_ratio": min(ratios.values()), **ratios, **rates}
 
@@ -94,15 +88,18 @@ def make_full_store(path: Path, size: int) -> None:
 
 
 async def fill(path: Path, size: int) -> None:
-    """Puts finished, then future, then waiting jobs into a new store."""
+    """Puts finished, then future, then waiting jobs into a new store.
+
+    Future jobs are due at random times; waiting ones became due in the order in which they came, as where nobody names a time.
+    """
     clock = SystemClock()
     async with _opened(path, clock) as shard:
         ids = IdMaker(clock, shard.slot)
         await shard.create_queues([QUEUE], clock.now_ms())
         await _finished_jobs(shard, ids, clock, size)
-        now_ms = clock.now_ms()
-        await _insert(shard, ids, clock, size, (now_ms + FUTURE_MS, now_ms + FUTURE_MS + _SPREAD_MS))
-        await _insert(shard, ids, clock, size, (now_ms - _SPREAD_MS, now_ms))
+        now_ms, dice = clock.now_ms(), random.Random(size)  # the same seed makes every big store alike
+        await _insert(shard, ids, clock, [now_ms + FUTURE_MS + dice.randrange(SPREAD_MS) for _ in range(size)])
+        await _insert(shard, ids, clock, [now_ms - SPREAD_MS + number * SPREAD_MS // size for number in range(size)])
 
 
 @asynccontextmanager
@@ -115,11 +112,14 @@ async def _opened(path: Path, clock: SystemClock) -> AsyncIterator[Shard]:
         await shard.close()
 
 
-async def _insert(shard: Shard, ids: IdMaker, clock: SystemClock, count: int, due: tuple[int, int]) -> None:
-    """Jobs due at random times between `due`'s two; a fixed seed makes every big store alike."""
-    dice = random.Random(count)
-    for start in range(0, count, CHUNK):
-        jobs = [NewJob(each, BODY, 1, dice.randint(*due), 2) for each in ids.make(min(CHUNK, count - start))]
+async def _insert(shard: Shard, ids: IdMaker, clock: SystemClock, due_ms: Sequence[int]) -> None:
+    """A job for each due time, in this order."""
+    for start in range(0, len(due_ms), CHUNK):
+        due = due_ms[start : start + CHUNK]
+        jobs = [
+            NewJob(job_id, BODY, 1, run_after_ms, 2)
+            for job_id, run_after_ms in zip(ids.make(len(due)), due, strict=True)
+        ]
         (answer,) = await shard.insert_jobs([InsertRequest(QUEUE, jobs)], clock.now_ms())
         assert isinstance(answer, Inserted), answer
 
@@ -129,7 +129,7 @@ async def _finished_jobs(shard: Shard, ids: IdMaker, clock: SystemClock, count: 
     holder = Holder("bench:0:0:bench:0", "bench", "bench")
     for start in range(0, count, CHUNK):
         size, now_ms = min(CHUNK, count - start), clock.now_ms()
-        await _insert(shard, ids, clock, size, (now_ms, now_ms))
+        await _insert(shard, ids, clock, [now_ms] * size)
         order = ClaimOrder(QUEUE, [ClaimCall(size, holder, 1 << 30)], 600_000)
         (claimed,) = await shard.claim_jobs([order], clock.now_ms())
         assert isinstance(claimed, Claimed), claimed
