@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from pinlater.worker._handlers import Handler
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.settings import WorkerSettings
 
+_log = logging.getLogger("pinlater.worker")
 F = TypeVar("F", bound=Callable[[ClaimedJob], Any])
 
 
@@ -110,9 +112,11 @@ class Worker:
             self._consumers = [
                 Consumer(source, handler, chosen, self._clock, stop, hurry, self.counts) for handler in handlers
             ]
+            _log.info("worker started", extra={"queues": ",".join(handler.queue for handler in handlers)})
             async with asyncio.TaskGroup() as group:
                 for consumer in self._consumers:
                     group.create_task(consumer.run(), name=f"consumer {consumer.queue}")
+            _log.info("worker stopped", extra={"left_behind": self.functions_left_behind})
 
     def request_stop(self) -> None:
         """Stops claiming and lets running jobs finish within the grace time; asked a second time, gives them back at once."""
