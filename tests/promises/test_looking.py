@@ -1,0 +1,250 @@
+"""lookupJobs, getJobCount, scanJobs, retryFailedJobs and deleteJobs: what they show, how much, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.promises.rig import Rig
+from tests.promises.test_queues import refused
+from tests.promises.wire import FAILED, IN_PROGRESS, PENDING, SUCCEEDED, Wire, ttypes
+
+
+async def failed_jobs(wire: Wire, *bodies: bytes, **more: object) -> list[str]:
+    """Jobs that have failed for good."""
+    descriptors = await wire.enqueue("q", *bodies, numAttemptsAllowed=1, **more)
+    await wire.claim("q", len(bodies))
+    await wire.ack("q", failed=descriptors)
+    return descriptors
+
+
+async def retry(wire: Wire, **more: object) -> int:
+    return int(await wire.call("retryFailedJobs", request=ttypes.PinLaterRetryFailedJobsRequest("q", **more)))
+
+
+async def delete(wire: Wire, state: int, **more: object) -> int:
+    return int(await wire.call("deleteJobs", request=ttypes.PinLaterDeleteJobsRequest("q", state, **more)))
+
+
+# --- lookup -------------------------------------------------------------------------------------------------------------
+async def test_a_lookup_leaves_out_what_is_not_there_and_shows_bodies_only_when_asked(here: Wire) -> None:
+    [descriptor] = await here.enqueue("q", b"x")
+    missing = descriptor.replace(":p1:", ":p2:")
+    assert set(await here.lookup(descriptor, missing, "other:s9:p1:1")) == {descriptor}
+    assert (await here.lookup(descriptor))[descriptor].body is None
+    assert (await here.lookup(descriptor, body=True))[descriptor].body == b"x"
+    assert await here.lookup() == {}
+
+
+async def test_a_lookup_tells_all_that_is_known(here: Wire, rig: Rig) -> None:
+    created = rig.clock.now_ms()
+    more = {"headers": {"k": "v"}, "uniqueKey": "u", "customStatus": "s", "numAttemptsAllowed": 3}
+    [descriptor] = await here.enqueue("q", b"x", **more)
+    rig.clock.advance(ms=10)
+    await here.claim("q")
+    info = await here.job(descriptor)
+    assert (info.jobDescriptor, info.createdAtTimestampMillis, info.runAfterTimestampMillis) == (
+        descriptor,
+        created,
+        created,
+    )
+    assert info.updatedAtTimestampMillis == created + 10
+    assert (info.headers, info.uniqueKey, info.claimDeadlineMillis) == ({"k": "v"}, "u", created + 10 + 600_000)
+    rig.clock.advance(ms=10)
+    await here.ack("q", descriptor)
+    assert (await here.job(descriptor)).finishedAtTimestampMillis == created + 20
+
+
+# --- counts -------------------------------------------------------------------------------------------------------------
+async def test_future_jobs_count_only_with_the_flag_and_only_they_then(here: Wire, rig: Rig) -> None:
+    now = rig.clock.now_ms()
+    await here.enqueue("q", b"due", b"due")
+    await here.enqueue("q", b"later", runAfterTimestampMillis=now + 1, priority=2)
+    assert (await here.count("q"), await here.count("q", countFutureJobs=True)) == (2, 1)
+    assert await here.count("q", bodyRegexToMatch="later") == 0
+    assert await here.count("q", bodyRegexToMatch="later", countFutureJobs=True) == 1
+    rig.clock.advance(ms=1)
+    assert (await here.count("q"), await here.count("q", countFutureJobs=True)) == (3, 0)
+
+
+async def test_the_future_flag_matters_for_pending_only(here: Wire, rig: Rig) -> None:
+    """The original applies it to every state; a checkpoint may give a job in hand a run-after that is still ahead."""
+    [descriptor] = await here.enqueue("q", b"x")
+    await here.claim("q")
+    await here.checkpoint("q", descriptor, runAfterTimestampMillis=rig.clock.now_ms() + 10_000)
+    for flag in (True, False):
+        assert await here.count("q", IN_PROGRESS, countFutureJobs=flag) == 1
+        assert len((await here.scan("q", IN_PROGRESS, scanFutureJobs=flag)).scannedJobs) == 1
+
+
+async def test_counts_are_by_state_and_priority_and_exact(here: Wire) -> None:
+    for priority in (1, 2, 3):
+        await here.enqueue("q", *[b"x"] * priority, priority=priority)
+    assert [await here.count("q", priority=p) for p in (1, 2, 3)] == [1, 2, 3]
+    claimed = await here.claim("q", 3)
+    await here.ack("q", claimed[0][0])
+    await here.ack("q", failed=[claimed[1][0]], final=True)
+    assert [await here.count("q", state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [3, 1, 1, 1]
+
+
+@pytest.mark.parametrize("priority", [-128, 0, 4, 127])
+async def test_a_bad_priority_is_said_so_wherever_one_is_named(here: Wire, priority: int) -> None:
+    calls = (
+        here.count("q", priority=priority),
+        here.scan("q", priority=priority),
+        retry(here, priority=priority),
+        delete(here, PENDING, priority=priority),
+    )
+    for call in calls:
+        assert (await refused(call)).code == 416
+
+
+# --- scans --------------------------------------------------------------------------------------------------------------
+async def test_a_scan_is_newest_first_pending_by_run_after_in_progress_by_claim_finished_by_finish(
+    here: Wire, rig: Rig
+) -> None:
+    now = rig.clock.now_ms()
+    one, two, three = [
+        (await here.enqueue("q", b"x", runAfterTimestampMillis=now - back, priority=priority))[0]
+        for back, priority in ((30, 2), (10, 1), (20, 3))
+    ]
+
+    async def order(state: int) -> list[str]:
+        return [job.jobDescriptor for job in (await here.scan("q", state)).scannedJobs]
+
+    assert await order(PENDING) == [two, three, one]
+    for _ in range(3):
+        rig.clock.advance(ms=1)
+        await here.claim("q", 1)
+    assert await order(IN_PROGRESS) == [three, one, two]
+    for descriptor in (one, three, two):
+        rig.clock.advance(ms=1)
+        await here.ack("q", descriptor)
+    assert await order(SUCCEEDED) == [two, three, one]
+
+
+async def test_a_scan_shows_no_bodies_unless_asked_and_at_most_its_limit(here: Wire) -> None:
+    await here.enqueue("q", *[b"x"] * 150)
+    scanned = await here.scan("q")
+    assert (len(scanned.scannedJobs), scanned.continuation) == (100, "-1")
+    assert scanned.scannedJobs[0].body is None
+    shown = (await here.scan("q", limit=2, includeBody=True)).scannedJobs
+    assert [job.body for job in shown] == [b"x", b"x"]
+    assert (await here.scan("q", limit=0)).scannedJobs == []
+
+
+@pytest.mark.parametrize("continuation", ["", "1", "-1", "00", " 0", "1.1", "\0", "x" * 2**20])
+async def test_a_continuation_other_than_the_start_is_invalid(here: Wire, continuation: str) -> None:
+    assert (await refused(here.scan("q", continuation=continuation))).code == 400
+
+
+async def test_a_paged_scan_sees_each_job_once(here: Wire) -> None:
+    made = set()
+    for priority in (1, 2, 3):
+        made |= set(await here.enqueue("q", *[b"x"] * 7, priority=priority))
+    seen: list[str] = []
+    continuation = "0"
+    while continuation != "-1":
+        page = await here.scan("q", paged=True, limit=4, continuation=continuation)
+        seen += [job.jobDescriptor for job in page.scannedJobs]
+        continuation = page.continuation
+    assert sorted(seen) == sorted(made)
+
+
+# --- regexes ------------------------------------------------------------------------------------------------------------
+async def test_a_regex_searches_case_sensitively_in_utf8_and_passes_over_what_is_none(here: Wire) -> None:
+    await here.enqueue("q", "Käse".encode(), b"kaese", b"\xff\xfeK", b"")
+    for pattern, found in (("K", 2), ("k", 1), ("K.se", 1), ("^s", 0), ("", 4), ("(?i)k", 3), ("^$", 1), ("ä", 1)):
+        assert await here.count("q", bodyRegexToMatch=pattern) == found, pattern
+        assert len((await here.scan("q", bodyRegexToMatch=pattern)).scannedJobs) == found, pattern
+
+
+async def test_quotes_in_a_regex_are_only_quotes(here: Wire) -> None:
+    """The original pasted them into SQL."""
+    await here.enqueue("q", b"it's", b"x")
+    assert await here.count("q", bodyRegexToMatch="'") == 1
+    assert await here.count("q", bodyRegexToMatch="' OR 1=1 --") == 0
+    assert await delete(here, PENDING, bodyRegexToMatch="'") == 1
+
+
+# --- retry and delete ---------------------------------------------------------------------------------------------------
+async def test_retry_puts_up_to_limit_failed_jobs_of_one_priority_back(here: Wire, rig: Rig) -> None:
+    ones = await failed_jobs(here, b"a", b"b", b"c")
+    await failed_jobs(here, b"other", priority=2)
+    assert await retry(here, limit=2, attemptsToAllow=5) == 2
+    assert (await here.count("q"), await here.count("q", FAILED)) == (2, 2)
+    info = next(job for job in (await here.lookup(*ones)).values() if job.jobState == PENDING)
+    assert (info.attemptsRemaining, info.claimDescriptor) == (5, None)
+    assert info.runAfterTimestampMillis == rig.clock.now_ms()
+
+
+async def test_a_retry_defaults_to_priority_one_one_attempt_and_now(here: Wire, rig: Rig) -> None:
+    [one] = await failed_jobs(here, b"a")
+    [two] = await failed_jobs(here, b"b", priority=2)
+    assert await retry(here) == 1
+    assert (await here.job(one)).attemptsRemaining == 1
+    assert await here.state(two) == FAILED
+    when = rig.clock.now_ms() + 5
+    assert await retry(here, priority=2, runAfterTimestampMillis=when) == 1
+    assert (await here.job(two)).runAfterTimestampMillis == when
+
+
+async def test_a_limit_of_nothing_does_nothing_with_and_without_a_regex(here: Wire) -> None:
+    await failed_jobs(here, b"a")
+    assert await retry(here, limit=0) == 0
+    assert await delete(here, FAILED, limit=0) == 0
+    assert await delete(here, FAILED, limit=0, bodyRegexToMatch=".") == 0
+    assert await here.count("q", FAILED) == 1
+
+
+@pytest.mark.parametrize("limit", [-1, -(2**31)])
+async def test_a_negative_limit_is_refused_everywhere(here: Wire, limit: int) -> None:
+    await failed_jobs(here, b"a")
+    for call in (
+        retry(here, limit=limit),
+        delete(here, FAILED, limit=limit),
+        delete(here, FAILED, limit=limit, bodyRegexToMatch="."),
+        here.scan("q", FAILED, limit=limit),
+        here.dequeue("q", limit),
+        here.dequeue("q", limit, dryRun=True),
+    ):
+        assert (await refused(call)).detail == "INVALID_ARGUMENT"
+    assert await here.count("q", FAILED) == 1
+
+
+async def test_attempts_to_allow_below_one_are_refused(here: Wire) -> None:
+    await failed_jobs(here, b"a")
+    for attempts in (0, -1):
+        assert (await refused(retry(here, attemptsToAllow=attempts))).detail == "INVALID_ARGUMENT"
+
+
+async def test_delete_takes_up_to_limit_of_one_state_and_priority_that_match(here: Wire) -> None:
+    await here.enqueue("q", b"keep", *[b"go"] * 5)
+    await here.enqueue("q", b"go", priority=2)
+    assert await delete(here, PENDING, limit=3, bodyRegexToMatch="^go$") == 3
+    assert await delete(here, PENDING, bodyRegexToMatch="^go$") == 2
+    assert (await here.count("q", priority=1), await here.count("q", priority=2)) == (1, 1)
+    assert await delete(here, PENDING) == 1
+    assert await delete(here, PENDING, priority=2) == 1
+
+
+async def test_delete_takes_jobs_of_every_state_waiting_ones_due_or_not(here: Wire, rig: Rig) -> None:
+    ahead = rig.clock.now_ms() + 10_000
+    await here.enqueue("q", b"due")
+    await here.enqueue("q", b"future", runAfterTimestampMillis=ahead)
+    assert await delete(here, PENDING, bodyRegexToMatch="f") == 1
+    assert await delete(here, PENDING) == 1
+    [held] = await here.enqueue("q", b"held")
+    await here.claim("q")
+    assert await delete(here, IN_PROGRESS) == 1
+    assert await here.ack("q", held) == [3]
+    await failed_jobs(here, b"f")
+    assert await delete(here, FAILED) == 1
+
+
+async def test_delete_by_descriptor_takes_these_and_no_others_whatever_their_state(here: Wire) -> None:
+    [held] = await here.enqueue("q", b"held")
+    await here.claim("q")
+    gone, kept = await here.enqueue("q", b"gone", b"kept")
+    names = [held, gone, gone, "other:s1:p1:1"]
+    assert await here.call("deleteJobsByDescriptor", queueName="q", jobDescriptors=names) == 2
+    assert set(await here.lookup(held, gone, kept)) == {kept}
