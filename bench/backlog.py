@@ -44,7 +44,10 @@ def backlog(place: Workplace) -> RowResult:
         ratios = " ".join(f"{name} {value:.2f}" for name, value in runs[-1].items() if name.endswith("_ratio"))
         place.say(f"  run {number + 1}: {ratios}")
     title = f"claim and enqueue with {size:,} waiting, future and finished jobs each, against an empty store"
-    return RowResult("backlog", title, [Goal("worst_ratio", 0.85, 0.95)], median_of(runs), runs=list(runs))
+    figures = median_of(runs)
+    # The worst of the medians: the median of each run's worst would pick the machine's mood, not the load that suffers.
+    figures["worst_ratio"] = min(value for name, value in figures.items() if name.endswith("_ratio"))
+    return RowResult("backlog", title, [Goal("worst_ratio", 0.85, 0.95)], figures, runs=list(runs))
 
 
 def _work(place: Workplace, empty: Server, big: Server) -> tuple[dict[str, Run], dict[str, Run]]:
@@ -75,7 +78,7 @@ def _work(place: Workplace, empty: Server, big: Server) -> tuple[dict[str, Run],
 def _figures(empty: dict[str, Run], big: dict[str, Run]) -> dict[str, float]:
     ratios = {f"{name}_ratio": big[name].report.rate / empty[name].report.rate for name in big}
     rates = {f"{name}_rate": run.report.rate for name, run in big.items()}
-    return {"worst_ratio": min(ratios.values()), **ratios, **rates}
+    return {**ratios, **rates}
 
 
 def make_full_store(path: Path, size: int) -> None:
