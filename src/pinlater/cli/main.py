@@ -159,15 +159,26 @@ def _say_usage(error: Any) -> int:
     return int(error.exit_code)
 
 
+def _reader_is_gone() -> NoReturn:
+    """Whoever read our output has stopped, as `head` does: that is no error, and what is left to write has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(exits.OK)
+
+
 def main() -> None:
     """The process's entry. Every end has an exit code of the table in `exits`; a bug is one line, with `--traceback` all of it."""
     try:
-        sys.exit(app(standalone_mode=False, prog_name="pinlater") or exits.OK)
+        code = app(standalone_mode=False, prog_name="pinlater") or exits.OK
+        sys.stdout.flush()
+        sys.exit(code)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(exits.INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has stopped: that is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(exits.OK)
+    except BrokenPipeError:
+        _reader_is_gone()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # the parser's library meets it first, and ends with 1
+            _reader_is_gone()
+        raise
     except Exception as error:  # noqa: BLE001 - the last resort
         if hasattr(error, "format_message"):
             sys.exit(_say_usage(error))
