@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -11,6 +12,9 @@ from pinlater.domain.job import Outcome
 from pinlater.service.values import AckResult
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Acked, JobKey
+from pinlater.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
@@ -77,6 +81,16 @@ async def on_each_shard(
         for index, value in zip(part.indices, values, strict=True):
             answers[index] = value
     return answers
+
+
+def reachable(shards: Shards, metrics: Metrics, method: str) -> list[ShardLanes]:
+    """The shards that a count, a scan or a bulk operation can answer for; those left out are logged and counted."""
+    found = [shard for shard in shards if shard.healthy]
+    if len(found) < len(shards):
+        left_out = [shard.name for shard in shards if not shard.healthy]
+        metrics.count("shards_left_out", len(left_out))
+        logger.warning("%s answers without shards out of reach", method, extra={"shards": left_out})
+    return found
 
 
 NOT_FOUND = Acked(Outcome.NOT_FOUND)

@@ -9,7 +9,7 @@ from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState
-from pinlater.service.addressing import address
+from pinlater.service.addressing import address, reachable
 from pinlater.service.inspect import Inspect, check_priority
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
@@ -54,7 +54,7 @@ class Bulk:
         now_ms = self._clock.now_ms()
         due_at_ms = now_ms if run_after_ms is None else run_after_ms
         done = 0
-        for shard in self._shards:
+        for shard in reachable(self._shards, self._metrics, "retryFailedJobs"):
             while done < limit:
                 rows = min(limit - done, _ROWS_A_TRANSACTION)
                 order = Requeue(queue, priority, attempts, due_at_ms, rows)
@@ -84,7 +84,7 @@ class Bulk:
 
     async def _purge(self, filter: JobFilter, limit: int) -> int:
         done = 0
-        for shard in self._shards:
+        for shard in reachable(self._shards, self._metrics, "deleteJobs"):
             while done < limit:
                 rows = min(limit - done, _ROWS_A_TRANSACTION)
                 order = Purge(filter.queue, filter.state, filter.priority or 1, rows)

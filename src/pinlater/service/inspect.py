@@ -12,13 +12,14 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
 from pinlater.domain.queue import QueueCounts
-from pinlater.service.addressing import OnShard, address, on_each_shard
+from pinlater.service.addressing import OnShard, address, on_each_shard, reachable
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.regex import BodyRegex
 from pinlater.service.settings import DUE_ROWS_MAX, ServiceSettings
 from pinlater.service.values import JobFilter, ScanCommand, Scanned
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import JobKey, Page, PageRow, raise_error
+from pinlater.telemetry.metrics import Metrics
 
 START, END = "0", "-1"
 _PAGE_ROWS = 1_000
@@ -36,8 +37,11 @@ class Found(NamedTuple):
 class Inspect:
     """The looking operations."""
 
-    def __init__(self, shards: Shards, book: QueueBook, clock: Clock, settings: ServiceSettings) -> None:
+    def __init__(
+        self, shards: Shards, book: QueueBook, metrics: Metrics, clock: Clock, settings: ServiceSettings
+    ) -> None:
         self._shards = shards
+        self._metrics = metrics
         self._book = book
         self._clock = clock
         self._settings = settings
@@ -69,7 +73,7 @@ class Inspect:
         await self._check(filter)
         if filter.body_regex is None:
             total = 0
-            for shard in self._reachable():
+            for shard in reachable(self._shards, self._metrics, "getJobCount"):
                 # What has become due since the last sweep is counted so before anybody asks.
                 await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
                 for row in await shard.shard.count_jobs([filter.queue]):
@@ -78,7 +82,7 @@ class Inspect:
             return min(total, 2**31 - 1)
         regex = BodyRegex(filter.body_regex, self._settings, self._clock)
         total = seen = 0
-        for shard in self._reachable():
+        for shard in reachable(self._shards, self._metrics, "getJobCount"):
             for priority in self._priorities(filter):
                 rows_left = self._settings.regex_rows_max
                 after = None
@@ -111,7 +115,10 @@ class Inspect:
         regex = self._regex(command.filter)
         last: PageRow | None = None
         seen = 0
-        async for found in self._merged(command.filter, after, limit, bodies=command.bodies or regex is not None):
+        shards = reachable(self._shards, self._metrics, "scanJobs")
+        cut = len(shards) < len(self._shards)
+        bodies = command.bodies or regex is not None
+        async for found in self._merged(shards, command.filter, after, limit, bodies=bodies):
             row = found.row
             seen += 1
             if regex is not None and not await regex.matching([row]):
@@ -128,19 +135,25 @@ class Inspect:
             jobs.append((f"{job.queue}:s{found.shard}:p{job.priority}:{job.id}", job))
             last = row
             if len(jobs) >= limit:
-                return Scanned(jobs, _continuation(row) if command.paged else END)
-        return Scanned(jobs)
+                return Scanned(jobs, _continuation(row) if command.paged else END, incomplete=cut)
+        return Scanned(jobs, incomplete=cut)
 
     def _regex(self, filter: JobFilter) -> BodyRegex | None:
         return None if filter.body_regex is None else BodyRegex(filter.body_regex, self._settings, self._clock)
 
     async def _merged(
-        self, filter: JobFilter, after: tuple[int, int] | None, limit: int, *, bodies: bool
+        self,
+        shards: Sequence[ShardLanes],
+        filter: JobFilter,
+        after: tuple[int, int] | None,
+        limit: int,
+        *,
+        bodies: bool,
     ) -> AsyncIterator[Found]:
-        """All shards' and priorities' rows in one order, newest first, read page by page."""
+        """These shards' and all priorities' rows in one order, newest first, read page by page."""
         streams = [
             _Stream(self, shard, filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies)
-            for shard in self._reachable()
+            for shard in shards
             for priority in self._priorities(filter)
         ]
         heap: list[tuple[int, int, int, Found]] = []
@@ -159,7 +172,8 @@ class Inspect:
         regex = self._regex(filter)
         chosen: list[tuple[ShardLanes, JobKey]] = []
         seen = 0
-        async for found in self._merged(filter, None, _PAGE_ROWS, bodies=True):
+        shards = reachable(self._shards, self._metrics, "deleteJobs")
+        async for found in self._merged(shards, filter, None, _PAGE_ROWS, bodies=True):
             if len(chosen) >= limit:
                 break
             seen += 1
@@ -175,9 +189,6 @@ class Inspect:
     async def _check(self, filter: JobFilter) -> None:
         check_priority(filter.priority, self._settings)
         await self._book.require(filter.queue)
-
-    def _reachable(self) -> list[ShardLanes]:
-        return [shard for shard in self._shards if shard.healthy]
 
     def _priorities(self, filter: JobFilter) -> Sequence[int]:
         return range(1, self._settings.priority_levels + 1) if filter.priority is None else (filter.priority,)

@@ -143,7 +143,7 @@ class Service:
         self.dequeue = dequeue.dequeue
         self.undelivered = dequeue.undelivered
 
-        inspect = Inspect(shards, self.book, clock, settings)
+        inspect = Inspect(shards, self.book, metrics, clock, settings)
         self.lookup = inspect.lookup
         self.count = inspect.count
         self.scan = inspect.scan

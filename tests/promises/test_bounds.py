@@ -1,0 +1,219 @@
+"""Errors and their details, bounds, queue settings, statistics, the clock, and the schema as the contract's page has it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pinlater.domain.clock import SystemClock
+from pinlater.service.settings import ServiceSettings
+from pinlater.wire.generated.required import REQUIRED
+from tests.promises.rig import Rig
+from tests.promises.test_queues import refused
+from tests.promises.wire import PinLater, Wire, ack_request, ttypes
+
+Start = Callable[..., Awaitable[Rig]]
+
+
+# --- the schema ---------------------------------------------------------------------------------------------------------
+def test_the_eleven_codes_the_states_and_the_constants_have_the_contracts_numbers() -> None:
+    from pinlater.wire.generated import constants
+
+    assert dict(zip(ttypes.ErrorCode._VALUES_TO_NAMES.values(), ttypes.ErrorCode._VALUES_TO_NAMES, strict=True)) == {
+        "CONTINUATION_INVALID": 400,
+        "PASSWORD_INVALID": 403,
+        "QUEUE_NAME_INVALID": 410,
+        "QUEUE_NAME_TOO_LONG": 411,
+        "QUEUE_NOT_FOUND": 413,
+        "PRIORITY_NOT_SUPPORTED": 416,
+        "DEQUEUE_RATE_LIMITED": 429,
+        "ENQUEUE_REJECTED": 430,
+        "UNKNOWN": 500,
+        "NO_HEALTHY_SHARDS": 501,
+        "SHARD_CONNECTION_FAILED": 502,
+    }
+    assert ttypes.PinLaterJobState._VALUES_TO_NAMES == {0: "PENDING", 1: "IN_PROGRESS", 2: "SUCCEEDED", 3: "FAILED"}
+    assert (constants.CONTINUATION_START, constants.CONTINUATION_END) == ("0", "-1")
+
+
+DEFAULTS = {
+    "PinLaterJob": {
+        "priority": 1,
+        "numAttemptsAllowed": 2,
+        "customStatus": "",
+        "runAfterTimestampMillis": None,
+        "uniqueScope": 1,
+    },
+    "PinLaterJobAckInfo": {"appendCustomStatus": "", "retryDelayMillis": 0},
+    "PinLaterDequeueRequest": {"dryRun": False, "coverage": 1.0, "jobAckRequest": None, "waitMillis": None},
+    "PinLaterCheckpointJobRequest": {"moveToPending": False, "newBody": None, "numOfAttemptsAllowed": None},
+    "PinLaterLookupJobRequest": {"includeBody": False},
+    "PinLaterGetJobCountRequest": {"countFutureJobs": False, "priority": None, "bodyRegexToMatch": None},
+    "PinLaterScanJobsRequest": {"scanFutureJobs": False, "continuation": "0", "limit": 100, "priority": None},
+    "PinLaterScanJobsResponse": {"continuation": "-1"},
+    "PinLaterRetryFailedJobsRequest": {
+        "priority": 1,
+        "attemptsToAllow": 1,
+        "limit": 1000,
+        "runAfterTimestampMillis": None,
+    },
+    "PinLaterDeleteJobsRequest": {"priority": 1, "limit": 1000, "bodyRegexToMatch": None},
+    "RequestContext": {"requestId": ""},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_defaults_of_a_struct_are_the_contracts(name: str) -> None:
+    made = getattr(ttypes, name)()
+    assert {field: getattr(made, field) for field in DEFAULTS[name]} == DEFAULTS[name]
+
+
+def test_our_additions_are_optional_and_have_ids_from_one_hundred() -> None:
+    for name, required in REQUIRED.items():
+        spec: Any = getattr(ttypes, name, None) or getattr(PinLater, name)
+        ids = {entry[2]: entry[0] for entry in spec.thrift_spec if entry is not None}
+        assert all(ids[field] < 100 for field in required), name
+
+
+# --- errors and bounds --------------------------------------------------------------------------------------------------
+async def test_every_refusal_says_a_detail_and_whether_to_try_again(wire: Wire, queue: str) -> None:
+    for call, code, detail in (
+        (wire.enqueue("missing", b"x"), 413, "QUEUE_NOT_FOUND"),
+        (wire.enqueue(queue, b"x", priority=9), 416, "PRIORITY_NOT_SUPPORTED"),
+        (wire.enqueue(queue, b"x" * (2**20 + 1)), 500, "BODY_TOO_LARGE"),
+        (wire.dequeue(queue, -1), 500, "INVALID_ARGUMENT"),
+        (wire.create(""), 410, "QUEUE_NAME_INVALID"),
+    ):
+        error = await refused(call)
+        assert (error.code, error.detail, error.retryable) == (code, detail, False)
+
+
+async def test_a_full_queue_is_enqueue_rejected_whole_with_its_detail(here: Wire) -> None:
+    await here.configure("q", maxBacklog=3)
+    await here.enqueue("q", b"a", b"b")
+    error = await refused(here.enqueue("q", b"c", b"d"))
+    assert (error.code, error.detail, error.retryable) == (430, "QUEUE_FULL", True)
+    assert await here.count("q") == 2
+    await here.enqueue("q", b"c")
+
+
+async def test_a_thousand_jobs_five_thousand_descriptors_and_a_mebibyte_pass_and_one_more_does_not(here: Wire) -> None:
+    names = await here.enqueue("q", *[b"x"] * 1_000)
+    assert (await refused(here.enqueue("q", *[b"x"] * 1_001))).detail == "TOO_MANY"
+    await here.enqueue("q", b"x" * 2**20)
+    assert len(await here.lookup(*names * 5)) == 1_000
+    for call in (here.lookup(*[names[0]] * 5_001), here.call("ackJobs", request=ack_request("q", *[names[0]] * 5_001))):
+        assert (await refused(call)).detail == "TOO_MANY"
+    await here.claim("q", 1)
+    error = await refused(here.checkpoint("q", names[0], newBody=b"x" * (2**20 + 1)))
+    assert error.detail == "BODY_TOO_LARGE"
+
+
+async def test_too_large_a_limit_is_cut_and_not_refused(here: Wire) -> None:
+    for _ in range(2):
+        await here.enqueue("q", *[b"x"] * 600)
+    assert len((await here.scan("q", limit=2**31 - 1)).scannedJobs) == 1_200
+    assert len((await here.dequeue("q", 2**31 - 1, dryRun=True)).jobs) == 1_000
+    assert len(await here.claim("q", 2**31 - 1)) == 1_000
+    request = ttypes.PinLaterDeleteJobsRequest("q", 1, limit=2**31 - 1)
+    assert await here.call("deleteJobs", request=request) == 1_000
+
+
+async def test_an_answer_stops_at_the_frame_and_the_rest_comes_next(here: Wire) -> None:
+    for _ in range(4):
+        await here.enqueue("q", *[b"x" * 2**20] * 6)
+    scanned = await here.scan("q", limit=24, includeBody=True)
+    assert 0 < len(scanned.scannedJobs) < 24
+    assert scanned.incomplete
+    shown = await here.dequeue("q", 24, dryRun=True)
+    assert 0 < len(shown.jobs) < 24
+    sizes = []
+    while claimed := await here.claim("q", 24):
+        sizes.append(len(claimed))
+    assert sum(sizes) == 24
+    assert max(sizes) < 24
+    assert (await here.dequeue("q", 24)).jobs in ({}, None)
+
+
+@pytest.mark.parametrize(
+    "more", [{"headers": {"k": "v" * 16_384}}, {"uniqueKey": "k" * 257}, {"claimTimeoutMillis": 0}]
+)
+async def test_additions_over_their_bounds_refuse_the_enqueue(here: Wire, more: dict[str, object]) -> None:
+    assert (await refused(here.enqueue("q", b"x", **more))).detail == "INVALID_ARGUMENT"
+    assert await here.count("q") == 0
+
+
+async def test_a_regex_stops_at_its_time_budget_with_an_error_that_says_so(start: Start) -> None:
+    rig = await start(settings=ServiceSettings(regex_time_budget_ms=0))
+    wire = await rig.connect()
+    await wire.create("q")
+    await wire.enqueue("q", b"x", b"y")
+    for call in (wire.count("q", bodyRegexToMatch="z"), wire.scan("q", bodyRegexToMatch="z")):
+        error = await refused(call)
+        assert error.detail == "REGEX_TOO_COSTLY"
+        assert "budget" in error.message or "0 ms" in error.message
+    page = await wire.scan("q", bodyRegexToMatch="z", paged=True)
+    assert page.incomplete
+    assert page.continuation != "-1"
+
+
+# --- settings, statistics -----------------------------------------------------------------------------------------------
+async def test_configure_queue_covers_all_settings_and_replaces_them_whole(wire: Wire, queue: str) -> None:
+    everything = {
+        "maxJobsPerSecond": 0.1,
+        "claimTimeoutMillis": 1,
+        "succeededTtlMillis": 2,
+        "failedTtlMillis": 3,
+        "maxBacklog": 4,
+        "defaultAttempts": 5,
+        "defaultExpiryMillis": 6,
+    }
+    await wire.configure(queue, **everything)
+    config = await wire.call("getQueueConfig", queueName=queue)
+    assert {name: getattr(config, name) for name in everything} == everything
+    assert config.paused is False
+    await wire.configure(queue, defaultAttempts=9)
+    config = await wire.call("getQueueConfig", queueName=queue)
+    assert (config.defaultAttempts, config.maxJobsPerSecond, config.maxBacklog) == (9, None, None)
+
+
+async def test_the_queues_default_attempts_and_expiry_hold_where_a_job_says_nothing(here: Wire, rig: Rig) -> None:
+    await here.configure("q", defaultAttempts=7, defaultExpiryMillis=50)
+    [descriptor] = await here.enqueue("q", b"x", numAttemptsAllowed=None)
+    [said] = await here.enqueue("q", b"y", numAttemptsAllowed=2)
+    assert ((await here.job(descriptor)).attemptsAllowed, (await here.job(said)).attemptsAllowed) == (7, 2)
+    rig.clock.advance(ms=51)
+    assert await here.bodies("q") == []
+
+
+async def test_statistics_count_by_state_and_priority_and_tell_the_oldest_waiting_age(here: Wire, rig: Rig) -> None:
+    await here.enqueue("q", b"a", b"b", priority=2)
+    rig.clock.advance(ms=40)
+    await here.enqueue("q", b"f", priority=2, runAfterTimestampMillis=rig.clock.now_ms() + 1_000)
+    [stats] = await here.call("getQueueStats", queueNames=["q"])
+    [counts] = [each for each in stats.counts if each.pending]
+    assert (counts.priority, counts.pending, counts.future, counts.enqueuedTotal) == (2, 3, 1, 3)
+    assert (stats.oldestWaitingMillis, stats.paused, stats.waitingDequeues) == (40, False, 0)
+    assert [each.queueName for each in await here.call("getQueueStats", queueNames=[])] == ["q"]
+
+
+async def test_server_info_tells_the_bounds_and_features(wire: Wire) -> None:
+    info = await wire.call("getServerInfo")
+    assert (info.priorityLevels, info.maxBodyBytes, info.maxFrameBytes) == (3, 2**20, 2**24)
+    assert (info.maxJobsPerRequest, info.maxDescriptorsPerRequest, info.maxWaitMillis) == (1_000, 5_000, 60_000)
+    assert {"long-poll", "claim-tokens", "unique-keys", "request-keys"} <= set(info.features)
+
+
+# --- the clock ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("jump_s", [3_600, -3_600, 10**9, -(10**9)])
+def test_a_jump_of_the_wall_clock_moves_no_time_of_ours(jump_s: int) -> None:
+    wall, monotonic = [1_800_000_000.0], [50.0]
+    clock = SystemClock(lambda: wall[0], lambda: monotonic[0])
+    before = clock.now_ms()
+    wall[0] += jump_s
+    assert clock.now_ms() == before
+    assert clock.drift_ms() == jump_s * 1_000
+    monotonic[0] += 1
+    assert clock.now_ms() == before + 1_000

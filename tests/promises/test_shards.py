@@ -1,0 +1,175 @@
+"""What the contract says of several shards, on memory shards in this process: spreading, coverage, homes of keys, shards out of reach."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pinlater.sharding.placement import covered
+from tests.promises.rig import Rig
+from tests.promises.test_queues import refused
+from tests.promises.wire import SUCCEEDED, Wire, ack_request, ttypes
+
+Start = Callable[..., Awaitable[Rig]]
+
+
+async def three(start: Start, **more: object) -> tuple[Rig, Wire]:
+    rig = await start(3, **more)
+    wire = await rig.connect()
+    await wire.create("q")
+    return rig, wire
+
+
+def shard_of(descriptor: str) -> str:
+    return descriptor.split(":")[1]
+
+
+async def on_each_shard(wire: Wire) -> dict[str, str]:
+    """A job on each shard: descriptor by shard."""
+    found: dict[str, str] = {}
+    while len(found) < 3:
+        [descriptor] = await wire.enqueue("q", b"x")
+        found.setdefault(shard_of(descriptor), descriptor)
+    return found
+
+
+async def test_a_queue_is_made_on_every_shard_and_jobs_spread_over_those_that_take_enqueues(start: Start) -> None:
+    _, wire = await three(start, draining=("2",))
+    assert {shard_of((await wire.enqueue("q", b"x"))[0]) for _ in range(60)} == {"s1", "s3"}
+
+
+async def test_with_every_shard_dequeue_only_enqueues_are_rejected_and_dequeues_go_on(start: Start) -> None:
+    rig, wire = await three(start)
+    await on_each_shard(wire)
+    for shard in rig.shards:
+        shard.takes_enqueues = False
+    error = await refused(wire.enqueue("q", b"x"))
+    assert error.code == 430
+    assert len(await wire.claim("q", 1_000)) >= 3
+
+
+async def test_a_dequeue_looks_at_its_share_of_the_shards_rounded_half_up_and_at_least_one(start: Start) -> None:
+    rig, wire = await three(start)
+    for coverage, most in ((0.0, 1), (-3.0, 1), (0.1, 1), (0.5, 2), (0.83, 2), (0.84, 3), (1.0, 3), (9.0, 3)):
+        await on_each_shard(wire)
+        claimed = await wire.claim("q", 1_000, coverage=coverage)
+        assert len({shard_of(descriptor) for descriptor, _ in claimed}) == most, coverage
+        assert covered(coverage, len(rig.shards)) == most
+        await wire.claim("q", 1_000)
+
+
+async def test_all_jobs_of_one_call_share_one_claim_descriptor_across_shards(start: Start) -> None:
+    _, wire = await three(start)
+    jobs = await on_each_shard(wire)
+    await wire.claim("q", 1_000)
+    assert len({info.claimDescriptor for info in (await wire.lookup(*jobs.values())).values()}) == 1
+
+
+async def test_a_unique_key_has_one_home_and_the_request_is_stored_in_parts_in_order(start: Start) -> None:
+    _, wire = await three(start)
+    jobs = [ttypes.PinLaterJob(body=b"%d" % n, uniqueKey=f"k{n % 20}") for n in range(40)]
+    answer = await wire.enqueue_jobs("q", jobs)
+    assert answer.jobDescriptors[:20] == answer.jobDescriptors[20:]
+    assert answer.existing == list(range(20, 40))
+    assert len({shard_of(each) for each in answer.jobDescriptors}) == 3
+    again = await wire.enqueue_jobs("q", jobs[:20])
+    assert again.jobDescriptors == answer.jobDescriptors[:20]
+    found = await wire.lookup(*answer.jobDescriptors[:20], body=True)
+    assert [found[each].body for each in answer.jobDescriptors[:20]] == [job.body for job in jobs[:20]]
+
+
+async def test_all_jobs_of_a_keyed_request_go_to_one_shard_and_a_resend_finds_them(start: Start) -> None:
+    _, wire = await three(start)
+    homes = set()
+    for number in range(20):
+        jobs = [ttypes.PinLaterJob(body=b"x") for _ in range(5)]
+        first = await wire.enqueue_jobs("q", jobs, requestKey=f"r{number}")
+        assert len({shard_of(each) for each in first.jobDescriptors}) == 1
+        assert await wire.enqueue_jobs("q", jobs, requestKey=f"r{number}", repeat=True) == first
+        homes.add(shard_of(first.jobDescriptors[0]))
+    assert len(homes) == 3
+    assert await wire.count("q") == 100
+
+
+async def test_a_lookup_or_ack_that_needs_a_shard_out_of_reach_says_so_and_other_acks_stay_done(start: Start) -> None:
+    rig, wire = await three(start)
+    jobs = await on_each_shard(wire)
+    await wire.claim("q", 1_000)
+    rig.shard("3").healthy = False
+    order = [jobs["s1"], jobs["s2"], jobs["s3"]]
+    for call in (
+        wire.lookup(*order),
+        wire.ack("q", *order),
+        wire.call("ackDequeuedJobs", request=ack_request("q", *order)),
+    ):
+        error = await refused(call)
+        assert (error.code, error.detail, error.retryable) == (502, "SHARD_UNREACHABLE", True)
+    for name in ("s1", "s2"):
+        assert await wire.state(jobs[name]) == SUCCEEDED
+    rig.shard("3").healthy = True
+    await wire.ack("q", *order)  # repeating is safe
+    assert await wire.state(jobs["s3"]) == SUCCEEDED
+
+
+async def test_a_shard_out_of_reach_fails_no_dequeue_and_no_enqueue(start: Start) -> None:
+    """In the original a dead Redis shard failed dequeues."""
+    rig, wire = await three(start)
+    await on_each_shard(wire)
+    rig.shard("2").healthy = False
+    claimed = {shard_of(descriptor) for descriptor, _ in await wire.claim("q", 1_000)}
+    assert claimed == {"s1", "s3"}
+    assert "s2" not in {shard_of((await wire.enqueue("q", b"x"))[0]) for _ in range(30)}
+
+
+@pytest.mark.parametrize("regex", [None, "x"])
+async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_and_counted(
+    start: Start, regex: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    rig, wire = await three(start)
+    await on_each_shard(wire)
+    everything = await wire.count("q")
+    hidden = rig.shard("2")
+    lost = sum(row.pending for row in await hidden.shard.count_jobs(["q"]))
+    hidden.healthy = False
+    assert await wire.count("q", bodyRegexToMatch=regex) == everything - lost
+    assert "out of reach" in caplog.text
+    scanned = await wire.scan("q", bodyRegexToMatch=regex, limit=1_000)
+    assert len(scanned.scannedJobs) == everything - lost
+    assert scanned.incomplete
+    request = ttypes.PinLaterDeleteJobsRequest("q", 0, bodyRegexToMatch=regex)
+    assert await wire.call("deleteJobs", request=request) == everything - lost
+    assert rig.metrics.snapshot().counters["shards_left_out"] >= 3
+    hidden.healthy = True
+    assert await wire.count("q") == lost
+
+
+async def test_a_scan_merges_the_shards_newest_first(start: Start) -> None:
+    rig, wire = await three(start)
+    for _ in range(30):
+        rig.clock.advance(ms=1)
+        await wire.enqueue("q", b"x")
+    times = [job.runAfterTimestampMillis for job in (await wire.scan("q")).scannedJobs]
+    assert times == sorted(times, reverse=True)
+    assert len(times) == 30
+
+
+async def test_a_queue_limit_holds_for_all_shards_together(start: Start) -> None:
+    rig, wire = await three(start)
+    await wire.configure("q", maxJobsPerSecond=5.0)
+    for _ in range(60):
+        await wire.enqueue("q", b"x")
+    assert len(await wire.claim("q", 5)) == 5
+    await refused(wire.dequeue("q"))
+    rig.clock.advance(seconds=1)
+    assert len(await wire.claim("q", 5)) == 5
+
+
+async def test_configuration_and_pauses_reach_every_shard(start: Start) -> None:
+    rig, wire = await three(start)
+    await wire.configure("q", claimTimeoutMillis=5)
+    await wire.call("pauseQueue", queueName="q")
+    for shard in rig.shards:
+        [queue] = await shard.shard.list_queues()
+        assert (queue.config.claim_timeout_ms, queue.paused) == (5, True)
