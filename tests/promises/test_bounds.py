@@ -38,7 +38,7 @@ def test_the_eleven_codes_the_states_and_the_constants_have_the_contracts_number
     assert (constants.CONTINUATION_START, constants.CONTINUATION_END) == ("0", "-1")
 
 
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "PinLaterJob": {
         "priority": 1,
         "numAttemptsAllowed": 2,
@@ -71,7 +71,8 @@ def test_the_defaults_of_a_struct_are_the_contracts(name: str) -> None:
 
 
 def test_our_additions_are_optional_and_have_ids_from_one_hundred() -> None:
-    for name, required in REQUIRED.items():
+    table: dict[str, tuple[str, ...]] = REQUIRED
+    for name, required in table.items():
         spec: Any = getattr(ttypes, name, None) or getattr(PinLater, name)
         ids = {entry[2]: entry[0] for entry in spec.thrift_spec if entry is not None}
         assert all(ids[field] < 100 for field in required), name

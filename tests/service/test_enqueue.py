@@ -92,6 +92,7 @@ async def test_a_full_queue_says_what_would_help(world: World) -> None:
     await world.enqueue(b"a", b"b")
     with pytest.raises(QueueFull, match="add workers, or raise max_backlog"):
         await world.enqueue(b"c")
+    assert world.metrics.queue("q").enqueue_rejected == 1
     await world.dequeue(1)
     await world.enqueue(b"c")
 

@@ -11,16 +11,20 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.limits import Block, RateLimits
 from pinlater.dispatch.settings import DispatchSettings
 from pinlater.dispatch.waiting import WaitingRoom
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, PinLaterError, QueueNotFound, TooManyWaiting
-from pinlater.domain.job import ClaimedJob, Holder
+from pinlater.domain.job import ClaimedJob, Holder, Outcome
 from pinlater.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimRef, JobKey
 
 logger = logging.getLogger(__name__)
+
+# Where a claim fails, somebody else who waits looks again so much later: soon, but not all of them at a broken store at once.
+_AFTER_FAILURE_MS = 100
+_RELEASE_PAUSES_S = (0.1, 0.5, 2.0)
 
 
 class ClaimWish(NamedTuple):
@@ -64,38 +68,44 @@ class Dispatcher:
 
         Raises `DequeueRateLimited` (never with `wait_ms`), `QueueNotFound`, `TooManyWaiting`.
         """
-        if not wish.wait_ms or wish.limit < 1:
-            self._refuse_if_blocked(wish.queue)
-            claimed, _ = await self._claim_now(wish)
-            return claimed
-        return await self._claim_or_wait(wish)
-
-    def _refuse_if_blocked(self, queue: str) -> None:
-        block = self.limits.block(queue)
+        if wish.wait_ms and wish.limit > 0:
+            return await self._claim_or_wait(wish)
+        claimed, _, block = await self._claim_if_allowed(wish)
         if block is not None:
-            raise DequeueRateLimited(queue, retry_after_ms=block.retry_after_ms, paused=block.paused)
+            raise DequeueRateLimited(wish.queue, retry_after_ms=block.retry_after_ms, paused=block.paused)
+        return claimed
 
     async def _claim_or_wait(self, wish: ClaimWish) -> list[FromShard]:
         deadline = self._clock.monotonic() + wish.wait_ms / 1000
-        while True:
+        while not self._draining:
             room = self._rooms.get(wish.queue)
             if room is None:
                 room = self._rooms[wish.queue] = WaitingRoom(wish.queue, self._clock.now_ms)
-            version = room.version
-            block = self.limits.block(wish.queue)
-            claimed, next_due_ms = ([], None) if block is not None else await self._claim_now(wish)
+            try:
+                version = room.version
+                claimed, next_due_ms, block = await self._claim_if_allowed(wish)
+            except asyncio.CancelledError:
+                room.wake(1)  # the wake that brought this call here, if one did, is somebody else's now
+                raise
+            except Exception:
+                room.due_at(self._clock.now_ms() + _AFTER_FAILURE_MS)
+                raise
             if claimed:
                 if len(room):  # there may be more than this call took
                     self._pass_on(room, wish, claimed, next_due_ms)
                 return claimed
             if block is None and room.version != version:
                 continue
-            left = deadline - self._clock.monotonic()
-            if left <= 0 or self._draining:
-                return []
             if block is not None and block.retry_after_ms is not None:
                 next_due_ms = self._clock.now_ms() + max(1, block.retry_after_ms)
-            await self._wait(room, wish, left, next_due_ms)
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                if next_due_ms is not None:
+                    room.due_at(next_due_ms)  # for those who stay
+                return []
+            if not self._draining:
+                await self._wait(room, wish, left, next_due_ms)
+        return []
 
     def _pass_on(self, room: WaitingRoom, wish: ClaimWish, claimed: list[FromShard], next_due_ms: int | None) -> None:
         if sum(len(part.jobs) for part in claimed) >= wish.limit:
@@ -113,6 +123,22 @@ class Dispatcher:
             await room.wait(wish.limit, seconds, next_due_ms)
         finally:
             self._waiting -= 1
+
+    async def _claim_if_allowed(self, wish: ClaimWish) -> tuple[list[FromShard], int | None, Block | None]:
+        if self.limits.is_open(wish.queue):
+            return *await self._claim_now(wish), None
+        permit = await self.limits.admit(wish.queue, wish.limit)
+        if permit is None:
+            return *await self._claim_now(wish), None
+        if isinstance(permit, Block):
+            return [], None, permit
+        handed_out = 0
+        try:
+            claimed, next_due_ms = await self._claim_now(wish)
+            handed_out = sum([len(part.jobs) for part in claimed])
+        finally:
+            permit.settle(handed_out)
+        return claimed, next_due_ms, None
 
     async def _claim_now(self, wish: ClaimWish) -> tuple[list[FromShard], int | None]:
         """Jobs from the covered shards in random order, and when the next becomes due where they gave too few."""
@@ -136,47 +162,62 @@ class Dispatcher:
                     break
         except asyncio.CancelledError:
             for part in claimed:
-                self.give_back(wish.queue, part, wish.holder.token)
+                self.give_back(wish.queue, part, wish.holder.token, charged=False)
             raise
         except PinLaterError:
             if not claimed:
                 raise
             logger.warning("a shard failed after others gave jobs; the call gets those", exc_info=True)
-        if claimed:
-            self.limits.charge(wish.queue, wish.limit - left)
         return claimed, next_due_ms
 
     async def _claim_from(self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int) -> Claimed:
-        call = ClaimCall(limit, wish.holder, max_bytes)
+        request = ClaimRequest((wish.queue, ClaimCall(limit, wish.holder, max_bytes), wish.claim_timeout_ms))
+        answer = shard.claim.submit(request)
         try:
-            return await shard.claim.submit(ClaimRequest((wish.queue, call, wish.claim_timeout_ms)))
+            return await answer
+        except asyncio.CancelledError:
+            # Answered and cancelled in one turn of the loop: the lane took it for delivered.
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._orphaned(shard.name, request, answer.result())
+            raise
         except QueueNotFound:
             self.queue_gone(wish.queue)
             raise
 
     # --- giving back --------------------------------------------------------------------------------------------------
 
-    def give_back(self, queue: str, part: FromShard, token: str) -> None:
-        """Releases claims whose jobs reached nobody, unspent and due at once. Goes on in the background."""
-        task = asyncio.ensure_future(self._release(queue, part, token))
+    def give_back(self, queue: str, part: FromShard, token: str, *, charged: bool = True) -> None:
+        """Releases claims whose jobs reached nobody, unspent and due at once. Goes on in the background.
+
+        `charged`: the queue's limit was charged for them.
+        """
+        task = asyncio.ensure_future(self._release(queue, part, token, charged=charged))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 
-    async def _release(self, queue: str, part: FromShard, token: str) -> None:
+    async def _release(self, queue: str, part: FromShard, token: str, *, charged: bool) -> None:
         shard = self._shards.get(part.shard)
         if shard is None:
             return
         refs = [ClaimRef(JobKey(queue, job.priority, job.id), token) for job in part.jobs]
-        try:
-            await shard.shard.release_jobs(refs, self._clock.now_ms())
-        except PinLaterError:
-            logger.warning("claims that reached nobody could not be released; they will time out", exc_info=True)
-            return
-        self.jobs_ready(queue, len(refs))
+        for pause_s in (*_RELEASE_PAUSES_S, None):
+            try:
+                answers = await shard.shard.release_jobs(refs, self._clock.now_ms())
+                break
+            except PinLaterError:
+                if pause_s is None or self._draining:
+                    logger.warning("claims that reached nobody can't be released; they will time out", exc_info=True)
+                    return
+                await asyncio.sleep(pause_s)
+        released = sum([answer.outcome is Outcome.APPLIED for answer in answers])
+        if charged:
+            self.limits.charge(queue, -released)
+        if released:
+            self.jobs_ready(queue, released)
 
     def _orphaned(self, shard: str, request: ClaimRequest, claimed: Claimed) -> None:
         if claimed.jobs[0]:
-            self.give_back(request[0], FromShard(shard, claimed.jobs[0]), request[1].holder.token)
+            self.give_back(request[0], FromShard(shard, claimed.jobs[0]), request[1].holder.token, charged=False)
 
     # --- what happens to queues -----------------------------------------------------------------------------------------
 

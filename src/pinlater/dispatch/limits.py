@@ -1,10 +1,13 @@
 """How fast each queue may be dequeued: the lower of the limit in the file and the one in the store, divided by the servers.
 
-Zero in either, or the pause switch, stops dequeues. Charged by jobs handed out: one request may overdraw and the next pays.
+Zero in either, or the pause switch, stops dequeues. Charged by jobs handed out: one request may overdraw and the next pays. How
+much a claim finds is known only after it, so what those under way may still take is held back for them: claims at the same moment
+overdraw by one request together, not by one each.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -20,6 +23,37 @@ class Block(NamedTuple):
     retry_after_ms: int | None
 
 
+class _Account:
+    """A limited queue's bucket, and how many jobs the claims under way may still take out of it."""
+
+    __slots__ = ("bucket", "door", "settled", "under_way")
+
+    def __init__(self, bucket: TokenBucket) -> None:
+        self.bucket = bucket
+        self.under_way = 0
+        self.door = asyncio.Lock()  # first come, first served; only who stands in it watches `settled`
+        self.settled = asyncio.Event()
+
+
+class Permit:
+    """Leave to claim from a limited queue; must be settled, whatever comes of the claim."""
+
+    __slots__ = ("_account", "_clock", "_wanted")
+
+    def __init__(self, account: _Account, wanted: int, clock: Clock) -> None:
+        account.under_way += wanted
+        self._account = account
+        self._wanted = wanted
+        self._clock = clock
+
+    def settle(self, jobs: int) -> None:
+        """`jobs` were handed out."""
+        account = self._account
+        account.under_way -= self._wanted
+        account.bucket.charge(jobs, self._clock.monotonic())
+        account.settled.set()
+
+
 class RateLimits:
     """One token bucket for each limited queue; a queue without a limit costs a dictionary look-up."""
 
@@ -33,7 +67,7 @@ class RateLimits:
         self._clock = clock
         self._file_limits = file_limits
         self._servers = servers
-        self._buckets: dict[str, TokenBucket] = {}
+        self._accounts: dict[str, _Account] = {}
         self._paused: set[str] = set()
 
     def refresh(self, queues: Mapping[str, Queue]) -> None:
@@ -41,33 +75,56 @@ class RateLimits:
         file_limits = self._file_limits()
         servers = self._servers()
         self._paused = {queue.name for queue in queues.values() if queue.paused}
-        buckets: dict[str, TokenBucket] = {}
+        accounts: dict[str, _Account] = {}
         for name in queues:
             rate = effective_rate(file_limits.get(name), queues[name].config.max_jobs_per_second, servers)
             if rate is None:
                 continue
-            bucket = self._buckets.get(name)
-            if bucket is None:
-                bucket = TokenBucket(rate, self._clock.monotonic())
-            elif bucket.rate != rate:
-                bucket.set_rate(rate, self._clock.monotonic())
-            buckets[name] = bucket
-        self._buckets = buckets
+            account = self._accounts.get(name)
+            if account is None:
+                account = _Account(TokenBucket(rate, self._clock.monotonic()))
+            elif account.bucket.rate != rate:
+                account.bucket.set_rate(rate, self._clock.monotonic())
+            accounts[name] = account
+        before, self._accounts = self._accounts, accounts
+        for account in before.values():
+            account.settled.set()
+
+    def is_open(self, queue: str) -> bool:
+        """Neither limited nor paused: claims need no permit."""
+        return queue not in self._accounts and queue not in self._paused
+
+    async def admit(self, queue: str, wanted: int) -> Permit | Block | None:
+        """Leave to claim up to `wanted` jobs, None where none is needed; waits only for claims under way that decide it."""
+        account = self._accounts.get(queue)
+        if account is None:
+            return self.block(queue)
+        async with account.door:
+            while True:
+                block = self.block(queue)
+                if block is not None:
+                    return block
+                if self._accounts.get(queue) is not account:
+                    return None
+                if account.bucket.available(self._clock.monotonic(), account.under_way):
+                    return Permit(account, wanted, self._clock)
+                account.settled.clear()
+                await account.settled.wait()
 
     def block(self, queue: str) -> Block | None:
         """None if the queue may be dequeued now."""
         if self._paused and queue in self._paused:
             return Block(True, None)
-        bucket = self._buckets.get(queue)
-        if bucket is None:
+        account = self._accounts.get(queue)
+        if account is None:
             return None
         now = self._clock.monotonic()
-        if bucket.available(now):
+        if account.bucket.available(now):
             return None
-        return Block(False, bucket.retry_after_ms(now))
+        return Block(False, account.bucket.retry_after_ms(now))
 
     def charge(self, queue: str, jobs: int) -> None:
-        """`jobs` of this queue were handed out."""
-        bucket = self._buckets.get(queue)
-        if bucket is not None:
-            bucket.charge(jobs, self._clock.monotonic())
+        """`jobs` of this queue were handed out; a negative number came back and reached nobody."""
+        account = self._accounts.get(queue)
+        if account is not None:
+            account.bucket.charge(jobs, self._clock.monotonic())

@@ -40,10 +40,10 @@ class TokenBucket:
         """The most that can be saved up."""
         return max(1.0, self._rate)
 
-    def available(self, now: float) -> bool:
-        """Whether a request may claim now. It may then take more than is there."""
+    def available(self, now: float, spoken_for: int = 0) -> bool:
+        """Whether a request may claim now, beside `spoken_for` tokens. It may then take more than is there."""
         self._refill(now)
-        return self._rate > 0 and self._tokens >= 1 - _SLACK
+        return self._rate > 0 and self._tokens - spoken_for >= 1 - _SLACK
 
     def charge(self, jobs: int, now: float) -> None:
         """Takes off what was handed out; a negative number gives back what was released unspent."""

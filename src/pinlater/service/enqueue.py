@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import BodyTooLarge, InvalidArgument, PinLaterError, PriorityNotSupported
+from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PinLaterError, PriorityNotSupported
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.service.queue_book import QueueBook
@@ -151,7 +151,11 @@ class Enqueue:
             for job_id, job in zip(shard.ids.make(len(jobs)), jobs, strict=True)
         ]
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
-        return await shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
+        try:
+            return await shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
+        except EnqueueRejected:
+            self._metrics.queue(queue.name).enqueue_rejected += len(jobs)
+            raise
 
     async def _insert_on_many(
         self,

@@ -13,6 +13,18 @@ from pinlater.sharding.lane import Lane
 from pinlater.sharding.placement import covered, rendezvous_order
 from pinlater.storage.interface import Ack, Acked, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, Shard
 
+# Wishes cost nothing until they are granted: ten thousand that wait for a thousand jobs each may all look again at once.
+_CLAIMS_WAITING_MAX = 10_000_000
+
+
+# So many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
+_BYTES_A_JOB = 4096
+
+
+def _weight_of_insert(request: InsertRequest) -> int:
+    jobs = request.jobs
+    return len(jobs) + sum([len(job.body) for job in jobs]) // _BYTES_A_JOB
+
 
 class ClaimRequest(tuple[str, ClaimCall, int]):
     """(queue, call, claim timeout in ms): one dequeue call's wish, before joining."""
@@ -30,12 +42,14 @@ class ShardLanes:
         self.healthy = True
         self.ids = IdMaker(clock, shard.slot, shard.highest_id)
         self._clock = clock
-        self.insert: Lane[InsertRequest, Inserted] = Lane(
-            f"insert {self.name}", self._insert, weigh=lambda request: len(request.jobs)
-        )
+        self.insert: Lane[InsertRequest, Inserted] = Lane(f"insert {self.name}", self._insert, weigh=_weight_of_insert)
         self.finish: Lane[Sequence[Ack], Sequence[Acked]] = Lane(f"finish {self.name}", self._finish, weigh=len)
         self.claim: Lane[ClaimRequest, Claimed] = Lane(
-            f"claim {self.name}", self._claim, weigh=lambda request: request[1].limit, orphaned=self._give_back
+            f"claim {self.name}",
+            self._claim,
+            waiting_max=_CLAIMS_WAITING_MAX,
+            weigh=lambda request: request[1].limit,
+            orphaned=self._give_back,
         )
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
 

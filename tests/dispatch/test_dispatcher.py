@@ -1,0 +1,250 @@
+"""The dispatcher where callers go at the worst moment: no claim is left with nobody, no wake is lost, no limit is overrun."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pinlater.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.job import Holder, NewJob
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import Claimed, ClaimOrder, InsertRequest, Shard
+from pinlater.storage.memory import MemoryShard
+from pinlater.storage.sqlite import SqliteShard
+
+# Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.
+_MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
+
+
+class Stage:
+    """A dispatcher on one shard with the queue `q`."""
+
+    def __init__(self, shard: Shard, limits: dict[str, float]) -> None:
+        self.shard = shard
+        self.clock = ManualClock()
+        self._lanes = ShardLanes(shard, self.clock)
+        self.shards = Shards([self._lanes], Random(1))
+        self.limits = RateLimits(self.clock, file_limits=lambda: limits)
+        self.dispatcher = Dispatcher(self.shards, self.limits, self.clock, DispatchSettings())
+        self._tokens = count(1)
+
+    async def put(self, jobs: int = 1, *, delay_ms: int = 0) -> None:
+        now_ms = self.clock.now_ms()
+        new = [NewJob(job_id, b"x", 1, now_ms + delay_ms, 2) for job_id in self._lanes.ids.make(jobs)]
+        await self._lanes.insert.submit(InsertRequest("q", new))
+        self.dispatcher.jobs_ready("q", 0 if delay_ms else jobs, now_ms + delay_ms if delay_ms else None)
+
+    def claim(self, limit: int = 1, *, wait_ms: int = 0) -> asyncio.Task[list[FromShard]]:
+        holder = Holder("h:1:2:worker:1", "worker", f"t{next(self._tokens)}")
+        return asyncio.create_task(
+            self.dispatcher.claim(ClaimWish("q", limit, holder, 60_000, 1_000_000, 1.0, wait_ms))
+        )
+
+    async def waiting(self, number: int) -> None:
+        async with asyncio.timeout(5):
+            while self.dispatcher.waiting("q") != number:
+                await asyncio.sleep(0)
+
+    async def in_progress(self) -> int:
+        return sum(row.in_progress for row in await self.shard.count_jobs(["q"]))
+
+
+async def _open(shard: Shard, limits: dict[str, float]) -> Stage:
+    await shard.open(ManualClock().now_ms())
+    await shard.create_queues(["q"], ManualClock().now_ms())
+    stage = Stage(shard, limits)
+    stage.limits.refresh({queue.name: queue for queue in await shard.list_queues()})
+    return stage
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    shard: Shard = MemoryShard() if request.param == "memory" else SqliteShard(tmp_path / "jobs.db")
+    stage = await _open(shard, {})
+    yield stage
+    await stage.dispatcher.close()
+    await stage.shards.close()
+
+
+def _jobs(claimed: Sequence[FromShard]) -> int:
+    return sum(len(part.jobs) for part in claimed)
+
+
+async def _turns(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def _cancelled(task: asyncio.Task[list[FromShard]]) -> int:
+    """How many jobs its caller got after all."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        return _jobs(await task)
+    return 0
+
+
+# --- callers that go -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait_ms", [0, 60_000])
+async def test_a_claim_whose_caller_goes_at_any_moment_is_given_back(stage: Stage, wait_ms: int) -> None:
+    """Also in the very turn of the loop in which it was answered: else it would stay claimed until its timeout."""
+    await stage.put()
+    for turns in _MOMENTS:
+        task = stage.claim(wait_ms=wait_ms)
+        await _turns(turns)
+        if await _cancelled(task):
+            break
+        async with asyncio.timeout(5):
+            while await stage.in_progress():
+                await asyncio.sleep(0)
+    else:
+        pytest.fail("the claim was never done; more turns are needed")
+
+
+async def test_a_woken_caller_that_goes_at_any_moment_leaves_the_job_to_the_next(stage: Stage) -> None:
+    """Also where its claim waited for its turn and never ran."""
+    for turns in _MOMENTS:
+        first = stage.claim(wait_ms=60_000)
+        await stage.waiting(1)
+        second = stage.claim(wait_ms=60_000)
+        await stage.waiting(2)
+        await stage.put()
+        await _turns(turns)
+        if await _cancelled(first):
+            assert await _cancelled(second) == 0
+            break
+        async with asyncio.timeout(5):
+            assert _jobs(await second) == 1
+    else:
+        pytest.fail("the first claim was never done; more turns are needed")
+
+
+async def test_a_claim_that_waited_behind_another_and_was_cancelled_passes_its_wake_on() -> None:
+    shard = GatedShard()
+    stage = await _open(shard, {})
+    waiters = [stage.claim(wait_ms=60_000) for _ in range(2)]
+    await stage.waiting(2)
+    shard.gate.clear()
+    ahead = stage.claim()  # is under way at the store, and finds nothing
+    await _turns(3)
+    await stage.put()
+    await _turns(3)  # the first waiter's claim now stands behind it in the lane
+    waiters[0].cancel()
+    shard.take_nothing = 1
+    shard.gate.set()
+    await ahead
+    async with asyncio.timeout(5):
+        assert _jobs(await waiters[1]) == 1
+    await stage.shards.close()
+
+
+class GatedShard(MemoryShard):
+    """A store whose claims wait for a gate, and fail or find nothing when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures = 0
+        self.take_nothing = 0
+        self.claims = 0
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        self.claims += 1
+        await self.gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise ShardConnectionFailed("the disk is gone")
+        if self.take_nothing:
+            self.take_nothing -= 1
+            return [Claimed([() for _ in order.calls]) for order in orders]
+        return await super().claim_jobs(orders, now_ms)
+
+
+# --- what else may take a wake away ---------------------------------------------------------------------------------------------
+
+
+async def test_a_woken_claim_that_fails_leaves_its_wake_to_the_next() -> None:
+    """The one whose claim failed is told so; the others don't sleep beside the job once the store works again."""
+    shard = GatedShard()
+    stage = await _open(shard, {})
+    waiters = [stage.claim(wait_ms=60_000) for _ in range(2)]
+    await stage.waiting(2)
+    shard.failures = 1
+    await stage.put()
+    with pytest.raises(ShardConnectionFailed):
+        await waiters[0]
+    async with asyncio.timeout(5):
+        assert _jobs(await waiters[1]) == 1
+    await stage.shards.close()
+
+
+async def test_draining_answers_whoever_waits_without_asking_the_store() -> None:
+    """A thousand that wait for a thousand jobs each are no thousand claims at the last moment, and none is refused."""
+    shard = GatedShard()
+    stage = await _open(shard, {})
+    waiters = [stage.claim(1_000, wait_ms=60_000) for _ in range(1_000)]
+    await stage.waiting(1_000)
+    before = shard.claims
+    stage.dispatcher.drain()
+    assert await asyncio.gather(*waiters) == [[]] * 1_000
+    assert shard.claims == before
+    await stage.shards.close()
+
+
+async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> None:
+    shard = GatedShard()
+    stage = await _open(shard, {})
+    waiters = [stage.claim(1_000, wait_ms=60_000) for _ in range(1_000)]
+    await stage.waiting(1_000)
+    stage.dispatcher.look_again("q")
+    await _turns(3)
+    await stage.waiting(1_000)
+    stage.dispatcher.drain()
+    assert await asyncio.gather(*waiters) == [[]] * 1_000
+    await stage.shards.close()
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait_ms", [0, 60_000])
+async def test_claims_at_the_same_moment_overdraw_a_limit_by_one_request_at_most(wait_ms: int) -> None:
+    stage = await _open(MemoryShard(), {"q": 5.0})
+    tasks: list[asyncio.Task[list[FromShard]]] = []
+    if wait_ms:
+        tasks = [stage.claim(2, wait_ms=wait_ms) for _ in range(30)]
+        await stage.waiting(30)
+    await stage.put(100)
+    if not wait_ms:
+        tasks = [stage.claim(2) for _ in range(30)]
+    await _turns(500)
+    got = [task.result() for task in tasks if task.done() and not task.exception()]
+    assert 5 <= sum(map(_jobs, got)) <= 6
+    stage.dispatcher.drain()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await stage.shards.close()
+
+
+async def test_what_is_given_back_is_not_charged() -> None:
+    stage = await _open(MemoryShard(), {"q": 2.0})
+    await stage.put(2)
+    [part] = await stage.claim(2)
+    stage.dispatcher.give_back("q", part, "t1")
+    async with asyncio.timeout(5):
+        while await stage.in_progress():
+            await asyncio.sleep(0)
+    assert _jobs(await stage.claim(2)) == 2
+    await stage.dispatcher.close()
+    await stage.shards.close()
