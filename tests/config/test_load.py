@@ -185,14 +185,19 @@ def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
 
 
 def test_a_frame_that_holds_no_body_is_refused_with_the_place_to_mend(tmp_path: Path) -> None:
-    found = problems(toml(tmp_path, "[jobs]\nmax_frame_bytes = '1 MiB'\n"))
+    found = problems(toml(tmp_path, "[thrift]\nmax_frame_bytes = '1 MiB'\n"))
     assert any(
-        "hold no body of jobs.max_body_bytes" in problem and ":2: jobs.max_frame_bytes" in problem for problem in found
+        "hold no body of jobs.max_body_bytes" in problem and ":2: thrift.max_frame_bytes" in problem
+        for problem in found
     )
 
 
-def test_the_listener_takes_the_frame_size_of_the_service() -> None:
-    assert load(flags={"jobs.max_frame_bytes": "32 MiB"}).settings.thrift.max_frame_bytes == 32 * 2**20
+def test_one_frame_size_bounds_requests_and_answers() -> None:
+    """A service that fills answers for longer frames than the listener sends would have every full answer refused."""
+    settings = load(flags={"thrift.max_frame_bytes": "32 MiB"}).settings
+    assert settings.thrift.max_frame_bytes == settings.jobs.max_frame_bytes == 32 * 2**20
+    (problem,) = problems(flags={"jobs.max_frame_bytes": "32 MiB"})
+    assert "did you mean thrift.max_frame_bytes" in problem
 
 
 def test_two_listeners_on_one_port_are_refused_and_port_0_is_not() -> None:

@@ -27,15 +27,12 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _password_problems(settings)
     yield from _file_problems(settings)
     least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
-    for path, frame in (
-        ("jobs.max_frame_bytes", settings.jobs.max_frame_bytes),
-        ("thrift.max_frame_bytes", settings.thrift.max_frame_bytes),
-    ):
-        if frame < least:
-            yield (
-                path,
-                f"{frame:,} bytes hold no body of jobs.max_body_bytes and its envelope: at least {least:,} are needed",
-            )
+    frame = settings.thrift.max_frame_bytes
+    if frame < least:
+        yield (
+            "thrift.max_frame_bytes",
+            f"{frame:,} bytes hold no body of jobs.max_body_bytes and its envelope: at least {least:,} are needed",
+        )
     if settings.thrift.port == settings.http.port != 0 and settings.thrift.host == settings.http.host:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():

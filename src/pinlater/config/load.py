@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from pinlater.config.checks import check_together, warnings_about
 from pinlater.config.environment import OTHER_VARIABLES, read_environment
-from pinlater.config.errors import SettingsError, did_you_mean
+from pinlater.config.errors import SettingsError
 from pinlater.config.original import read_original
-from pinlater.config.schema import Key, Kind, keys, rooms
-from pinlater.config.settings import INHERITED, Settings
+from pinlater.config.schema import Key, Kind, keys, nearest_key, rooms
+from pinlater.config.settings import INHERITED, SHARED, Settings
 from pinlater.config.sources import Given, Origin, Source
 from pinlater.config.toml_file import read_toml
 from pinlater.config.values import read_value
@@ -66,7 +66,7 @@ def _read_flags(flags: Mapping[str, object]) -> Source:
     for name, value in flags.items():
         key = by_name.get(name.removeprefix("--").replace(".", "_").replace("-", "_"))
         if key is None:
-            problems.append(f"--set {name}: not a setting{did_you_mean(name, keys())}")
+            problems.append(f"--set {name}: not a setting{nearest_key(name)}")
         elif value is not None and value != "":
             given[key.path] = Given(key.path, value, Origin("flag", key.flag))
     return Source(given, tuple(problems))
@@ -127,8 +127,9 @@ def _build(values: Mapping[str, object], origins: Mapping[str, Origin], problems
     parts: dict[str, Any] = {path: value for path, value in values.items() if "." not in path}
     for room, owner in rooms().items():
         inner = {path.partition(".")[2]: value for path, value in values.items() if path.startswith(room + ".")}
+        shared = {path.partition(".")[2]: values[of] for path, of in SHARED.items() if path.startswith(room + ".")}
         try:
-            parts[room] = owner(**inner)
+            parts[room] = owner(**inner, **shared)
         except ValueError as error:
             named = [name for name in inner if name in str(error).split()]
             places = [origins[f"{room}.{name}"].place for name in named or inner]

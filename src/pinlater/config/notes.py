@@ -7,7 +7,6 @@ from collections.abc import Mapping
 NOTES: Mapping[str, str] = {
     "jobs.priority_levels": "Priorities run from 1 (highest) to this.",
     "jobs.max_body_bytes": "Longest body of a job.",
-    "jobs.max_frame_bytes": "Longest request and longest answer.",
     "jobs.max_jobs_per_request": "Most jobs in one enqueue.",
     "jobs.max_descriptors_per_request": "Most descriptors in one lookup, ack, checkpoint, heartbeat, release or cancel.",
     "jobs.max_dequeue_limit": "Most jobs that one dequeue hands out; a larger limit is cut to this.",
@@ -29,7 +28,7 @@ NOTES: Mapping[str, str] = {
     "thrift.max_connections": "Most open connections.",
     "thrift.max_connections_refused": "How many more are let in only to be told so at their first call.",
     "thrift.max_concurrent_requests": "Most requests under way at once, long polls excepted.",
-    "thrift.max_frame_bytes": "Longest frame that is read; a longer one closes its connection.",
+    "thrift.max_frame_bytes": "Longest request and longest answer. A longer request is refused and its connection closed.",
     "thrift.max_container_items": "Most items of one list or map in a request.",
     "thrift.idle_timeout_s": "How long a connection may say nothing; a waiting dequeue is not idle.",
     "thrift.max_pipelined_requests": "Requests of one connection that wait behind the one under way before reading from it pauses.",

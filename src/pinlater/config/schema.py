@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinlater.config.settings import FLAGS, RANGES, Settings
+from pinlater.config.errors import did_you_mean
+from pinlater.config.settings import FLAGS, RANGES, SHARED, Settings
 from pinlater.config.store import StoreLocation
 
 ENV_PREFIX = "PINLATER_"
@@ -93,12 +94,18 @@ def rooms() -> Mapping[str, type]:
     return {f.name: hints[f.name] for f in fields(Settings) if is_dataclass(hints[f.name])}
 
 
+def nearest_key(name: str) -> str:
+    """A hint at the path that an unknown `name` may mean: the same field of another room, else one that is spelled alike."""
+    same_field = [path for path, key in keys().items() if key.field == name.rpartition(".")[2]]
+    return f" (did you mean {same_field[0]}?)" if same_field else did_you_mean(name, keys())
+
+
 def _keys_of(owner: type, room: str) -> Iterator[Key]:
     hints = typing.get_type_hints(owner)
     for item in fields(owner):
         if is_dataclass(hints[item.name]):
             yield from _keys_of(hints[item.name], item.name)
-        else:
+        elif f"{room}.{item.name}" not in SHARED:
             yield _key(room, item, hints[item.name])
 
 

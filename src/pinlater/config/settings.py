@@ -29,14 +29,17 @@ FLAGS = ("store", "host", "thrift.port", "http.port")
 INHERITED = {
     "thrift.host": "host",
     "http.host": "host",
-    "thrift.max_frame_bytes": "jobs.max_frame_bytes",
 }
 """A key that nobody sets has the value of the one it stands beside here."""
+
+SHARED: Mapping[str, str] = {
+    "jobs.max_frame_bytes": "thrift.max_frame_bytes",
+}
+"""A field that is no key of its own: what the key beside it bounds on the wire, its room must know too."""
 
 RANGES: Mapping[str, tuple[float, float]] = {
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
-    "jobs.max_frame_bytes": (1024, 2**31 - 1),
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
     "sqlite.inline_commit_us": (0, 10_000_000),
     "sqlite.lookup_inline_max": (0, 1_000_000),

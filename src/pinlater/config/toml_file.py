@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pinlater.config.errors import did_you_mean
-from pinlater.config.schema import keys, rooms
+from pinlater.config.schema import keys, nearest_key, rooms
 from pinlater.config.sources import Given, Origin, Source
 
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\s\"'-]+?)\s*\]")
@@ -57,15 +57,8 @@ def _problem(name: str, raw: object) -> str | None:
     if isinstance(raw, dict) and "." not in name and name not in keys():
         return f"unknown table [{name}]{did_you_mean(name, rooms())}"
     if name not in keys():
-        return f"unknown key {name}{_nearest(name)}"
+        return f"unknown key {name}{nearest_key(name)}"
     return None
-
-
-def _nearest(name: str) -> str:
-    """A suggestion among the paths; failing that, the same field of another table."""
-    hint = did_you_mean(name, keys())
-    same_field = [path for path, key in keys().items() if key.field == name.rpartition(".")[2]]
-    return f" (did you mean {same_field[0]}?)" if same_field else hint
 
 
 def _lines(text: str) -> dict[str, int]:
