@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench.servers import Server, pinlater_server
+from pinlater.app import App
+from pinlater.config.load import load
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.passwords import hash_password
 from tests.promises.rig import Rig, start_rig
 from tests.promises.wire import Wire
@@ -85,3 +88,21 @@ async def here(rig: Rig) -> Wire:
 def store(tmp_path: Path) -> Path:
     """A file for a store."""
     return tmp_path / "store.db"
+
+
+@pytest.fixture
+async def run() -> AsyncIterator[Callable[..., Awaitable[App]]]:
+    """Starts servers with these settings; nothing periodic runs by itself before an hour is over."""
+    apps: list[App] = []
+
+    async def start(clock: SystemClock | None = None, **flags: object) -> App:
+        hour = {f"maintenance.{name}_interval_ms": 3_600_000 for name in ("sweep", "file", "refresh", "garbage", "due")}
+        ports = {"store": "memory:", "thrift.port": 0, "http.port": 0}
+        app = App(load(None, {}, ports | hour | flags).settings, clock=clock)
+        await app.start()
+        apps.append(app)
+        return app
+
+    yield start
+    for app in apps:
+        await app.stop(5)

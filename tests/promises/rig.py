@@ -14,7 +14,7 @@ from random import Random
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.settings import DispatchSettings
-from pinlater.domain.clock import ManualClock
+from pinlater.domain.clock import ManualClock, SystemClock
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.maintenance.sweeps import Sweeps
 from pinlater.service.identity import Identity
@@ -119,3 +119,14 @@ async def start_rig(
     server = ThriftServer(service, thrift or ThriftSettings(port=0), metrics, clock)
     await server.start()
     return Rig(clock, map_of_shards, dispatcher, service, metrics, sweeps, server, passwords, file_limits)
+
+
+class Turned:
+    """A wall clock and a monotonic one that a test turns."""
+
+    def __init__(self) -> None:
+        self.wall_s = 1_800_000_000.0
+        self.monotonic_s = 1_000.0
+
+    def clock(self) -> SystemClock:
+        return SystemClock(lambda: self.wall_s, lambda: self.monotonic_s)

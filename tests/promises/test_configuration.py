@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from pinlater.app import App
-from pinlater.config.load import load
-from pinlater.domain.clock import SystemClock
+from tests.promises.rig import Turned
 from tests.promises.test_queues import refused
 from tests.promises.wire import Wire
 
 Run = Callable[..., Awaitable[App]]
-
-
-class Turned:
-    """A wall clock and a monotonic one that a test turns."""
-
-    def __init__(self) -> None:
-        self.wall_s = 1_800_000_000.0
-        self.monotonic_s = 1_000.0
-
-    def clock(self) -> SystemClock:
-        return SystemClock(lambda: self.wall_s, lambda: self.monotonic_s)
-
-
-@pytest.fixture
-async def run(tmp_path: Path) -> AsyncIterator[Run]:
-    """Starts servers with these settings; nothing periodic runs by itself before an hour is over."""
-    apps: list[App] = []
-
-    async def start(clock: SystemClock | None = None, **flags: object) -> App:
-        hour = {f"maintenance.{name}_interval_ms": 3_600_000 for name in ("sweep", "file", "refresh", "garbage", "due")}
-        ports = {"store": "memory:", "thrift.port": 0, "http.port": 0}
-        app = App(load(None, {}, ports | hour | flags).settings, clock=clock)
-        await app.start()
-        apps.append(app)
-        return app
-
-    yield start
-    for app in apps:
-        await app.stop(5)
 
 
 def limits_file(path: Path, **limits: float) -> Path:
