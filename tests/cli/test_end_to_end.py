@@ -170,6 +170,22 @@ def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater:
     assert queue not in pinlater.ok("queue", "list").out.split()
 
 
+def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: str) -> None:
+    other = f"{queue}_other"
+    assert pinlater.ok("queue", "create", queue, other, "--json").json == {"created": [queue, other]}
+    assert pinlater.ok("queue", "pause", queue, other, "--json").json == {"paused": [queue, other]}
+    assert pinlater.ok("queue", "resume", queue, "--json").json == {"resumed": [queue]}
+    password = f"{PASSWORD}\n".encode()
+    gone = pinlater.ok("queue", "delete", other, "--password-stdin", "--json", stdin=password)
+    assert gone.json == {"deleted": [other]}
+
+
+def test_what_was_done_before_a_refusal_is_said_as_json_too(pinlater: Pinlater, queue: str) -> None:
+    done = pinlater("queue", "pause", queue, "no_such_queue", "--json")
+    assert (done.code, done.json) == (1, {"paused": [queue]})
+    assert "no_such_queue" in done.err
+
+
 def test_load_measures_enqueues_and_dequeues(pinlater: Pinlater, queue: str) -> None:
     options = ("--queue", queue, "--num-queries", "40", "--batch-size", "5", "--concurrency", "4", "--json")
     sent = pinlater.ok("load", "--mode", "enqueue", "--body-size", "33", *options).json
@@ -233,6 +249,7 @@ def test_settings_hash_password_backup_and_migrate_run(pinlater: Pinlater, tmp_p
     """Others own what they do; here it counts that the command line has them."""
     assert "thrift" in pinlater.ok("settings", "--json").out
     assert pinlater("hash-password", stdin=b"secret\n").code == 0
+    assert "secret" not in pinlater.ok("hash-password", "--json", stdin=b"secret\n").json["admin_password_hash"]
     store = f"sqlite:{tmp_path / 'new.db'}"
     assert pinlater("migrate", "--store", store).code == 0
     assert pinlater("backup", "--store", store, str(tmp_path / "copy.db")).code == 0

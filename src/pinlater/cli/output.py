@@ -58,6 +58,10 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, Enum):
         return value.name.lower()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
     if isinstance(value, float):
         return f"{value:.1f}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))

@@ -6,13 +6,14 @@ The password never comes as an argument: arguments are in the shell's history an
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
-from pinlater.cli import exits
+from pinlater.cli import exits, output
 
 
-def hash_password() -> None:
+def hash_password(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Hash an admin password, asked for twice on a terminal or read as one line from standard input.
 
     Example: pinlater hash-password
@@ -25,7 +26,10 @@ def hash_password() -> None:
     except ValueError as error:
         typer.echo(f"Not hashed: {error}", err=True)
         raise typer.Exit(exits.USAGE) from None
-    typer.echo(made)
+    if json:
+        output.print_json({"admin_password_hash": made})
+    else:
+        output.print_lines([made])
 
 
 def _on_terminal() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import typer
@@ -22,19 +23,16 @@ SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expir
 
 @app.command()
 def create(
-    names: Names, server: options.Server = options.SERVER, timeout: options.TimeoutSeconds = options.TIMEOUT_S
+    names: Names,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
 ) -> None:
     """Make queues; one that exists stays as it is.
 
     Example: pinlater queue create emails
     """
-
-    async def make(client: AsyncClient) -> None:
-        for name in names:
-            await client.create_queue(name)
-            output.print_lines([f"created {name}"])
-
-    options.ask(server, timeout, make)
+    _for_each(names, server, timeout, json, "created", lambda client, name: client.create_queue(name))
 
 
 @app.command()
@@ -45,6 +43,7 @@ def delete(
     ] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
 ) -> None:
     """Delete a queue with all its jobs. Asks for the server's admin password.
 
@@ -54,8 +53,7 @@ def delete(
         password = sys.stdin.readline().rstrip("\r\n")
     else:
         password = typer.prompt("Admin password", hide_input=True, err=True)
-    options.ask(server, timeout, lambda client: client.delete_queue(name, password))
-    output.print_lines([f"deleted {name}"])
+    _for_each([name], server, timeout, json, "deleted", lambda client, queue: client.delete_queue(queue, password))
 
 
 @app.command("list")
@@ -106,7 +104,7 @@ def _stats_row(queue: QueueStats) -> tuple[object, ...]:
         rates.succeeded,
         rates.failed,
         queue.waiting_dequeues,
-        "yes" if queue.paused else "no",
+        queue.paused,
     )
 
 
@@ -124,33 +122,55 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
 
 @app.command()
 def pause(
-    names: Names, server: options.Server = options.SERVER, timeout: options.TimeoutSeconds = options.TIMEOUT_S
+    names: Names,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
 ) -> None:
     """Stop dequeues; enqueues and acks go on.
 
     Example: pinlater queue pause emails
     """
-    _switch(names, server, timeout, paused=True)
+    _for_each(names, server, timeout, json, "paused", lambda client, name: client.pause_queue(name))
 
 
 @app.command()
 def resume(
-    names: Names, server: options.Server = options.SERVER, timeout: options.TimeoutSeconds = options.TIMEOUT_S
+    names: Names,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
 ) -> None:
     """Let dequeues go on.
 
     Example: pinlater queue resume emails
     """
-    _switch(names, server, timeout, paused=False)
+    _for_each(names, server, timeout, json, "resumed", lambda client, name: client.resume_queue(name))
 
 
-def _switch(names: list[str], server: str, timeout: float, *, paused: bool) -> None:
-    async def switch(client: AsyncClient) -> None:
+def _for_each(
+    names: list[str],
+    server: str,
+    timeout: float,
+    as_json: bool,
+    word: str,
+    act: Callable[[AsyncClient, str], Awaitable[None]],
+) -> None:
+    """Does it to one queue after the other. What was done is said, as JSON too, also where a later queue is refused."""
+    done: list[str] = []
+
+    async def act_on_all(client: AsyncClient) -> None:
         for name in names:
-            await (client.pause_queue(name) if paused else client.resume_queue(name))
-            output.print_lines([f"{'paused' if paused else 'resumed'} {name}"])
+            await act(client, name)
+            done.append(name)
+            if not as_json:
+                output.print_lines([f"{word} {name}"])
 
-    options.ask(server, timeout, switch)
+    try:
+        options.ask(server, timeout, act_on_all)
+    finally:
+        if as_json and done:
+            output.print_json({word: done})
 
 
 @app.command()
