@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.storage.interface import InsertRequest, Swept, TimeToLive
 from tests.contract.desk import ALL, QUEUE, Desk
 
 
@@ -97,3 +97,13 @@ async def test_a_sweep_of_nothing_says_nothing(desk: Desk) -> None:
     """Empty lists are legal everywhere."""
     assert list(await desk.shard.collect_garbage([], desk.now, ALL)) == []
     assert await desk.collect() == (0, 0)
+
+
+async def test_old_keys_that_go_are_counted_and_bounded(desk: Desk) -> None:
+    """So that whoever sweeps knows that there is more."""
+    await desk.shard.insert_jobs([InsertRequest(QUEUE, [], f"key {number}") for number in range(5)], desk.now)
+    desk.clock.advance(ms=120_001)
+
+    freed = [sum(one.freed for one in await desk.shard.collect_garbage([], desk.now, 3)) for _ in range(3)]
+
+    assert freed == [3, 2, 0]

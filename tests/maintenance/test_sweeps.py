@@ -110,6 +110,15 @@ async def test_finished_jobs_vanish_after_their_own_times(store: Fixture) -> Non
     assert (store.metrics.queue("q").succeeded_gc, store.metrics.queue("q").failed_gc) == (1, 1)
 
 
+async def test_old_keys_go_as_fast_as_they_come(store: Fixture) -> None:
+    """A full batch of them brings the sweep back at once; else busy producers with keys would fill the store."""
+    now = store.clock.now_ms()
+    await store.shard.insert_jobs([InsertRequest("q", [], f"key {number}") for number in range(1500)], now)
+    store.clock.advance(seconds=121)
+    assert await store.sweeps.collect_garbage() is not None
+    assert await store.sweeps.collect_garbage() is None
+
+
 async def test_waiting_jobs_past_their_expiry_fail(store: Fixture) -> None:
     await store.insert(3, expires_at_ms=store.clock.now_ms() + 100)
     store.clock.advance(seconds=1)

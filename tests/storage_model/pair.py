@@ -78,7 +78,8 @@ def comparable(result: Any) -> Any:
     if isinstance(result, Sequence) and not isinstance(result, str | bytes):
         rows = [comparable(row) for row in result]
         if rows and isinstance(rows[0], Swept):
-            return sorted(rows, key=lambda swept: swept[:2])
+            # Stores may free what belongs to no queue at different times.
+            return sorted((swept for swept in rows if swept.queue), key=lambda swept: swept[:2])
         if rows and isinstance(rows[0], QueueCounts):
             return sorted((row for row in rows if any(row[2:])), key=lambda counts: counts[:2])
         return rows

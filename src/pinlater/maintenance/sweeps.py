@@ -82,16 +82,18 @@ class Sweeps:
         return _PAUSE_SECONDS if max(moved) >= self._settings.batch_max * 10 else None
 
     async def collect_garbage(self) -> float | None:
-        """Finished jobs past their time to live vanish."""
+        """Finished jobs past their time to live vanish, and so do old keys and what deleted queues left."""
         most = 0
         ttls = self._ttls()
         known = {ttl.queue for ttl in ttls}
         for shard in self._shards:
             swept = await shard.shard.collect_garbage(ttls, self._clock.now_ms(), self._settings.batch_max)
+            rows = 0
             for row in swept:
-                most += row.deleted_succeeded + row.deleted_failed
+                rows += row.deleted_succeeded + row.deleted_failed + row.freed
                 if row.queue in known:
                     metrics = self._metrics.queue(row.queue)
                     metrics.succeeded_gc += row.deleted_succeeded
                     metrics.failed_gc += row.deleted_failed
+            most = max(most, rows)
         return _PAUSE_SECONDS if most >= self._settings.batch_max else None

@@ -192,7 +192,10 @@ class PageRow(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What one sweep did in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back."""
+    """What one sweep did in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back.
+
+    A row with the queue '' stands for what belongs to none: `freed` old keys and rows of deleted queues.
+    """
 
     queue: str
     priority: int
@@ -201,6 +204,7 @@ class Swept(NamedTuple):
     deleted_succeeded: int = 0
     deleted_failed: int = 0
     due_at_ms: int | None = None
+    freed: int = 0
 
 
 class TimeToLive(NamedTuple):

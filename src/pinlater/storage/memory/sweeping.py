@@ -36,6 +36,11 @@ class Tally:
         else:
             self._put(so_far._replace(deleted_failed=so_far.deleted_failed + 1))
 
+    def freed(self, count: int) -> None:
+        """Keys that time has freed."""
+        if count:
+            self._put(Swept("", 0, freed=count))
+
     def result(self) -> list[Swept]:
         return [self._swept[key] for key in sorted(self._swept)]
 
@@ -85,8 +90,10 @@ def collect_garbage(queues: dict[str, QueueState], ttls: Iterable[TimeToLive], n
                     queue.drop(job)
                     tally.deleted(job)
                 left -= len(past)
+    before = left
     for queue in queues.values():
         left -= _forget_keys(queue, now_ms, left)
+    tally.freed(before - left)
     return tally.result()
 
 
@@ -99,12 +106,14 @@ def _overdue(
 
 
 def _forget_keys(queue: QueueState, now_ms: int, limit: int) -> int:
-    requests = [key for key, seen in queue.requests.items() if seen.at_ms + REQUEST_KEY_KEPT_MS < now_ms][:limit]
+    seen_before_ms = now_ms - REQUEST_KEY_KEPT_MS
+    requests = [
+        *islice((key for key, seen in queue.requests.items() if seen.at_ms < seen_before_ms), limit),
+    ]
     for key in requests:
         del queue.requests[key]
-    over = [
-        key for key, hold in queue.unique_keys.items() if hold.scope is UniqueScope.TIME and hold.until_ms <= now_ms
-    ][: limit - len(requests)]
+    timed = ((key, hold) for key, hold in queue.unique_keys.items() if hold.scope is UniqueScope.TIME)
+    over = [*islice((key for key, hold in timed if hold.until_ms <= now_ms), limit - len(requests))]
     for key in over:
         del queue.unique_keys[key]
     return len(requests) + len(over)

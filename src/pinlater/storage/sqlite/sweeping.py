@@ -57,6 +57,12 @@ class Tally:
             so_far = so_far._replace(deleted_failed=so_far.deleted_failed + count)
         self._swept[queue, priority] = so_far
 
+    def freed(self, count: int) -> None:
+        """What belonged to no queue any more."""
+        if count:
+            so_far = self._of("", 0)
+            self._swept["", 0] = so_far._replace(freed=so_far.freed + count)
+
     def result(self) -> list[Swept]:
         return [self._swept[key] for key in sorted(self._swept)]
 
@@ -201,8 +207,8 @@ def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms
                     delete_ids(transaction, ids)
                     tally.deleted(queue.name, counter.priority, state, len(ids))
                     left -= len(ids)
-    left -= _forget_keys(transaction, now_ms, left)
-    _free_dropped(transaction, left)
+    forgotten = _forget_keys(transaction, now_ms, left)
+    tally.freed(forgotten + _free_dropped(transaction, left - forgotten))
     return tally.result()
 
 
@@ -218,21 +224,27 @@ def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
     return requests + keys
 
 
-def _free_dropped(transaction: Transaction, limit: int) -> None:
-    """Frees the rows of deleted queues, at most `limit` of them; a queue is forgotten when nothing of it is left."""
+def _free_dropped(transaction: Transaction, limit: int) -> int:
+    """Frees the rows of deleted queues, at most `limit` of them, and says how many; a queue is forgotten when nothing of it is left."""
     left = limit
     for queue_id, counters in list(transaction.ledger.dropped.items()):
         for counter in counters:
             for state in JobState:
                 if left <= 0:
-                    return
-                left -= len(delete_ids(transaction, oldest(transaction, queue_id, state, counter.priority, left)))
+                    return limit
+                if state is JobState.IN_PROGRESS and not counter.in_progress:
+                    continue  # looking for claims of one queue means a walk over all claims
+                ids = oldest(transaction, queue_id, state, counter.priority, left)
+                if state is JobState.IN_PROGRESS and len(ids) < left:
+                    counter.in_progress = 0
+                left -= len(delete_ids(transaction, ids))
         for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
             if left <= 0:
-                return
+                return limit
             left -= transaction.execute(statement, (queue_id, left)).rowcount
         if left <= 0:
-            return
+            return limit
         transaction.execute(_DELETE_COUNTERS, (queue_id,))
         transaction.execute(_DELETE_DROPPED, (queue_id,))
         del transaction.ledger.dropped[queue_id]
+    return limit - left
