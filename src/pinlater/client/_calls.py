@@ -7,9 +7,11 @@ server) shares it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client import _parsing, values
+from pinlater.client._retries import Resend
 from pinlater.client._thrift import types
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
@@ -23,7 +25,14 @@ class Call(NamedTuple, Generic[T]):
     method: str
     args: tuple[Any, ...]
     read: Callable[[Any], T]
+    resend: Resend = Resend.NEVER
     wait_ms: int = 0
+
+    def as_repeat(self) -> Call[T]:
+        """The same enqueue, said to be a resend."""
+        request = copy(self.args[0])
+        request.repeat = True
+        return self._replace(args=(request,))
 
 
 def _nothing(_: Any) -> None:
@@ -35,7 +44,7 @@ def _same(answer: Any) -> Any:
 
 
 def create_queue(name: str) -> Call[None]:
-    return Call("createQueue", (name,), _nothing)
+    return Call("createQueue", (name,), _nothing, Resend.SAFE)
 
 
 def delete_queue(name: str, password: str) -> Call[None]:
@@ -43,7 +52,7 @@ def delete_queue(name: str, password: str) -> Call[None]:
 
 
 def queue_names() -> Call[list[str]]:
-    return Call("getQueueNames", (), sorted)
+    return Call("getQueueNames", (), sorted, Resend.SAFE)
 
 
 def enqueue(
@@ -52,7 +61,7 @@ def enqueue(
     request = types.PinLaterEnqueueRequest(
         queueName=queue, jobs=[_job(job) for job in jobs], requestKey=request_key, repeat=True if repeat else None
     )
-    return Call("enqueueJobs", (request,), _parsing.enqueued)
+    return Call("enqueueJobs", (request,), _parsing.enqueued, Resend.NEVER if request_key is None else Resend.KEYED)
 
 
 def _job(job: values.Job | bytes) -> types.PinLaterJob:
@@ -92,7 +101,7 @@ def dequeue(
             return dequeued
         return dequeued._replace(ack_results=_in_order(acks.acks, dequeued.ack_results))
 
-    return Call("dequeueJobs", (request,), read, wait_ms)
+    return Call("dequeueJobs", (request,), read, wait_ms=wait_ms)
 
 
 def acknowledge(queue: str, acks: Sequence[values.Ack]) -> Call[list[values.AckResult]]:
@@ -167,7 +176,7 @@ def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
 
 def heartbeat(queue: str, claims: Sequence[values.Claim]) -> Call[list[values.AckResult]]:
     request = types.ClaimsRequest(queueName=queue, claims=_claim_refs(claims))
-    return Call("heartbeatClaims", (request,), _parsing.ack_results)
+    return Call("heartbeatClaims", (request,), _parsing.ack_results, Resend.SAFE)
 
 
 def release(queue: str, claims: Sequence[values.Claim], delay_ms: int) -> Call[list[values.AckResult]]:
@@ -176,7 +185,7 @@ def release(queue: str, claims: Sequence[values.Claim], delay_ms: int) -> Call[l
 
 
 def cancel(queue: str, descriptors: Sequence[str]) -> Call[list[values.AckResult]]:
-    return Call("cancelJobs", (queue, list(descriptors)), _parsing.ack_results)
+    return Call("cancelJobs", (queue, list(descriptors)), _parsing.ack_results, Resend.SAFE)
 
 
 def lookup(descriptors: Sequence[str], *, bodies: bool) -> Call[dict[str, values.JobInfo]]:
@@ -185,14 +194,14 @@ def lookup(descriptors: Sequence[str], *, bodies: bool) -> Call[dict[str, values
     def read(answer: Mapping[str, types.PinLaterJobInfo]) -> dict[str, values.JobInfo]:
         return {name: _parsing.job_info(answer[name]) for name in dict.fromkeys(descriptors) if name in answer}
 
-    return Call("lookupJobs", (request,), read)
+    return Call("lookupJobs", (request,), read, Resend.SAFE)
 
 
 def count(queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None) -> Call[int]:
     request = types.PinLaterGetJobCountRequest(
         queueName=queue, jobState=int(state), priority=priority, countFutureJobs=future, bodyRegexToMatch=regex
     )
-    return Call("getJobCount", (request,), _same)
+    return Call("getJobCount", (request,), _same, Resend.SAFE)
 
 
 def scan(
@@ -218,7 +227,7 @@ def scan(
         paged=True if paged else None,
         includeBody=True if bodies else None,
     )
-    return Call("scanJobs", (request,), _parsing.scanned)
+    return Call("scanJobs", (request,), _parsing.scanned, Resend.SAFE)
 
 
 def retry_failed(queue: str, *, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> Call[int]:
@@ -249,24 +258,26 @@ def configure_queue(queue: str, config: QueueConfig) -> Call[None]:
         defaultAttempts=config.default_attempts,
         defaultExpiryMillis=config.default_expiry_ms,
     )
-    return Call("configureQueue", (queue, wire), _nothing)
+    return Call("configureQueue", (queue, wire), _nothing, Resend.SAFE)
 
 
 def queue_config(queue: str) -> Call[values.QueueInfo]:
-    return Call("getQueueConfig", (queue,), lambda answer: _parsing.queue_info(queue, answer))
+    return Call("getQueueConfig", (queue,), lambda answer: _parsing.queue_info(queue, answer), Resend.SAFE)
 
 
 def pause_queue(queue: str) -> Call[None]:
-    return Call("pauseQueue", (queue,), _nothing)
+    return Call("pauseQueue", (queue,), _nothing, Resend.SAFE)
 
 
 def resume_queue(queue: str) -> Call[None]:
-    return Call("resumeQueue", (queue,), _nothing)
+    return Call("resumeQueue", (queue,), _nothing, Resend.SAFE)
 
 
 def queue_stats(names: Sequence[str]) -> Call[list[values.QueueStats]]:
-    return Call("getQueueStats", (list(names),), lambda answer: [_parsing.queue_stats(stats) for stats in answer])
+    return Call(
+        "getQueueStats", (list(names),), lambda answer: [_parsing.queue_stats(stats) for stats in answer], Resend.SAFE
+    )
 
 
 def server_info() -> Call[values.ServerInfo]:
-    return Call("getServerInfo", (), _parsing.server_info)
+    return Call("getServerInfo", (), _parsing.server_info, Resend.SAFE)

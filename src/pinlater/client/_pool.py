@@ -7,7 +7,7 @@ A long poll that is given up takes its connection with it: the server then gives
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from pinlater.client._connection import Connection, connect
@@ -15,20 +15,31 @@ from pinlater.client._servers import ServerChoice
 from pinlater.client.errors import ClientClosed, ServerUnreachable
 
 _IDLE_WAIT_CONNECTIONS_MAX = 64
+# A connection is made anew after so long, so that load finds its way to servers that came, or came back.
+_FIRST_CHOICE_S, _SECOND_CHOICE_S = 600.0, 30.0
 
 
 class ConnectionPool:
     """Hands out usable connections; makes them as needed, on the next server where one can't be reached."""
 
     def __init__(
-        self, servers: ServerChoice, *, shared_max: int, max_frame_bytes: int, connect_timeout_s: float
+        self,
+        servers: ServerChoice,
+        *,
+        shared_max: int,
+        max_frame_bytes: int,
+        connect_timeout_s: float,
+        monotonic: Callable[[], float],
     ) -> None:
         self._servers = servers
         self._max_frame_bytes = max_frame_bytes
         self._connect_timeout_s = connect_timeout_s
+        self._monotonic = monotonic
         self._shared: list[Connection | None] = [None] * shared_max
         self._making = [asyncio.Lock() for _ in range(shared_max)]
+        self._move_at = [0.0] * shared_max
         self._next = 0
+        self._polls = 0
         self._idle: list[Connection] = []
         self._waiting: set[Connection] = set()
         self._closed = False
@@ -38,19 +49,30 @@ class ConnectionPool:
         self._next = (self._next + 1) % len(self._shared)
         slot = self._next
         connection = self._shared[slot]
-        if connection is not None and connection.usable and not self._closed:
+        if connection is not None and not self._closed and self._may_stay(connection, slot):
             return connection
         async with self._making[slot]:
             connection = self._shared[slot]
-            if connection is None or not connection.usable:
-                connection = await self._connect()
-                self._shared[slot] = connection
+            if connection is None or not self._may_stay(connection, slot):
+                if connection is not None:
+                    connection.retire()
+                connection = self._shared[slot] = await self._connect(slot)
+                second_choice = connection.address != self._servers.candidates(slot)[0]
+                self._move_at[slot] = self._monotonic() + (_SECOND_CHOICE_S if second_choice else _FIRST_CHOICE_S)
             return connection
+
+    def _may_stay(self, connection: Connection, slot: int) -> bool:
+        return (
+            connection.usable
+            and self._monotonic() < self._move_at[slot]
+            and self._servers.is_listed(connection.address)
+        )
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[Connection]:
         """A connection for one long poll. Given up, it is closed."""
-        connection = self._take_idle() or await self._connect()
+        self._polls += 1
+        connection = self._take_idle() or await self._connect(self._polls)
         self._waiting.add(connection)
         try:
             yield connection
@@ -59,7 +81,12 @@ class ConnectionPool:
             raise
         finally:
             self._waiting.discard(connection)
-            if connection.usable and not self._closed and len(self._idle) < _IDLE_WAIT_CONNECTIONS_MAX:
+            if (
+                connection.usable
+                and not self._closed
+                and self._servers.is_listed(connection.address)
+                and len(self._idle) < _IDLE_WAIT_CONNECTIONS_MAX
+            ):
                 self._idle.append(connection)
             else:
                 connection.abort()
@@ -67,13 +94,14 @@ class ConnectionPool:
     def _take_idle(self) -> Connection | None:
         while self._idle and not self._closed:
             connection = self._idle.pop()
-            if connection.usable:
+            if connection.usable and self._servers.is_listed(connection.address):
                 return connection
+            connection.abort()
         return None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, start: int) -> Connection:
         failure: ServerUnreachable | None = None
-        for address in self._servers.candidates():
+        for address in self._servers.candidates(start):
             if self._closed:
                 break
             try:

@@ -1,17 +1,26 @@
-"""Which servers to talk to: parsing their names, and choosing one. No sockets.
+"""Which servers to talk to: parsing their names, reading a server-set file, and choosing one. No sockets.
 
-Weakness for now: health is what the last attempt to connect said; there is no probing and no slow start.
+Weakness: health is what this client saw last; nothing is probed while nothing is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
-from typing import NamedTuple
+from os import PathLike
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, Protocol
+
+_log = logging.getLogger("pinlater.client")
 
 DEFAULT_PORT = 9010
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
 SERVERS_VARIABLE = "PINLATER_SERVERS"
+_FILE_PREFIX = "file:"
+_FILE_LOOK_S = 1.0
+_AWAY_FIRST_S, _AWAY_MAX_S = 0.5, 30.0
 
 
 class Address(NamedTuple):
@@ -58,18 +67,128 @@ def parse_servers(servers: str | Sequence[str]) -> tuple[Address, ...]:
     return addresses
 
 
+def server_source(
+    servers: str | PathLike[str] | Sequence[str], monotonic: Callable[[], float]
+) -> FixedServers | ServerSetFile:
+    """Addresses as `parse_servers` takes them, or a server-set file as a path or as `file:PATH`. Raises ValueError."""
+    if isinstance(servers, PathLike):
+        return ServerSetFile(servers, monotonic)
+    if isinstance(servers, str) and servers.startswith(_FILE_PREFIX):
+        return ServerSetFile(servers.removeprefix(_FILE_PREFIX), monotonic)
+    return FixedServers(parse_servers(servers))
+
+
+class ServerSource(Protocol):
+    """Where the list of servers comes from."""
+
+    def addresses(self) -> tuple[Address, ...]:
+        """The servers as of now, never empty."""
+        ...
+
+
+class FixedServers(NamedTuple):
+    """A list that stays."""
+
+    listed: tuple[Address, ...]
+
+    def addresses(self) -> tuple[Address, ...]:
+        return self.listed
+
+
+class ServerSetFile:
+    """A file with one `host:port` in each line (empty lines and `#` comments aside), looked at again at most once a second.
+
+    One that can't be read or names no server keeps the last good list, and says so once. Raises ValueError where there is no good one yet.
+    """
+
+    def __init__(self, path: str | PathLike[str], monotonic: Callable[[], float]) -> None:
+        self._path = Path(path)
+        self._monotonic = monotonic
+        self._next_look = monotonic() + _FILE_LOOK_S
+        self._seen: tuple[int, int, int] | None = None
+        self._complained = False
+        self._listed = self._read()
+
+    def addresses(self) -> tuple[Address, ...]:
+        now = self._monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _FILE_LOOK_S
+            self._look()
+        return self._listed
+
+    def _look(self) -> None:
+        try:
+            if self._mark() != self._seen:
+                self._listed = self._read()
+                self._complained = False
+                _log.info("server set %s names %d servers", self._path, len(self._listed))
+        except ValueError as error:
+            if not self._complained:
+                self._complained = True
+                _log.warning("server set %s: %s; keeping the last good list", self._path, error)
+
+    def _mark(self) -> tuple[int, int, int]:
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise ValueError(f"can't be read: {error.strerror or error}") from error
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    def _read(self) -> tuple[Address, ...]:
+        self._seen = self._mark()
+        try:
+            text = self._path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"can't be read: {error}") from error
+        return parse_servers([line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")])
+
+
 class ServerChoice:
-    """The order in which servers are tried: the one that worked last comes first, one that failed goes to the end."""
+    """The order in which servers are tried: those thought well first, in an order of this client's own, then the others.
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self._order = list(addresses)
+    A server that failed is left alone for a while that doubles with each failure in a row, up to half a minute; where no other is
+    left it is tried all the same.
+    """
 
-    def candidates(self) -> tuple[Address, ...]:
-        """All servers, the best first."""
-        return tuple(self._order)
+    def __init__(self, source: ServerSource, monotonic: Callable[[], float], random: Random) -> None:
+        self._source = source
+        self._monotonic = monotonic
+        self._random = random
+        self._listed: tuple[Address, ...] = ()
+        self._order: list[Address] = []
+        self._failures: dict[Address, int] = {}
+        self._away_until: dict[Address, float] = {}
+
+    def candidates(self, start: int = 0) -> tuple[Address, ...]:
+        """All servers, the best first; `start` turns the order, so that a client's connections spread over the servers."""
+        order = self._present()
+        start %= len(order)
+        order = [*order[start:], *order[:start]]
+        now = self._monotonic()
+        away = {address: until for address, until in self._away_until.items() if until > now}
+        return tuple(sorted(order, key=lambda address: away.get(address, 0.0)))
+
+    def is_listed(self, address: Address) -> bool:
+        """Whether this server still is one of those to use."""
+        self._present()
+        return address in self._listed
 
     def failed(self, address: Address) -> None:
-        """`address` could not be reached, or broke off."""
-        if len(self._order) > 1 and address in self._order:
-            self._order.remove(address)
-            self._order.append(address)
+        """`address` could not be reached, broke off, did not answer, or is going down."""
+        failures = self._failures[address] = self._failures.get(address, 0) + 1
+        self._away_until[address] = self._monotonic() + min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))
+
+    def worked(self, address: Address) -> None:
+        """`address` answered."""
+        if address in self._failures:
+            del self._failures[address]
+            self._away_until.pop(address, None)
+
+    def _present(self) -> list[Address]:
+        listed = self._source.addresses()
+        if listed is not self._listed:
+            self._listed = listed
+            self._order = self._random.sample(listed, len(listed))
+            self._failures = {address: count for address, count in self._failures.items() if address in listed}
+            self._away_until = {address: until for address, until in self._away_until.items() if address in listed}
+        return self._order

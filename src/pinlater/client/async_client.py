@@ -1,28 +1,30 @@
 """The asynchronous client: one method for each of the service's, values in and values out.
 
-What a call may raise is in `errors`. A call whose answer did not come (ConnectionLost, DeadlineExceeded) may have taken effect;
-this client never sends it again by itself. A `request_key` makes an enqueue safe to repeat (`repeat=True` on the resend).
+What a call may raise is in `errors`. A call that no server took goes to the next one. A call whose answer did not come may have
+taken effect: it is made again where that is safe, and raises ConnectionLost or DeadlineExceeded where it isn't. Every enqueue carries
+a request key, which makes it safe.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from os import PathLike
+from secrets import token_hex
 from types import TracebackType
 from typing import Self, TypeVar
 
 from pinlater.client import _calls, values
 from pinlater.client._calls import Call
-from pinlater.client._pool import ConnectionPool
-from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, ServerChoice, parse_servers
-from pinlater.client.errors import ClientClosed, DeadlineExceeded
+from pinlater.client._engine import Engine
+from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, Address, server_source
+from pinlater.client.errors import ClientClosed
+from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 
 T = TypeVar("T")
-_MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 def default_source() -> str:
@@ -33,45 +35,64 @@ def default_source() -> str:
 class AsyncClient:
     """Talks to PinLater servers. Use as `async with AsyncClient("host:9010") as client:`, or `open` and `close` it.
 
-    `servers`: addresses as a list, or one string with commas; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010.
-    `source` names this caller in claims. `timeout_ms` bounds each call, on top of its `wait_ms`; `connections` are shared by all calls
-    but long polls, which have their own.
+    `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
+    when it changes; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010. Each client has an order of its own.
+    `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`; `retries` is how
+    often a call is made again at most. `connections` are shared by all calls but long polls, which have their own.
+    Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it.
     """
 
     def __init__(
         self,
-        servers: str | Sequence[str] | None = None,
+        servers: str | PathLike[str] | Sequence[str] | None = None,
         *,
         source: str | None = None,
         timeout_ms: int = 10_000,
         connect_timeout_ms: int = 3_000,
         connections: int = 2,
+        retries: int = 3,
+        request_keys: bool = True,
+        clock: Clock | None = None,
     ) -> None:
-        if timeout_ms < 1 or connect_timeout_ms < 1 or connections < 1:
-            raise ValueError("timeout_ms, connect_timeout_ms and connections must be at least 1")
-        self.servers = parse_servers(servers or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER)
+        if timeout_ms < 1 or connect_timeout_ms < 1 or connections < 1 or retries < 0:
+            raise ValueError(
+                "timeout_ms, connect_timeout_ms and connections must be at least 1, and retries at least 0"
+            )
+        self._clock = clock or SystemClock()
+        given = servers or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+        self._servers = server_source(given, self._clock.monotonic)
         self.source = default_source() if source is None else source
         self._timeout_s = timeout_ms / 1000
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._connections = connections
-        self._pool: ConnectionPool | None = None
+        self._retries = retries
+        self._request_keys = request_keys
+        self._engine: Engine | None = None
+
+    @property
+    def servers(self) -> tuple[Address, ...]:
+        """The servers that it may talk to as of now."""
+        return self._servers.addresses()
 
     async def open(self) -> Self:
         """Makes the client ready for this event loop. Connects only with the first call."""
-        if self._pool is None:
-            self._pool = ConnectionPool(
-                ServerChoice(self.servers),
-                shared_max=self._connections,
-                max_frame_bytes=_MAX_FRAME_BYTES,
+        if self._engine is None:
+            self._engine = Engine(
+                self._servers,
+                self.source,
+                timeout_s=self._timeout_s,
                 connect_timeout_s=self._connect_timeout_s,
+                connections=self._connections,
+                retries=self._retries,
+                monotonic=self._clock.monotonic,
             )
         return self
 
     async def close(self) -> None:
         """Closes every connection. May be called twice."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -82,25 +103,9 @@ class AsyncClient:
         await self.close()
 
     async def _run(self, call: Call[T]) -> T:
-        if self._pool is None:
+        if self._engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
-        timeout_s = self._timeout_s + call.wait_ms / 1000
-        try:
-            async with asyncio.timeout(timeout_s):
-                if call.wait_ms:
-                    async with self._pool.alone() as connection:
-                        return call.read(await connection.call(call.method, self.source, call.args))
-                return await self._run_shared(self._pool, call)
-        except TimeoutError as error:
-            raise DeadlineExceeded(f"No answer to {call.method} within {timeout_s:g} s") from error
-
-    async def _run_shared(self, pool: ConnectionPool, call: Call[T]) -> T:
-        connection = await pool.shared()
-        try:
-            return call.read(await connection.call(call.method, self.source, call.args))
-        except asyncio.CancelledError:
-            connection.retire()
-            raise
+        return await self._engine.run(call)
 
     # --- queues -----------------------------------------------------------------------------------------------------------
     async def create_queue(self, name: str) -> None:
@@ -139,7 +144,13 @@ class AsyncClient:
     async def enqueue(
         self, queue: str, jobs: Sequence[values.Job | bytes], *, request_key: str | None = None, repeat: bool = False
     ) -> values.Enqueued:
-        """Stores jobs; they are safe when this returns. A bare `bytes` is a job with nothing but a body."""
+        """Stores jobs; they are safe when this returns. A bare `bytes` is a job with nothing but a body.
+
+        `request_key` is for callers who make a request again after a restart of their own, within two minutes and with `repeat`;
+        other enqueues get a key by themselves.
+        """
+        if request_key is None and self._request_keys:
+            request_key = token_hex(12)
         return await self._run(_calls.enqueue(queue, jobs, request_key, repeat))
 
     async def dequeue(

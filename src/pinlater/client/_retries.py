@@ -1,0 +1,72 @@
+"""When a call that failed is made again, and after how long. Plain decisions; `_engine` acts on them.
+
+A call that was not sent, or that a server refused because it is stopping, took no effect and goes to the next server whatever it
+is. One whose answer did not come may have taken effect: it is made again only where that changes nothing (a look, a setting, an
+enqueue that carries a request key).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pinlater.client.errors import (
+    ConnectionLost,
+    DeadlineExceeded,
+    NoHealthyShards,
+    PinLaterError,
+    ServerUnreachable,
+    ShardConnectionFailed,
+)
+
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
+
+
+class Resend(Enum):
+    """Whether a call may be made again after it may have taken effect."""
+
+    NEVER = "never"
+    SAFE = "safe"  # twice is the same as once
+    KEYED = "keyed"  # the server tells it from a new one by its request key
+
+
+class Again(Enum):
+    """What to do about a failed call."""
+
+    NO = "no"
+    AS_IT_WAS = "as it was"  # it took no effect
+    AS_A_REPEAT = "as a repeat"  # it may have
+
+
+def is_lost(error: PinLaterError) -> bool:
+    """Whether the call was sent and nobody knows what became of it."""
+    return isinstance(error, ConnectionLost | DeadlineExceeded)
+
+
+def is_turned_away(error: PinLaterError) -> bool:
+    """Whether the server refused because it is stopping; another one is as good."""
+    return error.detail == "DRAINING"
+
+
+def decide(resend: Resend, error: PinLaterError, failures: int, retries: int) -> Again:
+    """What to do after the `failures`th failure of a call (from 1)."""
+    if failures > retries:
+        return Again.NO
+    if isinstance(error, ServerUnreachable) or is_turned_away(error):
+        return Again.AS_IT_WAS
+    if resend is Resend.NEVER:
+        return Again.NO
+    if is_lost(error) or isinstance(error, NoHealthyShards | ShardConnectionFailed):
+        return Again.AS_A_REPEAT
+    return Again.NO
+
+
+def pause_s(failures: int, retry_after_ms: int | None, other_servers: bool, spread: float) -> float:
+    """How long to wait before the next try. `spread` in [0, 1) keeps clients from returning as one.
+
+    The first try after a failure is made at once where there is another server; a server's own hint counts where there is none.
+    """
+    if other_servers and failures == 1:
+        return 0.0
+    longest = min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 4.0 ** min(failures - 1, 6))
+    hint = 0.0 if other_servers or retry_after_ms is None else min(_PAUSE_MAX_S, retry_after_ms / 1000)
+    return max(hint, longest * (0.5 + spread / 2))

@@ -1,0 +1,168 @@
+"""When a call is made again, and when it must not be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient, JobState, errors
+from pinlater.client._retries import Again, Resend, decide, pause_s
+from pinlater.wire.generated import ttypes as t
+from tests.client.fake_server import FakeServer
+
+STORED = t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
+DRAINING = t.PinLaterException(500, "stopping", detail="DRAINING", retryable=True)
+
+
+class Answers:
+    """One answer after another; the last one stays."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+
+    def __call__(self, _: Any) -> Any:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+# --- decisions ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("resend", Resend)
+def test_what_took_no_effect_is_always_made_again(resend: Resend) -> None:
+    assert decide(resend, errors.ServerUnreachable(""), 1, 3) is Again.AS_IT_WAS
+    assert decide(resend, errors.WorldError("", detail="DRAINING"), 1, 3) is Again.AS_IT_WAS
+    assert decide(resend, errors.ServerUnreachable(""), 4, 3) is Again.NO
+
+
+@pytest.mark.parametrize("error", [errors.ConnectionLost(""), errors.DeadlineExceeded(""), errors.NoHealthyShards("")])
+def test_what_may_have_taken_effect_is_made_again_only_where_that_is_safe(error: errors.PinLaterError) -> None:
+    assert decide(Resend.NEVER, error, 1, 3) is Again.NO
+    assert decide(Resend.SAFE, error, 1, 3) is Again.AS_A_REPEAT
+    assert decide(Resend.KEYED, error, 1, 3) is Again.AS_A_REPEAT
+
+
+@pytest.mark.parametrize("error", [errors.QueueNotFound(""), errors.EnqueueRejected(""), errors.DequeueRateLimited("")])
+@pytest.mark.parametrize("resend", Resend)
+def test_a_refusal_is_the_callers_to_handle(resend: Resend, error: errors.PinLaterError) -> None:
+    assert decide(resend, error, 1, 3) is Again.NO
+
+
+def test_pauses_grow_are_spread_and_honour_a_hint_where_there_is_no_other_server() -> None:
+    assert pause_s(1, None, other_servers=True, spread=0.5) == 0
+    pauses = [pause_s(failures, None, other_servers=False, spread=0.0) for failures in (1, 2, 3, 9)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] <= 2
+    assert pause_s(2, None, other_servers=True, spread=0.9) > pause_s(2, None, other_servers=True, spread=0.0)
+    assert pause_s(1, 1500, other_servers=False, spread=0.0) == 1.5
+
+
+# --- enqueues -----------------------------------------------------------------------------------------------------------
+async def test_an_enqueue_whose_answer_is_lost_is_sent_again_under_its_key() -> None:
+    async with (
+        FakeServer(enqueueJobs=Answers(FakeServer.HANG_UP, STORED), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+    ):
+        assert (await client.enqueue("q", [b"x"])).descriptors == ["q:s1:p1:1"]
+    first, second = [call.request for call in server.called("enqueueJobs")]
+    assert first.requestKey
+    assert (first.repeat, second.repeat) == (None, True)
+    assert first.requestKey == second.requestKey
+
+
+async def test_two_enqueues_never_share_a_key() -> None:
+    async with (
+        FakeServer(enqueueJobs=Answers(STORED), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+    ):
+        await client.enqueue("q", [b"x"])
+        await client.enqueue("q", [b"x"])
+    first, second = [call.request.requestKey for call in server.called("enqueueJobs")]
+    assert first != second
+
+
+@pytest.mark.parametrize("known_before", [True, False])
+async def test_an_original_server_gets_no_resend_and_that_is_said_once(
+    known_before: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = Answers(STORED, FakeServer.HANG_UP) if known_before else Answers(FakeServer.HANG_UP)
+    async with FakeServer(enqueueJobs=answers) as server, AsyncClient(server.address) as client:
+        if known_before:
+            await client.enqueue("q", [b"x"])
+            async with asyncio.timeout(5):
+                while not caplog.records:
+                    await asyncio.sleep(0)
+        for _ in range(2):
+            with pytest.raises(errors.ConnectionLost):
+                await client.enqueue("q", [b"y"])
+    assert len(server.called("enqueueJobs")) == 2 + known_before
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "ignores request keys" in caplog.text
+
+
+async def test_without_request_keys_a_lost_enqueue_is_an_error() -> None:
+    async with (
+        FakeServer(enqueueJobs=Answers(FakeServer.HANG_UP), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address, request_keys=False) as client,
+    ):
+        with pytest.raises(errors.ConnectionLost):
+            await client.enqueue("q", [b"x"])
+    (sent,) = server.called("enqueueJobs")
+    assert sent.request.requestKey is None
+
+
+# --- several servers ----------------------------------------------------------------------------------------------------
+async def test_a_server_that_drains_sends_its_calls_to_the_next() -> None:
+    async with (
+        FakeServer(deleteJobs=Answers(DRAINING)) as draining,
+        FakeServer(deleteJobs=Answers(3)) as other,
+        AsyncClient([draining.address, other.address], connections=2) as client,
+    ):
+        for _ in range(4):
+            assert await client.delete_jobs("q", JobState.FAILED) == 3
+        assert len(draining.called("deleteJobs")) <= 2
+        assert len(other.called("deleteJobs")) == 4
+
+
+async def test_a_server_that_hangs_leaves_time_for_the_next() -> None:
+    async with (
+        FakeServer(getJobCount=lambda _: asyncio.Event().wait()) as hung,
+        FakeServer(getJobCount=Answers(7)) as other,
+        AsyncClient([hung.address, other.address], timeout_ms=2_000) as client,
+    ):
+        assert [await client.count("q") for _ in range(4)] == [7] * 4
+        assert len(hung.called("getJobCount")) <= 2
+
+
+async def test_a_client_rides_over_a_restart() -> None:
+    async with FakeServer(createQueue=lambda _: None) as server, AsyncClient(server.address) as client:
+        await client.create_queue("q")
+        await server.stop()
+        call = asyncio.create_task(client.create_queue("q"))
+        await asyncio.sleep(0)
+        await server.start()
+        await call
+
+
+async def test_retries_are_bounded_and_can_be_switched_off() -> None:
+    async with FakeServer(getJobCount=Answers(FakeServer.HANG_UP)) as server:
+        for retries in (0, 2):
+            server.calls.clear()
+            async with AsyncClient(server.address, retries=retries) as client:
+                with pytest.raises(errors.ConnectionLost):
+                    await client.count("q")
+            assert len(server.called("getJobCount")) == 1 + retries
+
+
+async def test_a_refused_shard_is_asked_for_again_only_where_that_is_safe() -> None:
+    refusal = t.PinLaterException(502, "a shard is away", retryable=True)
+    async with (
+        FakeServer(getJobCount=Answers(refusal, 5), deleteJobs=Answers(refusal, 5)) as server,
+        AsyncClient(server.address) as client,
+    ):
+        assert await client.count("q") == 5
+        with pytest.raises(errors.ShardConnectionFailed):
+            await client.delete_jobs("q", JobState.FAILED)
