@@ -33,7 +33,8 @@ def _sqlite(folder: Path) -> Shard:
         if error.name != "pinlater.storage.sqlite":
             raise
         raise StoreMissing("the SQLite store is not there yet") from error
-    shard: Shard = sqlite.SqliteShard(folder / "jobs.db")
+    # Hundreds of stores are opened in a run: each log of the usual length would write gigabytes in all.
+    shard: Shard = sqlite.SqliteShard(folder / "jobs.db", sqlite.SqliteSettings(wal_reserve_kib=64))
     return shard
 
 
