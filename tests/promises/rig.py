@@ -117,6 +117,7 @@ async def start_rig(
 
     sweeps = Sweeps(map_of_shards, dispatcher, times_to_live, metrics, clock, MaintenanceSettings())
     server = ThriftServer(service, thrift or ThriftSettings(port=0), metrics, clock)
+    await service.book.refresh()
     await server.start()
     return Rig(clock, map_of_shards, dispatcher, service, metrics, sweeps, server, passwords, file_limits)
 

@@ -1,81 +1,19 @@
-"""Errors and their details, bounds, queue settings, statistics, the clock, and the schema as the contract's page has it."""
+"""Errors and their details, bounds, queue settings, statistics, defaults and the clock."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
+from pinlater.config.load import load
 from pinlater.domain.clock import SystemClock
 from pinlater.service.settings import ServiceSettings
-from pinlater.wire.generated.required import REQUIRED
 from tests.promises.rig import Rig
 from tests.promises.test_queues import refused
-from tests.promises.wire import PinLater, Wire, ack_request, ttypes
+from tests.promises.wire import Wire, ack_request, ttypes
 
 Start = Callable[..., Awaitable[Rig]]
-
-
-# --- the schema ---------------------------------------------------------------------------------------------------------
-def test_the_eleven_codes_the_states_and_the_constants_have_the_contracts_numbers() -> None:
-    from pinlater.wire.generated import constants
-
-    assert dict(zip(ttypes.ErrorCode._VALUES_TO_NAMES.values(), ttypes.ErrorCode._VALUES_TO_NAMES, strict=True)) == {
-        "CONTINUATION_INVALID": 400,
-        "PASSWORD_INVALID": 403,
-        "QUEUE_NAME_INVALID": 410,
-        "QUEUE_NAME_TOO_LONG": 411,
-        "QUEUE_NOT_FOUND": 413,
-        "PRIORITY_NOT_SUPPORTED": 416,
-        "DEQUEUE_RATE_LIMITED": 429,
-        "ENQUEUE_REJECTED": 430,
-        "UNKNOWN": 500,
-        "NO_HEALTHY_SHARDS": 501,
-        "SHARD_CONNECTION_FAILED": 502,
-    }
-    assert ttypes.PinLaterJobState._VALUES_TO_NAMES == {0: "PENDING", 1: "IN_PROGRESS", 2: "SUCCEEDED", 3: "FAILED"}
-    assert (constants.CONTINUATION_START, constants.CONTINUATION_END) == ("0", "-1")
-
-
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "PinLaterJob": {
-        "priority": 1,
-        "numAttemptsAllowed": 2,
-        "customStatus": "",
-        "runAfterTimestampMillis": None,
-        "uniqueScope": 1,
-    },
-    "PinLaterJobAckInfo": {"appendCustomStatus": "", "retryDelayMillis": 0},
-    "PinLaterDequeueRequest": {"dryRun": False, "coverage": 1.0, "jobAckRequest": None, "waitMillis": None},
-    "PinLaterCheckpointJobRequest": {"moveToPending": False, "newBody": None, "numOfAttemptsAllowed": None},
-    "PinLaterLookupJobRequest": {"includeBody": False},
-    "PinLaterGetJobCountRequest": {"countFutureJobs": False, "priority": None, "bodyRegexToMatch": None},
-    "PinLaterScanJobsRequest": {"scanFutureJobs": False, "continuation": "0", "limit": 100, "priority": None},
-    "PinLaterScanJobsResponse": {"continuation": "-1"},
-    "PinLaterRetryFailedJobsRequest": {
-        "priority": 1,
-        "attemptsToAllow": 1,
-        "limit": 1000,
-        "runAfterTimestampMillis": None,
-    },
-    "PinLaterDeleteJobsRequest": {"priority": 1, "limit": 1000, "bodyRegexToMatch": None},
-    "RequestContext": {"requestId": ""},
-}
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_the_defaults_of_a_struct_are_the_contracts(name: str) -> None:
-    made = getattr(ttypes, name)()
-    assert {field: getattr(made, field) for field in DEFAULTS[name]} == DEFAULTS[name]
-
-
-def test_our_additions_are_optional_and_have_ids_from_one_hundred() -> None:
-    table: dict[str, tuple[str, ...]] = REQUIRED
-    for name, required in table.items():
-        spec: Any = getattr(ttypes, name, None) or getattr(PinLater, name)
-        ids = {entry[2]: entry[0] for entry in spec.thrift_spec if entry is not None}
-        assert all(ids[field] < 100 for field in required), name
 
 
 # --- errors and bounds --------------------------------------------------------------------------------------------------
@@ -205,6 +143,18 @@ async def test_server_info_tells_the_bounds_and_features(wire: Wire) -> None:
     assert (info.priorityLevels, info.maxBodyBytes, info.maxFrameBytes) == (3, 2**20, 2**24)
     assert (info.maxJobsPerRequest, info.maxDescriptorsPerRequest, info.maxWaitMillis) == (1_000, 5_000, 60_000)
     assert {"long-poll", "claim-tokens", "unique-keys", "request-keys"} <= set(info.features)
+
+
+# --- defaults -----------------------------------------------------------------------------------------------------------
+def test_where_nothing_is_said_the_contracts_defaults_hold() -> None:
+    settings = load(None, {}, {}).settings
+    jobs, hour_ms = settings.jobs, 3_600_000
+    assert (settings.thrift.port, settings.http.port, jobs.priority_levels) == (9010, 9999, 3)
+    assert (jobs.claim_timeout_ms, jobs.failed_ttl_ms, jobs.succeeded_ttl_ms) == (600_000, 168 * hour_ms, 24 * hour_ms)
+    assert (jobs.max_jobs_per_request, jobs.max_descriptors_per_request) == (1_000, 5_000)
+    assert (settings.thrift.max_frame_bytes, jobs.max_wait_ms, jobs.regex_rows_max) == (16 * 2**20, 60_000, 100_000)
+    every = settings.maintenance
+    assert (every.file_interval_ms, every.refresh_interval_ms) == (10_000, 5_000)
 
 
 # --- the clock ----------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ IN_HAND = {
     "releaseJobs",
     "cancelJobs",
 }
+CODES = set(ttypes.ErrorCode._VALUES_TO_NAMES)
 METHODS = sorted(name.removesuffix("_args") for name in vars(PinLater) if name.endswith("_args"))
 
 
@@ -134,6 +135,7 @@ async def answer_is_clear(wire: Wire, method: str, arguments: Any) -> None:
         refusal = error
     else:
         return
+    assert refusal.code in CODES, (method, refusal.code)
     assert refusal.detail not in (None, "", "INTERNAL"), (method, str(refusal)[:300])
     assert 0 < len(refusal.message) < 1_000, (method, len(refusal.message))
     assert refusal.retryable is not None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from tests.promises.rig import Rig
+from pinlater.service.settings import ServiceSettings
+from tests.promises.rig import Rig, start_rig
 from tests.promises.test_queues import refused
 from tests.promises.wire import FAILED, IN_PROGRESS, PENDING, SUCCEEDED, Wire, ack_request, ttypes
 
@@ -31,6 +33,22 @@ async def test_ids_ascend_and_tell_their_time(here: Wire, rig: Rig) -> None:
     assert ids[0] >> 22 == rig.clock.now_ms() - 1_735_689_600_000
 
 
+async def test_ids_go_on_above_the_highest_in_the_store_though_the_clock_was_put_back(store: Path) -> None:
+    """A server that starts an hour earlier than the last one ended makes no id twice, and keeps the order."""
+    made: list[str] = []
+    for hours in (1, 0):
+        rig = await start_rig(file=store)
+        try:
+            rig.clock.advance(hours=hours)
+            wire = await rig.connect()
+            await wire.create("q")
+            made += await wire.enqueue("q", b"a", b"b")
+        finally:
+            await rig.close()
+    ids = [int(descriptor.rsplit(":", 1)[1]) for descriptor in made]
+    assert ids == sorted(set(ids))
+
+
 async def test_descriptors_come_back_in_the_order_of_the_jobs(wire: Wire, queue: str) -> None:
     jobs = [ttypes.PinLaterJob(body=str(n).encode(), priority=n % 3 + 1) for n in range(100)]
     descriptors = (await wire.enqueue_jobs(queue, jobs)).jobDescriptors
@@ -43,6 +61,15 @@ async def test_a_bad_priority_refuses_the_whole_enqueue(wire: Wire, queue: str, 
     jobs = [ttypes.PinLaterJob(body=b"good"), ttypes.PinLaterJob(body=b"bad", priority=priority)]
     assert (await refused(wire.enqueue_jobs(queue, jobs))).code == 416
     assert await wire.count(queue) == 0
+
+
+async def test_priorities_run_to_the_configured_number_of_levels(start: Start) -> None:
+    wire = await (await start(settings=ServiceSettings(priority_levels=5))).connect()
+    await wire.create("q")
+    await wire.enqueue("q", b"lowest", priority=5)
+    await wire.enqueue("q", b"higher", priority=4)
+    assert (await refused(wire.enqueue("q", b"x", priority=6))).code == 416
+    assert await wire.bodies("q") == [b"higher", b"lowest"]
 
 
 @pytest.mark.parametrize("attempts", [0, -1, -(2**31)])

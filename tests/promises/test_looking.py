@@ -150,6 +150,14 @@ async def test_a_paged_scan_sees_each_job_once(here: Wire) -> None:
     assert sorted(seen) == sorted(made)
 
 
+async def test_a_scan_shows_all_priorities_unless_one_is_named(here: Wire) -> None:
+    for priority in (1, 2, 3):
+        await here.enqueue("q", b"x", priority=priority)
+    assert len((await here.scan("q")).scannedJobs) == 3
+    [job] = (await here.scan("q", priority=2)).scannedJobs
+    assert job.jobDescriptor.split(":")[2] == "p2"
+
+
 # --- regexes ------------------------------------------------------------------------------------------------------------
 async def test_a_regex_searches_case_sensitively_in_utf8_and_passes_over_what_is_none(here: Wire) -> None:
     await here.enqueue("q", "Käse".encode(), b"kaese", b"\xff\xfeK", b"")

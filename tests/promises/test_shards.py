@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.passwords import hash_password
+from pinlater.service.settings import ServiceSettings
 from pinlater.sharding.placement import covered
+from tests.promises.conftest import PASSWORD
 from tests.promises.rig import Rig
 from tests.promises.test_queues import refused
 from tests.promises.wire import SUCCEEDED, Wire, ack_request, ttypes
@@ -164,6 +169,81 @@ async def test_a_queue_limit_holds_for_all_shards_together(start: Start) -> None
     await refused(wire.dequeue("q"))
     rig.clock.advance(seconds=1)
     assert len(await wire.claim("q", 5)) == 5
+
+
+async def test_single_claims_take_the_shards_in_random_order(start: Start) -> None:
+    _, wire = await three(start)
+    for _ in range(40):
+        await on_each_shard(wire)
+    order = [shard_of((await wire.claim("q", 1))[0][0]) for _ in range(30)]
+    assert set(order) == {"s1", "s2", "s3"}
+    assert order != order[:3] * 10
+    assert order != sorted(order)
+
+
+async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs with unique keys live on their keys' shards, so such a request is not atomic across shards."""
+    rig, wire = await three(start)
+    keys = [f"k{n}" for n in range(20)]
+    lost = {n for n, key in enumerate(keys) if rig.shards.home_of(key).name == "2"}
+
+    async def fails(*_: object) -> object:
+        raise ShardConnectionFailed("gone")
+
+    monkeypatch.setattr(rig.shard("2").shard, "insert_jobs", fails)
+    jobs = [ttypes.PinLaterJob(body=b"x", uniqueKey=key) for key in keys]
+    error = await refused(wire.enqueue_jobs("q", jobs))
+    assert (error.code, error.retryable) == (502, True)
+    [said] = re.findall(r"stored already: the jobs at \[([0-9, ]*)\]", error.message)
+    stored = {int(number) for number in said.split(",")}
+    assert stored
+    assert stored.isdisjoint(lost)
+    assert await wire.count("q") == len(stored)
+    monkeypatch.undo()
+    again = await wire.enqueue_jobs("q", jobs)  # safe, for the keys are taken
+    assert set(again.existing) == stored
+    assert await wire.count("q") == len(keys)
+
+
+async def test_where_riding_acks_fail_nothing_is_claimed_and_the_error_says_so(start: Start) -> None:
+    rig, wire = await three(start)
+    jobs = await on_each_shard(wire)
+    await wire.claim("q", 1_000)
+    await wire.enqueue("q", *[b"y"] * 3)
+    rig.shard("3").healthy = False
+    before = await wire.count("q")
+    error = await refused(wire.dequeue("q", jobAckRequest=ack_request("q", jobs["s1"], jobs["s3"])))
+    assert (error.code, error.detail) == (502, "SHARD_UNREACHABLE")
+    assert "nothing was claimed" in error.message
+    assert await wire.count("q") == before
+    assert await wire.state(jobs["s1"]) == SUCCEEDED
+
+
+async def test_a_deleted_queue_is_gone_from_every_shard(start: Start) -> None:
+    rig, wire = await three(start, password_hash=hash_password(PASSWORD))
+    await on_each_shard(wire)
+    await wire.call("deleteQueue", name="q", password=PASSWORD)
+    for shard in rig.shards:
+        assert await shard.shard.list_queues() == []
+
+
+async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: Start) -> None:
+    """Without one it is exact."""
+    rig, wire = await three(start, settings=ServiceSettings(regex_rows_max=5))
+    for priority in (1, 2):
+        for _ in range(3):
+            await wire.enqueue("q", *[b"x"] * 40, priority=priority)
+    shares = {priority: [0, 0, 0] for priority in (1, 2)}
+    for number, shard in enumerate(rig.shards):
+        for row in await shard.shard.count_jobs(["q"]):
+            if row.pending:
+                shares[row.priority][number] = row.pending
+    expected = sum(min(5, pending) for pendings in shares.values() for pending in pendings)
+    assert await wire.count("q", bodyRegexToMatch="x") == expected
+    assert await wire.count("q", bodyRegexToMatch="x", priority=1) == sum(min(5, n) for n in shares[1])
+    assert await wire.count("q") == 240
 
 
 async def test_configuration_and_pauses_reach_every_shard(start: Start) -> None:

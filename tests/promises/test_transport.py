@@ -328,7 +328,8 @@ async def test_bodies_of_any_bytes_are_answered_or_close_their_connection_only(
 
 async def test_an_unknown_state_is_an_error(wire: Wire, queue: str) -> None:
     for state in (-1, 4, 2**31 - 1, -(2**31)):
-        for call in (wire.count(queue, state), wire.scan(queue, state)):
+        delete = wire.call("deleteJobs", request=ttypes.PinLaterDeleteJobsRequest(queue, state))
+        for call in (wire.count(queue, state), wire.scan(queue, state), delete):
             with pytest.raises(Refused) as refusal:
                 await call
             assert (refusal.value.code, refusal.value.detail) == (500, "INVALID_ARGUMENT")

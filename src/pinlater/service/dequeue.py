@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pinlater.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import DequeueRateLimited, InvalidArgument
+from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError
 from pinlater.domain.job import ClaimedJob
 from pinlater.domain.queue import Queue
 from pinlater.service.acknowledge import Acknowledge
@@ -55,7 +55,11 @@ class Dequeue:
             parts = self._acknowledge.parse(batch)
             queue = await self._book.require(command.queue)
             await self._book.require(batch.queue)
-            results = await self._acknowledge.carry_out(caller, batch, parts)
+            try:
+                results = await self._acknowledge.carry_out(caller, batch, parts)
+            except PinLaterError as error:
+                error.message += " (the acks that rode along failed, so nothing was claimed)"
+                raise
         limit = min(command.limit, self._settings.max_dequeue_limit)
         if command.dry_run:
             return Dequeued(await self._peek(command, limit), results)
