@@ -105,11 +105,13 @@ class Connection(asyncio.Protocol):
     def _take(self, frame: bytes) -> None:
         if not self._waiting:
             raise WireError("an answer came that nobody asked for")
-        expected, method, future = self._waiting.popleft()
+        expected, method, future = self._waiting[
+            0
+        ]  # stays in line until its answer is understood, to be told if it is not
         sequence, answer = self._decoder.decode(frame, method)
         if sequence != expected:
-            self._waiting.appendleft((expected, method, future))
             raise WireError(f"answer {sequence} came where {expected} was due")
+        self._waiting.popleft()
         if future.done():
             return
         if isinstance(answer, Exception):

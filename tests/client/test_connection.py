@@ -1,0 +1,91 @@
+"""One connection: whose answer is whose, and what a call learns when the stream can't be understood."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from pinlater.client._connection import Connection, connect
+from pinlater.client._servers import Address
+from pinlater.client.errors import ConnectionLost
+from pinlater.wire.codec import Decoder, encode_reply
+from pinlater.wire.framing import FrameSplitter
+
+Answer = Callable[[bytes], bytes]
+
+
+class Peer:
+    """Answers the frames it got when the test says so, as the test says."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._splitter = FrameSplitter(1 << 20)
+        self.frames: list[bytes] = []
+
+    async def wait_for(self, calls: int) -> None:
+        while len(self.frames) < calls:
+            self.frames += self._splitter.feed(await self._reader.read(65_536))
+
+    def answer(self, frame: bytes, names: set[str]) -> None:
+        call = Decoder().call(frame)
+        self._writer.write(encode_reply(call.method, call.seqid, names))
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+
+@pytest.fixture
+async def line() -> AsyncIterator[tuple[Connection, Peer]]:
+    """A connection and its other end."""
+    accepted: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(lambda r, w: accepted.set_result(Peer(r, w)), "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    connection = await connect(Address(host, port), 1 << 20, 5)
+    peer = await accepted
+    yield connection, peer
+    await connection.close()
+    peer._writer.transport.abort()
+    server.close()
+    await server.wait_closed()
+
+
+def ask(connection: Connection) -> asyncio.Task[set[str]]:
+    return asyncio.create_task(connection.call("getQueueNames", "test", ()))
+
+
+async def test_an_answer_that_is_none_ends_its_own_call_too(line: tuple[Connection, Peer]) -> None:
+    """At once, and not at its deadline: the call whose turn it was learns it like those behind it."""
+    connection, peer = line
+    calls = [ask(connection), ask(connection)]
+    await peer.wait_for(2)
+    peer.send(b"\x00\x00\x00\x04\xff\xff\xff\xff")
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
+    assert not connection.usable
+
+
+async def test_a_call_given_up_leaves_its_place_in_line(line: tuple[Connection, Peer]) -> None:
+    """Its answer goes to nobody, the next one's to the next."""
+    connection, peer = line
+    given_up, kept = ask(connection), ask(connection)
+    await peer.wait_for(2)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    peer.answer(peer.frames[0], {"first"})
+    peer.answer(peer.frames[1], {"second"})
+    async with asyncio.timeout(5):
+        assert await kept == {"second"}
+
+
+async def test_answers_out_of_order_reach_nobody(line: tuple[Connection, Peer]) -> None:
+    connection, peer = line
+    calls = [ask(connection), ask(connection)]
+    await peer.wait_for(2)
+    peer.answer(peer.frames[1], {"second"})
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
