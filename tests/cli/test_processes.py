@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,6 +170,91 @@ def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path: Path, number: si
     host, port = address.split(":")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)))
+
+
+def test_a_demo_that_is_killed_takes_its_server_along(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    command = [*COMMAND, "demo", "--jobs", "100000"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    host, port = read_line(process).split()[1].rstrip(",").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as witness:
+        process.kill()
+        process.communicate()
+        assert witness.recv(1) == b""  # the server stops in order and closes what is idle
+    wait_until_refused(host, int(port))
+
+
+def wait_until_refused(host: str, port: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, port), timeout=5).close()
+        except ConnectionRefusedError:
+            return
+    pytest.fail(f"somebody still listens on {host}:{port}")
+
+
+def test_a_server_stops_in_order_with_its_standard_input(tmp_path: Path) -> None:
+    command = [*COMMAND, "serve", "--store", f"sqlite:{tmp_path / 'jobs.db'}", "--thrift-port", "0", "--http-port", "0"]
+    process = subprocess.Popen(
+        [*command, "--stop-with-stdin"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    while "ready" not in process.stderr.readline():
+        assert process.poll() is None
+    process.stdin.write("what comes before the end is not looked at\n")
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "draining" in log
+
+
+def test_a_file_as_standard_input_has_no_end_to_wait_for(tmp_path: Path) -> None:
+    command = [*COMMAND, "serve", "--store", "memory:", "--thrift-port", "0", "--http-port", "0", "--stop-with-stdin"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("error: standard input is a file, which has no other end to wait for: give a pipe\n")
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_server_whose_standard_streams_are_closed_serves_and_stops_with_0(tmp_path: Path, closed: str) -> None:
+    """No file or socket of the server may take their numbers: stray output would go into it, and the event loop aborts."""
+    pid = tmp_path / "pid"
+    serve = f"{sys.executable} -m pinlater serve --store sqlite:{tmp_path / 'jobs.db'} --thrift-port {free_port()} --http-port"
+    port = free_port()
+    script = f"{serve} {port} {closed} & echo $! >{pid}; wait $!"
+    shell = subprocess.Popen(["bash", "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not ready(port):
+        assert time.monotonic() < deadline
+        assert shell.poll() is None
+    os.kill(int(pid.read_text()), signal.SIGTERM)
+    assert shell.wait(60) == 0
+
+
+def ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_can_not_be_written_is_one_line_and_no_bug() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m pinlater version >/dev/full"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "error: the output can't be written: No space left on device\n")
 
 
 def test_the_demo_shows_plain_lines_where_there_is_no_terminal() -> None:

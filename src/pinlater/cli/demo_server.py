@@ -28,6 +28,7 @@ class DemoServer:
         self._command = [
             *(sys.executable, "-m", "pinlater", "serve", "--store", f"sqlite:{path}"),
             *("--thrift-port", "0", "--http-port", "0", "--set", "telemetry.log_format=json"),
+            "--stop-with-stdin",  # a demo that is killed can't stop it, but its end of the pipe goes with it
         ]
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -39,7 +40,7 @@ class DemoServer:
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the demo, which then stops the server in order

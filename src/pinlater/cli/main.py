@@ -6,6 +6,7 @@ install. No business logic here.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
@@ -159,14 +161,39 @@ def _say_usage(error: Any) -> int:
     return int(error.exit_code)
 
 
-def _reader_is_gone() -> NoReturn:
+_OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+def _reader_is_gone(error: str = "") -> NoReturn:
     """Whoever read our output has stopped, as `head` does: that is no error, and what is left to write has nowhere to go."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(exits.OK)
+    if error:
+        sys.stderr.write(f"error: {error}\n")
+    sys.exit(exits.REFUSED if error else exits.OK)
+
+
+def _say_bug(error: Exception) -> NoReturn:
+    if exits.tracebacks():
+        traceback.print_exc()
+    sys.stderr.write(f"error: unexpected: {type(error).__name__}: {error} (run with --traceback to see where)\n")
+    sys.exit(exits.BUG)
+
+
+def _open_standard_streams() -> None:
+    """Where one was closed by whoever started us, files and sockets would take its number, and our output could end up in them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process
 
 
 def main() -> None:
     """The process's entry. Every end has an exit code of the table in `exits`; a bug is one line, with `--traceback` all of it."""
+    _open_standard_streams()
     try:
         code = app(standalone_mode=False, prog_name="pinlater") or exits.OK
         sys.stdout.flush()
@@ -179,10 +206,11 @@ def main() -> None:
         if isinstance(end.__context__, BrokenPipeError):  # the parser's library meets it first, and ends with 1
             _reader_is_gone()
         raise
+    except OSError as error:
+        if error.errno not in _OUTPUT_LOST:
+            _say_bug(error)
+        _reader_is_gone(f"the output can't be written: {error.strerror}")
     except Exception as error:  # noqa: BLE001 - the last resort
         if hasattr(error, "format_message"):
             sys.exit(_say_usage(error))
-        if exits.tracebacks():
-            traceback.print_exc()
-        sys.stderr.write(f"error: unexpected: {type(error).__name__}: {error} (run with --traceback to see where)\n")
-        sys.exit(exits.BUG)
+        _say_bug(error)

@@ -24,8 +24,7 @@ def hash_password(json: Annotated[bool, typer.Option("--json", help="Print JSON.
         password = _asked() if _on_terminal() else _read(sys.stdin.buffer.read(65_536))
         made = make_hash(password)
     except ValueError as error:
-        typer.echo(f"Not hashed: {error}", err=True)
-        raise typer.Exit(exits.USAGE) from None
+        exits.fail(f"not hashed: {error}", exits.USAGE)
     if json:
         output.print_json({"admin_password_hash": made})
     else:

@@ -23,6 +23,12 @@ def serve(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated.")
     ] = None,
+    stop_with_stdin: Annotated[
+        bool,
+        typer.Option(
+            "--stop-with-stdin", help="Stop as at SIGTERM when standard input, a pipe, ends: with whoever holds it."
+        ),
+    ] = False,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then finishes what is in flight and ends with status 0.
 
@@ -51,7 +57,7 @@ def serve(
     for warning in loaded.warnings:
         logging.getLogger("pinlater.config").warning(warning)
     try:
-        raise typer.Exit(run(loaded.settings))
+        raise typer.Exit(run(loaded.settings, stop_with_stdin=stop_with_stdin))
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(REFUSED) from None
