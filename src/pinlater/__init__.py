@@ -10,13 +10,27 @@ from typing import TYPE_CHECKING
 from pinlater.version import __version__
 
 if TYPE_CHECKING:
-    from pinlater.client import Ack, AsyncClient, ClaimedJob, Job, JobInfo, JobState, Outcome, UniqueKey, UniqueScope
+    from pinlater.client import (
+        Ack,
+        AsyncClient,
+        ClaimedJob,
+        Client,
+        EnqueueBatcher,
+        Job,
+        JobInfo,
+        JobState,
+        Outcome,
+        UniqueKey,
+        UniqueScope,
+    )
     from pinlater.worker import Reject, Snooze, Worker, WorkerSettings
 
 _HOMES = {
     "Ack": "pinlater.client",
     "AsyncClient": "pinlater.client",
     "ClaimedJob": "pinlater.client",
+    "Client": "pinlater.client",
+    "EnqueueBatcher": "pinlater.client",
     "Job": "pinlater.client",
     "JobInfo": "pinlater.client",
     "JobState": "pinlater.client",
@@ -33,6 +47,8 @@ __all__ = [
     "Ack",
     "AsyncClient",
     "ClaimedJob",
+    "Client",
+    "EnqueueBatcher",
     "Job",
     "JobInfo",
     "JobState",

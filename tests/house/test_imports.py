@@ -38,12 +38,24 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import pinlater", "import pinlater; pinlater.AsyncClient", "import pinlater.client", "import pinlater.worker"],
+    [
+        "import pinlater",
+        "import pinlater; pinlater.AsyncClient",
+        "import pinlater; pinlater.Client",
+        "import pinlater.client",
+        "import pinlater.worker",
+    ],
 )
 def test_client_and_worker_load_no_part_of_the_server(statement: str) -> None:
     """A producer's process stays small, and works without the extra `server`."""
     loaded = loaded_by(statement)
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
+
+
+def test_the_sync_client_is_what_the_async_one_makes(repository: Path) -> None:
+    script = repository / "scripts/make-sync-client"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_command_line_starts_without_loading_the_server() -> None:

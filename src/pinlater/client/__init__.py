@@ -1,6 +1,8 @@
 """The client: what producers and workers import to talk to PinLater servers."""
 
 from pinlater.client.async_client import AsyncClient
+from pinlater.client.batching import EnqueueBatcher, Placed
+from pinlater.client.sync_client import Client
 from pinlater.client.values import (
     Ack,
     AckBatch,
@@ -35,12 +37,15 @@ __all__ = [
     "Checkpoint",
     "Claim",
     "ClaimedJob",
+    "Client",
     "Dequeued",
+    "EnqueueBatcher",
     "Enqueued",
     "Job",
     "JobInfo",
     "JobState",
     "Outcome",
+    "Placed",
     "PriorityCounts",
     "QueueConfig",
     "QueueInfo",

@@ -7,32 +7,16 @@ a request key, which makes it safe.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Sequence
-from os import PathLike
 from secrets import token_hex
-from types import TracebackType
-from typing import Self, TypeVar
 
 from pinlater.client import _calls, values
-from pinlater.client._calls import Call
-from pinlater.client._engine import Engine
-from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, Address, server_source
-from pinlater.client.errors import ClientClosed
-from pinlater.domain.clock import Clock, SystemClock
+from pinlater.client._faces import AsyncFace
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 
-T = TypeVar("T")
 
-
-def default_source() -> str:
-    """Who calls, where nothing else is said: `<host>-<process id>`."""
-    return f"{socket.gethostname()}-{os.getpid()}"
-
-
-class AsyncClient:
+class AsyncClient(AsyncFace):
     """Talks to PinLater servers. Use as `async with AsyncClient("host:9010") as client:`, or `open` and `close` it.
 
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
@@ -41,71 +25,6 @@ class AsyncClient:
     often a call is made again at most. `connections` are shared by all calls but long polls, which have their own.
     Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it.
     """
-
-    def __init__(
-        self,
-        servers: str | PathLike[str] | Sequence[str] | None = None,
-        *,
-        source: str | None = None,
-        timeout_ms: int = 10_000,
-        connect_timeout_ms: int = 3_000,
-        connections: int = 2,
-        retries: int = 3,
-        request_keys: bool = True,
-        clock: Clock | None = None,
-    ) -> None:
-        if timeout_ms < 1 or connect_timeout_ms < 1 or connections < 1 or retries < 0:
-            raise ValueError(
-                "timeout_ms, connect_timeout_ms and connections must be at least 1, and retries at least 0"
-            )
-        self._clock = clock or SystemClock()
-        given = servers or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
-        self._servers = server_source(given, self._clock.monotonic)
-        self.source = default_source() if source is None else source
-        self._timeout_s = timeout_ms / 1000
-        self._connect_timeout_s = connect_timeout_ms / 1000
-        self._connections = connections
-        self._retries = retries
-        self._request_keys = request_keys
-        self._engine: Engine | None = None
-
-    @property
-    def servers(self) -> tuple[Address, ...]:
-        """The servers that it may talk to as of now."""
-        return self._servers.addresses()
-
-    async def open(self) -> Self:
-        """Makes the client ready for this event loop. Connects only with the first call."""
-        if self._engine is None:
-            self._engine = Engine(
-                self._servers,
-                self.source,
-                timeout_s=self._timeout_s,
-                connect_timeout_s=self._connect_timeout_s,
-                connections=self._connections,
-                retries=self._retries,
-                monotonic=self._clock.monotonic,
-            )
-        return self
-
-    async def close(self) -> None:
-        """Closes every connection. May be called twice."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def _run(self, call: Call[T]) -> T:
-        if self._engine is None:
-            raise ClientClosed("The client is not open: use `async with`, or open() it first")
-        return await self._engine.run(call)
 
     # --- queues -----------------------------------------------------------------------------------------------------------
     async def create_queue(self, name: str) -> None:

@@ -125,6 +125,10 @@ class UnknownMethod(CallerError):
     """The server doesn't know this method: an original PinLater server, or an older version of ours."""
 
 
+class TooManyWaiting(WorldError):
+    """So many jobs wait in this process to be enqueued that one more would only add to the pile."""
+
+
 class ClientClosed(CallerError):
     """The client was closed, or not opened yet."""
 

@@ -1,0 +1,141 @@
+"""What makes a client a client, without its methods: options, opening, closing, and carrying out a call, async and sync.
+
+The methods are in `async_client`; `sync_client` is made from it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Self, TypeVar
+
+from pinlater.client._background import Background
+from pinlater.client._calls import Call
+from pinlater.client._engine import Engine
+from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, Address, server_source
+from pinlater.client.errors import ClientClosed
+from pinlater.domain.clock import Clock, SystemClock
+
+T = TypeVar("T")
+
+
+def default_source() -> str:
+    """Who calls, where nothing else is said: `<host>-<process id>`."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+class Face:
+    """The options of a client, as `AsyncClient` and `Client` describe them."""
+
+    def __init__(
+        self,
+        servers: str | PathLike[str] | Sequence[str] | None = None,
+        *,
+        source: str | None = None,
+        timeout_ms: int = 10_000,
+        connect_timeout_ms: int = 3_000,
+        connections: int = 2,
+        retries: int = 3,
+        request_keys: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        if timeout_ms < 1 or connect_timeout_ms < 1 or connections < 1 or retries < 0:
+            raise ValueError(
+                "timeout_ms, connect_timeout_ms and connections must be at least 1, and retries at least 0"
+            )
+        self._clock = clock or SystemClock()
+        given = servers or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+        self._servers = server_source(given, self._clock.monotonic)
+        self._source = source
+        self._timeout_s = timeout_ms / 1000
+        self._connect_timeout_s = connect_timeout_ms / 1000
+        self._connections = connections
+        self._retries = retries
+        self._request_keys = request_keys
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What the face needs beside its options."""
+
+    @property
+    def servers(self) -> tuple[Address, ...]:
+        """The servers that it may talk to as of now."""
+        return self._servers.addresses()
+
+    @property
+    def source(self) -> str:
+        """What it calls itself; unless said otherwise the host and the process, a forked one's own."""
+        return default_source() if self._source is None else self._source
+
+    def _new_engine(self) -> Engine:
+        return Engine(
+            self._servers,
+            self.source,
+            timeout_s=self._timeout_s,
+            connect_timeout_s=self._connect_timeout_s,
+            connections=self._connections,
+            retries=self._retries,
+            monotonic=self._clock.monotonic,
+        )
+
+
+class AsyncFace(Face):
+    """Carries out calls on the event loop that it was opened on."""
+
+    def _prepare(self) -> None:
+        self._engine: Engine | None = None
+
+    async def open(self) -> Self:
+        """Makes the client ready for this event loop. Connects only with the first call."""
+        if self._engine is None:
+            self._engine = self._new_engine()
+        return self
+
+    async def close(self) -> None:
+        """Closes every connection. May be called twice."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, call: Call[T]) -> T:
+        if self._engine is None:
+            raise ClientClosed("The client is not open: use `async with`, or open() it first")
+        return await self._engine.run(call)
+
+
+class SyncFace(Face):
+    """Carries out calls from any thread, on an event loop in a thread of the client's own. Opens itself with the first call."""
+
+    def _prepare(self) -> None:
+        self._background = Background(self._new_engine)
+
+    def open(self) -> Self:
+        """Makes the client ready, also once more after `close`. Connects only with the first call."""
+        self._background.open()
+        return self
+
+    def close(self) -> None:
+        """Closes every connection and ends the client's thread. May be called twice."""
+        self._background.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Call[T]) -> T:
+        return self._background.run(call)

@@ -1,0 +1,182 @@
+"""The synchronous client, made from `async_client`: one method for each of the service's, values in and values out.
+
+What a call may raise is in `errors`. A call that no server took goes to the next one. A call whose answer did not come may have
+taken effect: it is made again where that is safe, and raises ConnectionLost or DeadlineExceeded where it isn't. Every enqueue carries
+a request key, which makes it safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_hex
+
+from pinlater.client import _calls, values
+from pinlater.client._faces import SyncFace
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import QueueConfig
+
+
+class Client(SyncFace):
+    """Talks to PinLater servers. Use as `with Client("host:9010") as client:`, or as it is from any thread: it opens itself.
+
+    `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
+    when it changes; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010. Each client has an order of its own.
+    `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`; `retries` is how
+    often a call is made again at most. `connections` are shared by all calls but long polls, which have their own.
+    Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it.
+    """
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+    def create_queue(self, name: str) -> None:
+        """Makes the queue; where it exists already nothing happens."""
+        self._run(_calls.create_queue(name))
+
+    def delete_queue(self, name: str, password: str) -> None:
+        """Removes the queue with all its jobs; needs the server's admin password."""
+        self._run(_calls.delete_queue(name, password))
+
+    def queue_names(self) -> list[str]:
+        """All queues, by name."""
+        return self._run(_calls.queue_names())
+
+    def configure_queue(self, queue: str, config: QueueConfig) -> None:
+        """Replaces all of the queue's settings; None leaves one to the server."""
+        self._run(_calls.configure_queue(queue, config))
+
+    def queue_config(self, queue: str) -> values.QueueInfo:
+        """The queue's settings."""
+        return self._run(_calls.queue_config(queue))
+
+    def pause_queue(self, queue: str) -> None:
+        """Stops dequeues; enqueues and acks go on."""
+        self._run(_calls.pause_queue(queue))
+
+    def resume_queue(self, queue: str) -> None:
+        """Lets dequeues go on."""
+        self._run(_calls.resume_queue(queue))
+
+    def queue_stats(self, *queues: str) -> list[values.QueueStats]:
+        """Counts and rates of these queues; of all without an argument."""
+        return self._run(_calls.queue_stats(queues))
+
+    # --- the three hot paths ----------------------------------------------------------------------------------------------
+    def enqueue(
+        self, queue: str, jobs: Sequence[values.Job | bytes], *, request_key: str | None = None, repeat: bool = False
+    ) -> values.Enqueued:
+        """Stores jobs; they are safe when this returns. A bare `bytes` is a job with nothing but a body.
+
+        `request_key` is for callers who make a request again after a restart of their own, within two minutes and with `repeat`;
+        other enqueues get a key by themselves.
+        """
+        if request_key is None and self._request_keys:
+            request_key = token_hex(12)
+        return self._run(_calls.enqueue(queue, jobs, request_key, repeat))
+
+    def dequeue(
+        self,
+        queue: str,
+        limit: int = 1,
+        *,
+        wait_ms: int = 0,
+        acks: values.AckBatch | None = None,
+        dry_run: bool = False,
+        coverage: float = 1.0,
+    ) -> values.Dequeued:
+        """Claims up to `limit` jobs, waiting up to `wait_ms` for one; `acks` are carried out first. `dry_run` only shows jobs."""
+        call = _calls.dequeue(queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage)
+        return self._run(call)
+
+    def ack(self, queue: str, acks: Sequence[values.Ack]) -> list[values.AckResult]:
+        """Ends attempts; says what became of each, in the order of `acks`."""
+        return self._run(_calls.acknowledge(queue, acks))
+
+    def ack_plain(self, queue: str, acks: Sequence[values.Ack]) -> None:
+        """Ends attempts as an original server knows it, without outcomes."""
+        self._run(_calls.acknowledge_plain(queue, acks))
+
+    # --- jobs in hand -----------------------------------------------------------------------------------------------------
+    def checkpoint(self, queue: str, items: Sequence[values.Checkpoint]) -> list[values.AckResult]:
+        """Saves progress and renews claims."""
+        return self._run(_calls.checkpoint(queue, items))
+
+    def checkpoint_plain(self, queue: str, items: Sequence[values.Checkpoint]) -> None:
+        """Saves progress as an original server knows it, without outcomes."""
+        self._run(_calls.checkpoint_plain(queue, items))
+
+    def heartbeat(self, queue: str, claims: Sequence[values.Claim]) -> list[values.AckResult]:
+        """Renews claims; `deadline_ms` of a result is the new deadline."""
+        return self._run(_calls.heartbeat(queue, claims))
+
+    def release(self, queue: str, claims: Sequence[values.Claim], *, delay_ms: int = 0) -> list[values.AckResult]:
+        """Gives jobs back without spending an attempt."""
+        return self._run(_calls.release(queue, claims, delay_ms))
+
+    def cancel(self, queue: str, descriptors: Sequence[str]) -> list[values.AckResult]:
+        """Unfinished jobs become FAILED with status `cancelled`."""
+        return self._run(_calls.cancel(queue, descriptors))
+
+    # --- looking ----------------------------------------------------------------------------------------------------------
+    def lookup(self, descriptors: Sequence[str], *, bodies: bool = False) -> dict[str, values.JobInfo]:
+        """What is known of these jobs; those that don't exist are left out."""
+        return self._run(_calls.lookup(descriptors, bodies=bodies))
+
+    def count(
+        self,
+        queue: str,
+        state: JobState = JobState.PENDING,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        regex: str | None = None,
+    ) -> int:
+        """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
+        return self._run(_calls.count(queue, state, priority=priority, future=future, regex=regex))
+
+    def scan(
+        self,
+        queue: str,
+        state: JobState = JobState.PENDING,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        regex: str | None = None,
+        limit: int = 100,
+        continuation: str = "0",
+        paged: bool = False,
+        bodies: bool = False,
+    ) -> values.Scanned:
+        """Jobs in `state`, newest first. With `paged` the answer's continuation goes on where it stopped."""
+        call = _calls.scan(
+            queue,
+            state,
+            priority=priority,
+            future=future,
+            regex=regex,
+            limit=limit,
+            continuation=continuation,
+            paged=paged,
+            bodies=bodies,
+        )
+        return self._run(call)
+
+    # --- bulk -------------------------------------------------------------------------------------------------------------
+    def retry_failed(
+        self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
+    ) -> int:
+        """Puts failed jobs back to PENDING; how many."""
+        call = _calls.retry_failed(queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit)
+        return self._run(call)
+
+    def delete_jobs(
+        self, queue: str, state: JobState, *, priority: int = 1, regex: str | None = None, limit: int = 1000
+    ) -> int:
+        """Deletes jobs of one state and priority; how many."""
+        return self._run(_calls.delete_jobs(queue, state, priority=priority, regex=regex, limit=limit))
+
+    def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
+        """Deletes these jobs in whatever state they are; how many."""
+        return self._run(_calls.delete_jobs_by_descriptor(queue, descriptors))
+
+    def server_info(self) -> values.ServerInfo:
+        """What the server says of itself. An original server raises UnknownMethod."""
+        return self._run(_calls.server_info())

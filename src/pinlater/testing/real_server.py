@@ -1,0 +1,110 @@
+"""The real server, `pinlater serve` on a SQLite file, in a process of its own that ends with the test's.
+
+Needs the extra `server`. Can be killed and started again on the same file and port, to see what that does to one's own code.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+_READY_S, _STOP_S = 30.0, 15.0
+_LINES_KEPT = 20
+
+
+class ServerDidNotStart(Exception):
+    """The text holds what it said."""
+
+
+class RealServer:
+    """A server with its file in `folder`. Use as `with RealServer(folder) as server: ... server.address`.
+
+    `options`: more of the command line, as `("--set", "thrift.idle_timeout_ms=1000")`.
+    """
+
+    def __init__(self, folder: str | Path, *options: str) -> None:
+        self._store = Path(folder) / "jobs.db"
+        self._options = options
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._said: deque[str] = deque(maxlen=_LINES_KEPT)
+        self.http_port = 0
+
+    @property
+    def address(self) -> str:
+        """Where it listens for Thrift; stays the same when it is started again."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def process_id(self) -> int:
+        """Of the server that runs now."""
+        if self._process is None:
+            raise RuntimeError("the server does not run")
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Starts it and returns when it is ready. Raises `ServerDidNotStart`."""
+        command = [sys.executable, "-m", "pinlater", "serve", "--store", f"sqlite:{self._store}", "--stop-with-stdin"]
+        ports = ["--thrift-port", str(self._port), "--http-port", str(self.http_port)]
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            [*command, *ports, "--set", "telemetry.log_format=json", *self._options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the tests
+        )
+        ready = threading.Event()
+        threading.Thread(target=self._read, args=(self._process.stderr, ready), daemon=True).start()
+        if not ready.wait(_READY_S) or not self._port:
+            self.kill()
+            raise ServerDidNotStart("the server did not start: " + (" | ".join(self._said) or "it said nothing"))
+        return self
+
+    def _read(self, log: IO[str], ready: threading.Event) -> None:
+        """Reads on to the end, or the server would wait for somebody to read its log."""
+        with log:
+            for line in log:
+                self._said.append(line.rstrip())
+                if not ready.is_set() and '"ready"' in line:
+                    entry = json.loads(line)
+                    if entry.get("event") == "ready":
+                        self._port, self.http_port = entry["thrift_port"], entry["http_port"]
+                        ready.set()
+        ready.set()
+
+    def stop(self) -> None:
+        """Stops it in order: what is under way is finished."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kills it on the spot (SIGKILL)."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,110 @@
+"""Enqueues that ride together: few requests, each job's own answer, and no job harmed by another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient, EnqueueBatcher, Job, Placed, errors
+from pinlater.wire.generated import ttypes as t
+from tests.client.fake_server import FakeServer
+
+INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
+
+
+def storing(*, poison: bytes = b"", gate: asyncio.Event | None = None) -> Callable[[Any], Any]:
+    """Stores what comes under descriptors that name the body; refuses a request that has `poison` in it."""
+    numbers = count(1)
+
+    async def enqueue(arguments: Any) -> t.PinLaterEnqueueResponse:
+        if gate is not None:
+            await gate.wait()
+        bodies = [job.body for job in arguments.request.jobs]
+        if poison in bodies and poison:
+            raise t.PinLaterException(500, "too long", detail="BODY_TOO_LARGE", retryable=False)
+        names = [f"{body.decode()}:{next(numbers)}" for body in bodies]
+        return t.PinLaterEnqueueResponse(
+            jobDescriptors=names, existing=[i for i, b in enumerate(bodies) if b == b"twin"]
+        )
+
+    return enqueue
+
+
+def sizes(server: FakeServer) -> list[int]:
+    return [len(call.request.jobs) for call in server.called("enqueueJobs")]
+
+
+async def test_what_comes_during_a_request_rides_in_the_next() -> None:
+    async with (
+        FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        EnqueueBatcher(client, in_flight_max=1) as batcher,
+    ):
+        placed = await asyncio.gather(*[batcher.enqueue("q", b"%d" % n) for n in range(700)])
+    assert [one.descriptor.partition(":")[0] for one in placed] == [str(n) for n in range(700)]
+    assert sizes(server) == [500, 200]
+
+
+async def test_each_queue_has_requests_of_its_own_and_bytes_bound_them() -> None:
+    async with (
+        FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        EnqueueBatcher(client, bytes_max=1_000, in_flight_max=1) as batcher,
+    ):
+        await asyncio.gather(*[batcher.enqueue(queue, b"x" * 400) for queue in ("a", "b") for _ in range(3)])
+    assert sorted(sizes(server)) == [1, 1, 2, 2]
+
+
+async def test_a_job_that_is_refused_harms_no_other() -> None:
+    async with (
+        FakeServer(enqueueJobs=storing(poison=b"bad"), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        EnqueueBatcher(client) as batcher,
+    ):
+        bodies = [b"%d" % n for n in range(20)] + [b"bad"] + [b"twin"]
+        answers = await asyncio.gather(*[batcher.enqueue("q", Job(body)) for body in bodies], return_exceptions=True)
+    refused = [answer for answer in answers if not isinstance(answer, Placed)]
+    assert [type(error) for error in refused] == [errors.CallerError]
+    assert refused == [answers[20]]
+    assert isinstance(answers[21], Placed)
+    assert answers[21].existing
+    assert len(sizes(server)) < 15
+
+
+async def test_a_queue_that_is_missing_is_told_to_all_at_once() -> None:
+    def missing(_: Any) -> None:
+        raise t.PinLaterException(413, "no such queue")
+
+    async with (
+        FakeServer(enqueueJobs=missing) as server,
+        AsyncClient(server.address) as client,
+        EnqueueBatcher(client) as batcher,
+    ):
+        answers = await asyncio.gather(*[batcher.enqueue("q", b"x") for _ in range(9)], return_exceptions=True)
+    assert {type(answer) for answer in answers} == {errors.QueueNotFound}
+    assert len(sizes(server)) == 1
+
+
+async def test_what_waits_is_bounded_and_what_was_given_up_is_not_sent() -> None:
+    gate = asyncio.Event()
+    async with (
+        FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        EnqueueBatcher(client, waiting_max=2, in_flight_max=1) as batcher,
+    ):
+        first = asyncio.create_task(batcher.enqueue("q", b"first"))
+        while not server.calls:
+            await asyncio.sleep(0)
+        waiting = [asyncio.create_task(batcher.enqueue("q", b"w%d" % n)) for n in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(errors.TooManyWaiting):
+            await batcher.enqueue("q", b"more")
+        waiting[0].cancel()
+        gate.set()
+        await first
+        await waiting[1]
+    assert sizes(server) == [1, 1]

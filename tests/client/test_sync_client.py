@@ -1,0 +1,105 @@
+"""The sync client: from any thread, across forks, interrupted, closed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pinlater.client import Ack, Client, Job, JobState, errors
+from pinlater.testing import RealServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with RealServer(tmp_path_factory.mktemp("sync")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: RealServer) -> Iterator[Client]:
+    with Client(server.address, source="test") as client:
+        client.create_queue("q")
+        client.delete_jobs("q", JobState.PENDING)
+        yield client
+
+
+def test_a_job_goes_through_its_life(client: Client) -> None:
+    (descriptor,) = client.enqueue("q", [Job(b"x", headers={"a": "b"})]).descriptors
+    (job,) = client.dequeue("q", wait_ms=1000).jobs
+    assert (job.descriptor, job.body, job.headers) == (descriptor, b"x", {"a": "b"})
+    (result,) = client.ack("q", [Ack(job.descriptor, token=job.token)])
+    assert result.applied
+    assert client.lookup([descriptor])[descriptor].state is JobState.SUCCEEDED
+
+
+def test_it_opens_itself_and_threads_share_it(server: RealServer, client: Client) -> None:
+    shared = Client(server.address)
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda n: shared.enqueue("q", [b"%d" % n]).descriptors, range(200)))
+    assert len({descriptor for (descriptor,) in answers}) == 200
+    assert client.count("q") == 200
+    shared.close()
+
+
+def test_closed_it_says_so_and_may_be_opened_again(server: RealServer) -> None:
+    client = Client(server.address)
+    client.queue_names()
+    threads = threading.active_count()
+    client.close()
+    client.close()
+    assert threading.active_count() == threads - 1
+    with pytest.raises(errors.ClientClosed):
+        client.queue_names()
+    with client:
+        client.queue_names()
+
+
+def test_errors_come_through(client: Client) -> None:
+    with pytest.raises(errors.QueueNotFound):
+        client.enqueue("missing", [b"x"])
+
+
+def test_closing_ends_calls_under_way(server: RealServer, client: Client) -> None:
+    poller = Client(server.address)
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(poller.dequeue, "q", wait_ms=60_000)
+        while not client.queue_stats("q")[0].waiting_dequeues:
+            pass
+        poller.close()
+        with pytest.raises(errors.PinLaterError):
+            call.result(timeout=10)
+
+
+def test_a_forked_child_has_connections_of_its_own(server: RealServer, client: Client) -> None:
+    client.enqueue("q", [b"parent"])
+    child = os.fork()
+    if not child:
+        try:
+            client.enqueue("q", [b"child"])
+            os._exit(0 if client.source == "test" else 2)
+        except BaseException:  # noqa: BLE001 - the exit code is all that gets out of here
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    client.enqueue("q", [b"parent again"])
+    assert client.count("q") == 3
+
+
+def test_ctrl_c_gives_a_call_up_and_the_process_ends(server: RealServer, client: Client, tmp_path: Path) -> None:
+    program = tmp_path / "waits.py"
+    program.write_text("import sys\nfrom pinlater import Client\nClient(sys.argv[1]).dequeue('q', wait_ms=60_000)\n")
+    waits = subprocess.Popen([sys.executable, program, server.address], stderr=subprocess.PIPE, text=True)
+    while not client.queue_stats("q")[0].waiting_dequeues:
+        assert waits.poll() is None
+    waits.send_signal(signal.SIGINT)
+    _, errors_shown = waits.communicate(timeout=10)
+    assert waits.returncode != 0
+    assert "KeyboardInterrupt" in errors_shown
