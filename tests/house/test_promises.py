@@ -1,0 +1,47 @@
+"""Pages that name tests name tests that exist, and the contract's page leaves none of its own out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PAGES = ("docs/guarantees.md", "tests/promises/README.md")
+ROW = re.compile(r"^\|(.*)\|(.*)\|$", re.MULTILINE)
+NAME = re.compile(r"`(test_\w+)`")
+
+
+def defined_in(folder: Path) -> set[str]:
+    """Names of the test functions below the folder, as Python reads them: what is commented out or quoted is none."""
+    return {
+        node.name
+        for path in folder.rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+
+
+@pytest.fixture(scope="module")
+def defined(repository: Path) -> set[str]:
+    """Every test there is."""
+    return defined_in(repository / "tests")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_promise_names_tests_that_exist(repository: Path, defined: set[str], page: str) -> None:
+    """A promise without a test is a hope, and one whose test has gone is a lie."""
+    text = (repository / page).read_text()
+    promises = {promise.strip(): NAME.findall(tests) for promise, tests in ROW.findall(text)}
+    promises = {promise: tests for promise, tests in promises.items() if promise not in ("promise", "---")}
+    assert len(promises) > 10
+    assert [promise for promise, tests in promises.items() if not tests] == []
+    assert sorted(set(NAME.findall(text)) - defined) == []
+
+
+def test_every_test_of_the_promises_stands_behind_one(repository: Path) -> None:
+    """So that who reads the page sees all that is promised."""
+    folder = repository / "tests/promises"
+    named = set(NAME.findall((folder / "README.md").read_text()))
+    assert sorted(defined_in(folder) - named) == []
