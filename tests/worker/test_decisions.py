@@ -47,6 +47,19 @@ def test_a_failure_says_what_it_was_within_bounds() -> None:
     assert decide.failure_ack(job(), KeyError("k"), 0).error_type == "KeyError"
 
 
+def test_whatever_a_failure_says_can_be_sent() -> None:
+    """One that can't would take all acks of its request with it."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert decide.failure_ack(job(), OSError("no file na\udcefve"), 0).error_text == "no file na\\udcefve"
+    assert decide.failure_ack(job(), ValueError("\ud800" * 4_000), 0).error_text.startswith("\\ud800")
+    assert len(decide.failure_ack(job(), ValueError("\ud800" * 4_000), 0).error_text) == 4_000
+    assert decide.failure_ack(job(), Mute(), 0).error_text == "(its text can't be had: RuntimeError)"
+
+
 def test_heartbeats_come_at_each_third_of_a_claim() -> None:
     table = HeartbeatTable[str]()
     assert table.add("d", 3_000, 10.0) == 11.0

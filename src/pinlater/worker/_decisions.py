@@ -58,6 +58,18 @@ def failure_ack(job: ClaimedJob, error: BaseException, retry_delay_ms: int) -> A
         token=job.token,
         retry_delay_ms=retry_delay_ms * attempts_so_far(job),
         final=isinstance(error, Reject),
-        error_type=name,
-        error_text=str(error)[:ERROR_TEXT_CHARS_MAX],
+        error_type=_sendable(name),
+        error_text=_sendable(_text_of(error)[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX],
     )
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as raised:  # noqa: BLE001 - a handler's own class may not even be able to say what it is
+        return f"(its text can't be had: {type(raised).__name__})"
+
+
+def _sendable(text: str) -> str:
+    """Names of files may hold bytes that are no text; sent as they are they would spoil every ack of their request."""
+    return text.encode(errors="backslashreplace").decode()
