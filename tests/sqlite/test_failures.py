@@ -99,6 +99,24 @@ async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> No
     assert bench.shard.commits == before
 
 
+async def test_a_read_does_not_make_a_full_shard_healthy(bench: Bench) -> None:
+    """A poll of an empty queue succeeds on a full disk; the next look at the shard must try a write all the same."""
+    writer = bench.shard._open.writer
+    real = writer._connection
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    writer._connection = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
+    with pytest.raises(StoreFull):
+        await bench.insert()
+    writer._connection = real
+    assert await bench.claim() == []
+    writer._connection = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
+    with pytest.raises(StoreFull):
+        await bench.shard.ping()
+    writer._connection = real
+    await bench.shard.ping()
+
+
 async def test_counters_are_exact_after_failures(bench: Bench) -> None:
     """Memory is read again from the file, so that claims go on finding every priority."""
     writer = bench.shard._open.writer

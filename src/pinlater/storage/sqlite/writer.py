@@ -43,7 +43,7 @@ class _Call:
 
 
 class Writer:
-    """The one writer. `commits` counts transactions that changed something."""
+    """The one writer. `commits` counts transactions that changed something; `failed`: the last one that should have did not."""
 
     def __init__(
         self,
@@ -139,12 +139,12 @@ class Writer:
             self._undo(carried, error)
             return
         if not changed:
-            self._commit_now(carried)
+            self._commit_now(carried, changed=False)
             return
         self.commits += 1
         if self._pace.inline():
             started = self._monotonic()
-            self._commit_now(carried)
+            self._commit_now(carried, changed=True)
             self._pace.took_inline(self._monotonic() - started)
         else:
             self._in_thread = True
@@ -174,12 +174,14 @@ class Writer:
 
     # --- ends of a transaction ----------------------------------------------------------------------------------------------
 
-    def _commit_now(self, carried: list[tuple[_Call, Any]]) -> None:
+    def _commit_now(self, carried: list[tuple[_Call, Any]], *, changed: bool) -> None:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._fail(carried, error)
         else:
+            if changed:  # what wrote nothing says nothing of whether writing works again
+                self.failed = False
             self._answer(carried)
 
     def _commit(self) -> float:
@@ -194,6 +196,7 @@ class Writer:
             self._fail(carried, error or RuntimeError("commit without a result"))
         else:
             self._pace.took_in_thread(took)
+            self.failed = False
             self._answer(carried)
         if self._waiting:
             self._turn()
@@ -201,7 +204,6 @@ class Writer:
             self._rest()
 
     def _answer(self, carried: list[tuple[_Call, Any]]) -> None:
-        self.failed = False
         for call, result in carried:
             if not call.future.done():
                 call.future.set_result(result)
