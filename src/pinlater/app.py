@@ -7,9 +7,10 @@ no more connections, finish what is in flight, then the store, so that an answer
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random, SystemRandom
 
 from pinlater.config.files import RateLimitFile, ServerSetFile
@@ -36,6 +37,17 @@ from pinlater.version import __version__
 logger = logging.getLogger(__name__)
 
 _JUMP_MS = 1_000
+
+
+@contextlib.contextmanager
+def _listening(what: str, host: str, port: int) -> Iterator[None]:
+    """Says who could not listen where; the system's own text names neither for a host that it doesn't know."""
+    try:
+        yield
+    except OSError as error:
+        text = error.strerror or str(error)
+        reason = text.rpartition("): ")[2]  # the event loop puts the address before the reason
+        raise OSError(f"{what} can't listen on {host} port {port}: {reason}") from error
 
 
 class App:
@@ -67,14 +79,16 @@ class App:
 
     async def start(self) -> None:
         """Opens the store and listens. Raises `WorldError` or OSError with a clear text, having undone what it began."""
-        await self.http.start()  # first, so that /readyz says why it takes long
+        with _listening("HTTP", self.settings.http.host, self.settings.http.port):
+            await self.http.start()  # first, so that /readyz says why it takes long
         try:
             shard = make_shard(self.settings)
             await shard.open(self.clock.now_ms())
             try:
                 self._assemble(shard)
                 await self.service.book.refresh()
-                await self.thrift.start()
+                with _listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
+                    await self.thrift.start()
             except BaseException:
                 await shard.close()
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from importlib import import_module
@@ -169,3 +170,23 @@ def test_a_request_stays_within_its_bytes() -> None:
     assert [len(batch) for batch in batches([large, large, small, small])] == [1, 3]
     assert [len(batch) for batch in batches([small] * 1_001)] == [500, 500, 1]
     assert list(batches([])) == []
+
+
+@pytest.mark.parametrize("command", ["serve", "settings"])
+@pytest.mark.parametrize("setting", ["host=", "store=", "thrift.port=", "http.port="])
+def test_a_setting_with_a_flag_of_its_own_may_come_by_set_too(offline: Pinlater, command: str, setting: str) -> None:
+    """The flag that isn't given must not hide it."""
+    done = offline(command, "--set", f"{setting} ")
+    assert (done.code, "1 problem with the settings" in done.err) == (78, True)
+
+
+@pytest.mark.parametrize(("room", "name"), [("http", "HTTP"), ("thrift", "Thrift")])
+def test_a_port_that_is_taken_is_said_with_who_wanted_it(offline: Pinlater, room: str, name: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        other = {"http": "thrift", "thrift": "http"}[room]
+        done = offline("serve", "--store", "memory:", "--set", f"{room}.port={port}", "--set", f"{other}.port=0")
+    assert done.code == 1
+    assert done.err.splitlines()[-1] == f"error: {name} can't listen on 127.0.0.1 port {port}: address already in use"

@@ -234,3 +234,12 @@ def test_a_file_of_limits_that_is_broken_stops_the_start(tmp_path: Path) -> None
 def test_an_empty_value_means_not_set(tmp_path: Path) -> None:
     loaded: Loaded = load(toml(tmp_path, "host = ''\n"), {"PINLATER_HTTP_PORT": " "}, {"store": ""})
     assert loaded.settings == Settings()
+
+
+@pytest.mark.parametrize("path", ["thrift.idle_timeout_s", "thrift.write_stall_timeout_s", "http.handler_timeout_s"])
+def test_a_timeout_that_would_cut_everything_at_once_is_refused(path: str) -> None:
+    assert "is out of range (0.1 to 316,224,000 seconds)" in problems(flags={path: "0"})[0]
+
+
+def test_a_backlog_beyond_what_the_system_can_hold_is_refused_before_anything_starts() -> None:
+    assert "out of range" in problems(flags={"thrift.backlog": 2**31})[0]

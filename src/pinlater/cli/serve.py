@@ -46,7 +46,8 @@ def serve(
         typer.echo(f"error: {error.name} is missing; the server needs: pip install 'pinlater[server]'", err=True)
         raise typer.Exit(REFUSED) from None
     flags: dict[str, object] = _pairs(set_ or [])
-    flags |= {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    named = {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    flags |= {key: value for key, value in named.items() if value is not None}
     try:
         loaded = load(config, os.environ, flags)
     except SettingsError as error:

@@ -43,7 +43,8 @@ def settings(
         raise typer.Exit(exits.REFUSED) from None
 
     flags: dict[str, object] = {**_pairs(set_ or [])}
-    flags |= {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    named = {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    flags |= {key: value for key, value in named.items() if value is not None}
     try:
         loaded = load(config, os.environ, flags)
     except SettingsError as error:

@@ -37,10 +37,19 @@ SHARED: Mapping[str, str] = {
 }
 """A field that is no key of its own: what the key beside it bounds on the wire, its room must know too."""
 
+_TEN_YEARS_S = 10 * 366 * 86_400
+
 RANGES: Mapping[str, tuple[float, float]] = {
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
+    "thrift.backlog": (1, 2**31 - 1),  # an int of C
+    "thrift.idle_timeout_s": (0.1, _TEN_YEARS_S),  # 0 would cut every connection at once
+    "thrift.write_stall_timeout_s": (0.1, _TEN_YEARS_S),
+    "http.header_timeout_s": (0.1, _TEN_YEARS_S),
+    "http.idle_timeout_s": (0.1, _TEN_YEARS_S),
+    "http.handler_timeout_s": (0.1, _TEN_YEARS_S),
+    "http.write_timeout_s": (0.1, _TEN_YEARS_S),
     "sqlite.inline_commit_us": (0, 10_000_000),
     "sqlite.lookup_inline_max": (0, 1_000_000),
 }
