@@ -1,4 +1,5 @@
-"""What a handler may raise to say how its job goes on. Anything else it raises is a failure that spends an attempt."""
+"""What a handler may raise to say how its job goes on, and what the worker raises. Anything else that a handler raises is a failure
+that spends an attempt."""
 
 from __future__ import annotations
 
@@ -15,3 +16,23 @@ class Snooze(Exception):
             raise ValueError(f"delay_ms must not be negative: {delay_ms}")
         super().__init__(f"again in {delay_ms} ms")
         self.delay_ms = delay_ms
+
+
+class UnusableHandler(TypeError):
+    """A function can't be a handler; the text says why."""
+
+
+class CantDecode(Reject):
+    """A job's body is not what its handler takes. Trying again would not help."""
+
+
+class ClaimLost(Exception):
+    """The job is no longer this worker's: its claim timed out, or it was cancelled. What the handler goes on to do may be done twice."""
+
+
+class TimeLimitExceeded(Exception):
+    """The job ran longer than its handler's time limit."""
+
+
+class ProcessDied(Exception):
+    """The process that ran the job ended: killed, out of memory, crashed, or by an exit of its own."""

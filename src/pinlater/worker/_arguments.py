@@ -1,0 +1,137 @@
+"""A function's parameters as a job's body. Which of three forms a body has follows from the signature:
+
+- one parameter of type `bytes`: the body is that, as it is;
+- one parameter whose type has fields (a dataclass, a msgspec struct, a typed dictionary, a pydantic model): the body is its encoding;
+- anything else: an object with the parameters' names as keys.
+
+Parameters of the type `ClaimedJob` or `JobContext` are not in the body: the worker fills them in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pinlater.client.values import ClaimedJob
+from pinlater.worker.codecs import Codec
+from pinlater.worker.context import JobContext
+from pinlater.worker.errors import UnusableHandler
+
+OCTETS = "application/octet-stream"
+
+
+class _Form(Enum):
+    NOTHING = "nothing"
+    OCTETS = "octets"
+    WHOLE = "whole"
+    NAMED = "named"
+
+
+class Parameters(NamedTuple):
+    """How a function wants to be called."""
+
+    form: _Form
+    names: tuple[str, ...]  # of the parameters in the body
+    body_type: Any
+    job_names: tuple[str, ...]
+    context_names: tuple[str, ...]
+    signature: inspect.Signature  # of the parameters in the body
+
+    def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """The body of a call. Raises TypeError where the arguments don't fit the signature."""
+        bound = self.signature.bind(*args, **kwargs).arguments
+        if self.form is _Form.NOTHING:
+            return b""
+        if self.form is _Form.OCTETS:
+            return bytes(bound[self.names[0]])
+        return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
+
+    def content_type(self, codec: Codec) -> str:
+        """What `encode` makes; '' for no body."""
+        if self.form is _Form.NOTHING:
+            return ""
+        return OCTETS if self.form is _Form.OCTETS else codec.content_type
+
+    def decode(self, codec: Codec, body: bytes, job: ClaimedJob, context: JobContext) -> dict[str, Any]:
+        """The arguments of the call that a body stands for. Raises what the codec raises."""
+        arguments: dict[str, Any] = {}
+        if self.form is _Form.OCTETS:
+            arguments[self.names[0]] = body
+        elif self.form is _Form.WHOLE:
+            arguments[self.names[0]] = codec.decode(body, self.body_type)
+        elif self.form is _Form.NAMED:
+            decoded = codec.decode(body, self.body_type)
+            for name in self.names:
+                value = getattr(decoded, name)
+                if value is not msgspec.UNSET:
+                    arguments[name] = value
+        for name in self.job_names:
+            arguments[name] = job
+        for name in self.context_names:
+            arguments[name] = context
+        return arguments
+
+
+def parameters_of(function: Callable[..., Any]) -> Parameters:
+    """Reads a signature. Raises `UnusableHandler` where a job could not be turned into a call of it."""
+    name = getattr(function, "__qualname__", repr(function))
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        hints = typing.get_type_hints(target)
+    except NameError as error:
+        raise UnusableHandler(f"{name}: the type of a parameter is not known at run time: {error}") from error
+    jobs: list[str] = []
+    contexts: list[str] = []
+    in_body: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise UnusableHandler(f"{name}: parameter {parameter} has no name of its own in a body; give it one")
+        hint = hints.get(parameter.name, Any)
+        if hint is ClaimedJob or (hint is Any and parameter.name == "job"):
+            jobs.append(parameter.name)
+        elif hint is JobContext:
+            contexts.append(parameter.name)
+        else:
+            in_body.append(parameter.replace(annotation=hint))
+    form, body_type = _body_of(name, in_body)
+    names = tuple(parameter.name for parameter in in_body)
+    signature = inspect.Signature([parameter.replace(annotation=Any) for parameter in in_body])
+    return Parameters(form, names, body_type, tuple(jobs), tuple(contexts), signature)
+
+
+def _body_of(name: str, parameters: list[inspect.Parameter]) -> tuple[_Form, Any]:
+    if not parameters:
+        return _Form.NOTHING, None
+    if len(parameters) == 1:
+        kind = parameters[0].annotation
+        if kind is bytes:
+            return _Form.OCTETS, bytes
+        if _has_fields(kind):
+            return _Form.WHOLE, kind
+    fields = [
+        (parameter.name, parameter.annotation)
+        if parameter.default is parameter.empty
+        else (parameter.name, typing.Union[parameter.annotation, msgspec.UnsetType], msgspec.UNSET)  # noqa: UP007
+        for parameter in parameters
+    ]
+    try:
+        body = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.Decoder(body, dec_hook=lambda into, value: value)
+    except TypeError as error:
+        raise UnusableHandler(f"{name}: {error}") from error
+    return _Form.NAMED, body
+
+
+def _has_fields(kind: Any) -> bool:
+    return (
+        dataclasses.is_dataclass(kind)
+        or typing.is_typeddict(kind)
+        or hasattr(kind, "model_validate")
+        or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+    )

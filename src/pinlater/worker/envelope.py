@@ -1,0 +1,75 @@
+"""What a job says of the task that it is for, so that a producer in any language can write it.
+
+Where the server keeps headers: `pinlater-task` is the task's name, `content-type` how the body is encoded. Where it doesn't (an
+original PinLater server), the body is a JSON object that holds both:
+
+    {"pinlater-task": "send", "content-type": "application/json", "headers": {"a": "b"}, "payload": {"to": "x@example.org"}}
+
+with `payload` for JSON and `payload-base64` for any other content type; all but the first key may be left out.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+TASK_HEADER = "pinlater-task"
+CONTENT_TYPE_HEADER = "content-type"
+_JSON = "application/json"
+
+
+class Opened(NamedTuple):
+    """A job without its envelope. `task` and `content_type` are '' where nothing said them."""
+
+    task: str
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class _Envelope(msgspec.Struct, rename="kebab", omit_defaults=True):
+    pinlater_task: str
+    content_type: str = _JSON
+    headers: dict[str, str] = {}
+    payload: msgspec.Raw = msgspec.Raw()
+    payload_base64: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Envelope)
+_encoder = msgspec.json.Encoder()
+
+
+def headers_for(task: str, content_type: str, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers of a job on a server that keeps them."""
+    envelope = {TASK_HEADER: task}
+    if content_type:
+        envelope[CONTENT_TYPE_HEADER] = content_type
+    return {**(headers or {}), **envelope}
+
+
+def sealed(task: str, content_type: str, headers: Mapping[str, str] | None, body: bytes) -> bytes:
+    """The body of a job on a server without headers."""
+    envelope = _Envelope(task, content_type or _JSON, dict(headers or {}))
+    if content_type == _JSON and body:
+        envelope.payload = msgspec.Raw(body)
+    elif body:
+        envelope.payload_base64 = b64encode(body).decode()
+    return _encoder.encode(envelope)
+
+
+def opened(body: bytes, headers: Mapping[str, str]) -> Opened:
+    """What a job that was claimed is for. A body that only looks like an envelope is just a body."""
+    task = headers.get(TASK_HEADER, "")
+    if task or b'"pinlater-task"' not in body[:200] or not body.lstrip().startswith(b"{"):
+        return Opened(task, headers.get(CONTENT_TYPE_HEADER, ""), body, headers)
+    try:
+        envelope = _decoder.decode(body)
+        payload = (
+            b64decode(envelope.payload_base64, validate=True) if envelope.payload_base64 else bytes(envelope.payload)
+        )
+    except (msgspec.MsgspecError, ValueError):
+        return Opened("", headers.get(CONTENT_TYPE_HEADER, ""), body, headers)
+    return Opened(envelope.pinlater_task, envelope.content_type, payload, {**envelope.headers, **headers})

@@ -1,0 +1,293 @@
+"""The worker's plain parts: retry policies, bodies, envelopes, endings."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+
+from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
+from pinlater.worker import _endings, envelope, retries
+from pinlater.worker._arguments import Parameters, parameters_of
+from pinlater.worker._endings import Kind, ending_of
+from pinlater.worker.codecs import JsonCodec, MessagePackCodec
+from pinlater.worker.context import Channel, JobContext, current_job
+from pinlater.worker.errors import ClaimLost, Reject, Snooze, UnusableHandler
+
+JSON = JsonCodec()
+JOB = ClaimedJob("q:s1:p1:1", "q", b"", token="t", attempts_allowed=3, attempts_remaining=2, headers={"h": "1"})
+
+
+def context(job: ClaimedJob = JOB, **channel: Any) -> JobContext:
+    return JobContext(job, "task", Channel(lambda: 1_000, **channel), JSON.encode)
+
+
+# --- retry policies -------------------------------------------------------------------------------------------------------------
+def delays(policy: retries.Retry, error: BaseException | None = None, spread: float = 0.5) -> list[int | None]:
+    return [policy.delay_ms(attempt, error or ValueError(), spread) for attempt in (1, 2, 3, 4, 10_000)]
+
+
+def test_policies_say_how_long_to_wait() -> None:
+    assert delays(retries.constant(2)) == [2000] * 5
+    assert delays(retries.linear(1, max=3)) == [1000, 2000, 3000, 3000, 3000]
+    assert delays(retries.linear(1, step=0.5, max=9)) == [1000, 1500, 2000, 2500, 9000]
+    assert delays(retries.exponential(1, max=60)) == [1000, 2000, 4000, 8000, 60_000]
+    assert delays(retries.never()) == [None] * 5
+
+
+def test_jitter_spreads_within_its_bounds() -> None:
+    policy = retries.exponential(10, jitter=0.2)
+    assert policy.delay_ms(1, ValueError(), 0.0) == 8_000
+    assert policy.delay_ms(1, ValueError(), 0.9999) == pytest.approx(12_000, abs=10)
+
+
+def test_a_policy_for_each_error_goes_by_the_nearest_type() -> None:
+    policy = retries.by_error(
+        {OSError: retries.constant(1), ConnectionError: retries.constant(2), KeyError: retries.never()},
+        otherwise=retries.constant(9),
+    )
+    errors = [FileNotFoundError(), ConnectionResetError(), KeyError(), LookupError()]
+    assert [policy.delay_ms(1, error, 0) for error in errors] == [1000, 2000, None, 9000]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: retries.constant(-1), lambda: retries.exponential(factor=0.5), lambda: retries.linear(1, jitter=2)],
+)
+def test_policies_that_make_no_sense_are_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        make()
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------------------
+@dataclass
+class Mail:
+    to: str
+    copies: int = 1
+
+
+class Model(pydantic.BaseModel):
+    to: str
+    when: datetime
+
+
+class Struct(msgspec.Struct):
+    to: str
+
+
+class Typed(TypedDict):
+    to: str
+
+
+def named(to: str, at: datetime, copies: int = 1, *, id: UUID | None = None) -> None: ...
+def whole(mail: Mail) -> None: ...
+def model(mail: Model) -> None: ...
+def struct(mail: Struct) -> None: ...
+def typed(mail: Typed) -> None: ...
+def octets(body: bytes) -> None: ...
+def nothing() -> None: ...
+def with_job(job: ClaimedJob, context: JobContext, to: str) -> None: ...
+def with_model_among_others(mail: Model, copies: int) -> None: ...
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("codec", [JSON, MessagePackCodec()])
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "decoded"),
+    [
+        (named, ("x",), {"at": NOON}, {"to": "x", "at": NOON}),
+        (named, ("x", NOON, 3), {"id": UUID(int=7)}, {"to": "x", "at": NOON, "copies": 3, "id": UUID(int=7)}),
+        (whole, (Mail("x"),), {}, {"mail": Mail("x")}),
+        (model, (Model(to="x", when=NOON),), {}, {"mail": Model(to="x", when=NOON)}),
+        (struct, (Struct("x"),), {}, {"mail": Struct("x")}),
+        (typed, ({"to": "x"},), {}, {"mail": {"to": "x"}}),
+        (octets, (b"\xff\x00",), {}, {"body": b"\xff\x00"}),
+        (nothing, (), {}, {}),
+        (with_model_among_others, (Model(to="x", when=NOON), 2), {}, {"mail": Model(to="x", when=NOON), "copies": 2}),
+    ],
+)
+def test_arguments_come_back_as_they_went(
+    codec: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decoded: dict[str, Any]
+) -> None:
+    parameters = parameters_of(function)
+    body = parameters.encode(codec, args, kwargs)
+    assert parameters.decode(codec, body, JOB, context()) == decoded
+
+
+def test_a_body_in_json_is_what_one_would_write_by_hand() -> None:
+    assert parameters_of(named).encode(JSON, ("x", NOON), {}) == b'{"to":"x","at":"2026-01-01T12:00:00Z"}'
+    assert parameters_of(whole).encode(JSON, (Mail("x"),), {}) == b'{"to":"x","copies":1}'
+
+
+def test_the_job_and_its_context_are_filled_in() -> None:
+    parameters, here = parameters_of(with_job), context()
+    assert parameters.encode(JSON, (), {"to": "x"}) == b'{"to":"x"}'
+    assert parameters.decode(JSON, b'{"to":"x"}', JOB, here) == {"to": "x", "job": JOB, "context": here}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"to":1,"at":"2026-01-01T12:00:00Z"}', b'{"to":"x","at":"noon"}']
+)
+def test_what_does_not_fit_the_types_is_an_error(body: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        parameters_of(named).decode(JSON, body, JOB, context())
+
+
+def test_an_argument_that_the_function_does_not_know_is_an_error() -> None:
+    with pytest.raises(msgspec.ValidationError, match="cc"):
+        parameters_of(with_job).decode(JSON, b'{"to":"x","cc":"y"}', JOB, context())
+
+
+def test_a_call_that_does_not_fit_is_refused_where_it_is_made() -> None:
+    with pytest.raises(TypeError, match="missing"):
+        parameters_of(named).encode(JSON, (), {})
+
+
+def test_functions_that_no_body_can_call_are_refused() -> None:
+    def variadic(*names: str) -> None: ...
+    def keywords(**names: str) -> None: ...
+    def positional(name: str, /) -> None: ...
+    def unknown(name: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    for function in (variadic, keywords, positional, unknown):
+        with pytest.raises(UnusableHandler, match=function.__name__):
+            parameters_of(function)
+
+
+def test_a_parameter_without_a_type_takes_anything() -> None:
+    def loose(thing, job) -> None: ...  # type: ignore[no-untyped-def]
+
+    parameters: Parameters = parameters_of(loose)
+    assert parameters.decode(JSON, b'{"thing":[1,{"a":null}]}', JOB, context()) == {
+        "thing": [1, {"a": None}],
+        "job": JOB,
+    }
+
+
+# --- envelopes ----------------------------------------------------------------------------------------------------------------------
+def test_an_envelope_in_headers() -> None:
+    headers = envelope.headers_for("send", "application/json", {"a": "b"})
+    assert headers == {"a": "b", "pinlater-task": "send", "content-type": "application/json"}
+    assert envelope.opened(b"{}", headers) == envelope.Opened("send", "application/json", b"{}", headers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [("application/json", b'{"to":"x"}'), ("application/msgpack", b"\xff\x81"), ("", b"")]
+)
+def test_an_envelope_in_the_body(kind: str, body: bytes) -> None:
+    sealed = envelope.sealed("send", kind, {"a": "b"}, body)
+    opened = envelope.opened(sealed, {})
+    assert (opened.task, opened.body, opened.headers) == ("send", body, {"a": "b"})
+    assert json.loads(sealed)["pinlater-task"] == "send"
+
+
+def test_an_envelope_as_another_language_writes_it() -> None:
+    written = b' {\n "pinlater-task" : "send",\n "payload": {"to": "x"} }'
+    assert json.loads(envelope.opened(written, {}).body) == {"to": "x"}
+    octets = (
+        b'{"pinlater-task":"send","content-type":"application/x","payload-base64":"' + base64.b64encode(b"\0") + b'"}'
+    )
+    assert envelope.opened(octets, {})[:3] == ("send", "application/x", b"\0")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"plain", b'{"pinlater-task": 7}', b'{"pinlater-task": "x", "payload-base64": "%"}', b"{"]
+)
+def test_what_only_looks_like_an_envelope_is_a_body(body: bytes) -> None:
+    assert envelope.opened(body, {"content-type": "c"}) == envelope.Opened("", "c", body, {"content-type": "c"})
+
+
+# --- endings ------------------------------------------------------------------------------------------------------------------------
+def test_endings_follow_from_what_the_handler_raised() -> None:
+    retry = retries.linear(1)
+    kinds = [ending_of(error, context(), retry, 0.5) for error in (None, ValueError("v"), Reject("r"), Snooze(5))]
+    assert [(ending.kind, ending.delay_ms) for ending in kinds] == [
+        (Kind.SUCCEEDED, 0),
+        (Kind.FAILED, 2_000),
+        (Kind.GIVEN_UP, 0),
+        (Kind.SNOOZED, 5),
+    ]
+    assert ending_of(ValueError("v"), context(), retries.never(), 0.5).kind is Kind.GIVEN_UP
+
+
+def test_a_failure_says_its_type_text_and_trace_within_bounds() -> None:
+    def deep(depth: int) -> None:
+        if not depth:
+            raise KeyError("the cause")
+        deep(depth - 1)
+
+    try:
+        deep(200)
+    except KeyError as error:
+        ending = ending_of(error, context(), retries.constant(1), 0.5)
+    assert ending.error_type == "KeyError"
+    assert ending.error_text.startswith("'the cause'\n")
+    assert "raise KeyError" in ending.error_text
+    assert len(ending.error_text) <= _endings.ERROR_TEXT_CHARS_MAX
+    assert ending.status == "KeyError: 'the cause'"
+    assert ending_of(Reject("no"), context(), retries.never(), 0).error_text == "no"
+
+
+def test_a_rescheduled_job_is_not_acked_and_a_failure_wins() -> None:
+    here = context()
+    here.reschedule(timedelta(seconds=5), {"to": "y"})
+    ending = ending_of(None, here, retries.never(), 0)
+    assert (ending.kind, ending.rescheduling) == (Kind.RESCHEDULED, (6_000, b'{"to":"y"}'))
+    assert ending_of(ValueError(), here, retries.constant(1), 0).kind is Kind.FAILED
+
+
+# --- the context ----------------------------------------------------------------------------------------------------------------------
+def test_times_are_taken_in_three_forms() -> None:
+    here = context()
+    for at in (NOON, round(NOON.timestamp() * 1000)):
+        here.reschedule(at)
+        assert here.rescheduling == (round(NOON.timestamp() * 1000), None)
+    with pytest.raises(ValueError, match="time zone"):
+        here.reschedule(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+
+
+def test_a_checkpoint_of_a_lost_claim_says_so() -> None:
+    sent: list[Checkpoint] = []
+
+    def lost(item: Checkpoint) -> AckResult:
+        sent.append(item)
+        return AckResult(item.descriptor, Outcome.STALE_CLAIM, "other")
+
+    here = context(checkpoint=lost)
+    with pytest.raises(ClaimLost, match="STALE_CLAIM other"):
+        here.checkpoint({"to": "x"})
+    with pytest.raises(ClaimLost):
+        here.progress(0.5, "half")
+    assert [(item.token, item.new_body, item.prepend_status) for item in sent] == [
+        ("t", b'{"to":"x"}', ""),
+        ("t", None, "50 % half\n"),
+    ]
+
+
+async def test_each_form_is_for_its_own_kind_of_function() -> None:
+    async def applied(item: Checkpoint) -> AckResult:
+        await asyncio.sleep(0)
+        return AckResult(item.descriptor, Outcome.APPLIED)
+
+    here = context(checkpoint_async=applied)
+    await here.checkpoint_async(b"as it is")
+    with pytest.raises(RuntimeError, match="ends in _async"):
+        here.checkpoint()
+    with pytest.raises(RuntimeError, match="without _async"):
+        await context().progress_async(1)
+
+
+def test_outside_of_a_job_there_is_no_current_one() -> None:
+    with pytest.raises(RuntimeError, match="no job runs here"):
+        current_job()
