@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from random import Random
+from typing import NoReturn
 
+import pytest
 import pytest_asyncio
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.maintenance.rates import RateSampler
 from pinlater.maintenance.settings import MaintenanceSettings
@@ -125,6 +128,25 @@ async def test_waiting_jobs_past_their_expiry_fail(store: Fixture) -> None:
     await store.sweeps.expire_jobs()
     failed = await store.in_state(JobState.FAILED)
     assert [row.job.custom_status for row in failed] == ["expired"] * 3
+
+
+async def test_a_shard_that_fails_keeps_no_other_from_being_swept(store: Fixture) -> None:
+    """Else the jobs of a dead worker on the others would never come back."""
+
+    class Broken(MemoryShard):
+        async def time_out_claims(self, now_ms: int, limit: int) -> NoReturn:
+            raise ShardConnectionFailed("gone")
+
+    await store.insert(1)
+    await store.claim(1)
+    store.clock.advance(seconds=11)
+    broken = Broken("2")
+    await broken.open(store.clock.now_ms())
+    shards = Shards([ShardLanes(broken, store.clock), store.lanes], Random(1))
+    sweeps = Sweeps(shards, store.dispatcher, list, store.metrics, store.clock, MaintenanceSettings())
+    with pytest.raises(ShardConnectionFailed):
+        await sweeps.time_out_claims()
+    assert len(await store.in_state(JobState.PENDING)) == 1
 
 
 async def test_rates_come_from_the_stores_totals(store: Fixture) -> None:

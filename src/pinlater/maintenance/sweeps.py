@@ -8,13 +8,14 @@ a longer list must not take for ever.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
+from pinlater.domain.errors import PinLaterError
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.sharding.shards import Shards
-from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.storage.interface import Shard, Swept, TimeToLive
 from pinlater.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -44,13 +45,14 @@ class Sweeps:
 
     async def time_out_claims(self) -> float | None:
         """Claims past their deadline go back, or fail."""
-        most = 0
-        for shard in self._shards:
-            swept = await shard.shard.time_out_claims(self._clock.now_ms(), self._batch)
-            most = max(most, sum(row.retried + row.failed for row in swept))
+
+        async def sweep(shard: Shard) -> int:
+            swept = await shard.time_out_claims(self._clock.now_ms(), self._batch)
             for row in swept:
                 self._count_timeouts(row)
-        if most < self._batch:
+            return sum(row.retried + row.failed for row in swept)
+
+        if await self._most_on_a_shard(sweep) < self._batch:
             self._batch = self._settings.sweep_batch
             return None
         self._batch = min(self._batch * 2, self._settings.batch_max)
@@ -66,34 +68,49 @@ class Sweeps:
 
     async def expire_jobs(self) -> float | None:
         """Waiting jobs past their expiry become FAILED `expired`."""
-        full = False
-        for shard in self._shards:
-            swept = await shard.shard.expire_jobs(self._clock.now_ms(), self._settings.batch_max)
+
+        async def sweep(shard: Shard) -> int:
+            swept = await shard.expire_jobs(self._clock.now_ms(), self._settings.batch_max)
             for row in swept:
                 self._metrics.queue(row.queue).expired += row.failed
-            full = full or sum(row.failed for row in swept) >= self._settings.batch_max
-        return _PAUSE_SECONDS if full else None
+            return sum(row.failed for row in swept)
+
+        return _PAUSE_SECONDS if await self._most_on_a_shard(sweep) >= self._settings.batch_max else None
 
     async def advance_due(self) -> float | None:
         """Jobs that became due are counted so."""
-        moved = [
-            await shard.shard.advance_due(self._clock.now_ms(), self._settings.batch_max * 10) for shard in self._shards
-        ]
-        return _PAUSE_SECONDS if max(moved) >= self._settings.batch_max * 10 else None
+        limit = self._settings.batch_max * 10
+
+        async def sweep(shard: Shard) -> int:
+            return await shard.advance_due(self._clock.now_ms(), limit)
+
+        return _PAUSE_SECONDS if await self._most_on_a_shard(sweep) >= limit else None
 
     async def collect_garbage(self) -> float | None:
         """Finished jobs past their time to live vanish, and so do old keys and what deleted queues left."""
-        most = 0
         ttls = self._ttls()
         known = {ttl.queue for ttl in ttls}
-        for shard in self._shards:
-            swept = await shard.shard.collect_garbage(ttls, self._clock.now_ms(), self._settings.batch_max)
-            rows = 0
+
+        async def sweep(shard: Shard) -> int:
+            swept = await shard.collect_garbage(ttls, self._clock.now_ms(), self._settings.batch_max)
             for row in swept:
-                rows += row.deleted_succeeded + row.deleted_failed + row.freed
                 if row.queue in known:
                     metrics = self._metrics.queue(row.queue)
                     metrics.succeeded_gc += row.deleted_succeeded
                     metrics.failed_gc += row.deleted_failed
-            most = max(most, rows)
-        return _PAUSE_SECONDS if most >= self._settings.batch_max else None
+            return sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in swept)
+
+        return _PAUSE_SECONDS if await self._most_on_a_shard(sweep) >= self._settings.batch_max else None
+
+    async def _most_on_a_shard(self, sweep: Callable[[Shard], Awaitable[int]]) -> int:
+        """Sweeps every shard; the most rows that one of them had. A shard that fails keeps no other from being swept."""
+        most = 0
+        failure: PinLaterError | None = None
+        for shard in self._shards:
+            try:
+                most = max(most, await sweep(shard.shard))
+            except PinLaterError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return most

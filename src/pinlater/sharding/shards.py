@@ -152,4 +152,7 @@ class Shards:
 
     async def close(self) -> None:
         """Closes every shard, the failures of one not keeping the others."""
-        await asyncio.gather(*(shard.close() for shard in self._all))
+        results = await asyncio.gather(*(shard.close() for shard in self._all), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
