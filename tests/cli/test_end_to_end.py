@@ -203,6 +203,16 @@ def test_load_without_end_stops_after_its_duration(pinlater: Pinlater, queue: st
     assert done["queries"] > 0
 
 
+@pytest.mark.parametrize("more", [("--batch-size", "5000"), ("--priority", "9"), ("--body-size", "2000000")])
+def test_a_load_that_is_refused_ends_with_the_servers_words(
+    pinlater: Pinlater, queue: str, more: tuple[str, str]
+) -> None:
+    done = pinlater("load", "--queue", queue, "--num-queries", "20", "--concurrency", "4", *more)
+    assert done.code == 1
+    assert done.err.startswith("error: ")
+    assert "unexpected" not in done.err
+
+
 def test_the_originals_tool(pinlater: Pinlater) -> None:
     """Its options, and what people grep for in its output."""
     host, port = pinlater.address.split(":")

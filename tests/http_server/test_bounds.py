@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 import pytest
 import uvloop
 
+from pinlater.http_server.connection import Connection
 from pinlater.http_server.messages import Request, Response, text_response
 from pinlater.http_server.server import HttpServer, Readiness
 from pinlater.http_server.settings import HttpSettings
@@ -280,3 +281,41 @@ async def test_random_bytes_end_their_own_connection_only(site: Site) -> None:
     steady.write(PING)
     assert (await steady_reader.readuntil(b"pong")).endswith(b"pong")
     steady.close()
+
+
+class ClosedTransport(asyncio.Transport):
+    """What uvloop hands out once the client is gone: nothing may be written any more."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def write(self, data: object) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+async def test_a_client_that_leaves_within_its_request_is_no_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    writer = asyncio.StreamWriter(ClosedTransport(), asyncio.StreamReaderProtocol(reader), reader, loop)
+
+    async def answer(_: Connection, request: Request) -> Response:
+        return text_response(request.path)
+
+    reader.feed_data(b"GET /pi")
+    reader.feed_eof()
+    with caplog.at_level(logging.DEBUG):
+        await Connection(reader, writer, HttpSettings(port=0), answer).serve()
+    assert "the client is gone" in str(getattr(caplog.records[-1], "reason", ""))
+
+
+async def test_a_refusal_says_its_reason_beside_the_number(site: Site) -> None:
+    reader, writer = await site.connect()
+    writer.write(b"nonsense\r\n\r\n")
+    assert (await until_closed(reader)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    writer.close()

@@ -128,14 +128,17 @@ class LoadRun:
 
     async def run(self) -> None:
         """Sends the load. Raises CallerError where the server refuses it for good; other errors are counted and it goes on."""
+        refusal: CallerError | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._plan.concurrency):
                     group.create_task(self._send())
         except* CallerError as refused:
-            raise _first(refused) from None
+            refusal = _first(refused)  # raised below: what is raised in here comes out in a group
         finally:
             self.meter.ended = time.monotonic()
+        if refusal is not None:
+            raise refusal
 
     def _take(self) -> bool:
         if self._stopped or self._left == 0:

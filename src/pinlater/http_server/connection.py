@@ -14,6 +14,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from email.utils import formatdate
+from http import HTTPStatus
 from typing import cast
 
 import h11
@@ -33,6 +34,14 @@ _SAFETY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _ANSWERABLE = (h11.IDLE, h11.SEND_RESPONSE)
+
+
+def _reason(status: int) -> str:
+    """The words beside the number, for who reads the bytes."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
 
 
 class Connection:
@@ -142,7 +151,9 @@ class Connection:
             headers["Connection"] = "close"
         if isinstance(response.body, bytes):
             headers["Content-Length"] = str(len(response.body))
-        await self._write(h11.Response(status_code=response.status, headers=list(headers.items())))
+        await self._write(
+            h11.Response(status_code=response.status, headers=list(headers.items()), reason=_reason(response.status))
+        )
         if isinstance(response.body, bytes):
             if response.body and not self._head_only:
                 await self._write(h11.Data(data=response.body))
@@ -163,6 +174,8 @@ class Connection:
     async def _write(self, event: h11.Event) -> None:
         data = self._protocol.send(event)
         if data:
+            if self._writer.transport.is_closing():
+                raise ConnectionResetError("the client is gone")
             self._writer.write(data)
             async with asyncio.timeout(self._settings.write_timeout_s):
                 await self._writer.drain()
