@@ -18,6 +18,7 @@ from pinlater.config.settings import Settings
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.ids import made_at_ms
 from pinlater.domain.queue import QueueCounts
 from pinlater.http_server.server import HttpServer, Readiness
 from pinlater.maintenance.rates import RateSampler
@@ -84,6 +85,7 @@ class App:
         try:
             shard = make_shard(self.settings)
             await shard.open(self.clock.now_ms())
+            self._compare_clock(shard.highest_id)
             try:
                 self._assemble(shard)
                 await self.service.book.refresh()
@@ -248,6 +250,17 @@ class App:
 
     async def _tick(self) -> None:
         self.metrics.tick(self.clock.monotonic())
+
+    def _compare_clock(self, highest_id: int) -> None:
+        """A clock that was set back between two runs makes jobs wait that were due; that must not be a riddle."""
+        ahead_ms = made_at_ms(highest_id) - self.clock.now_ms() if highest_id else 0
+        if ahead_ms >= _JUMP_MS:
+            logger.warning(
+                "the newest job was made later than it is now: the clock was set back while no server ran, or was wrong before; "
+                "jobs that were due wait until their time comes again, and claims last longer by as much",
+                extra={"ahead_ms": ahead_ms},
+            )
+            self.metrics.count("clock-jumps")
 
     async def _look_at_clock(self) -> None:
         """A jump of the wall clock moves no claim, but somebody should know of it."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.ids import COUNTER_BITS, EPOCH_MS, SLOT_BITS, SLOTS, IdMaker
+from pinlater.domain.ids import COUNTER_BITS, EPOCH_MS, SLOT_BITS, SLOTS, IdMaker, made_at_ms
 
 PER_MS = 1 << COUNTER_BITS
 steps = st.lists(st.tuples(st.integers(-10_000, 10_000), st.integers(0, 50)), max_size=20)
@@ -114,3 +114,9 @@ def test_ids_last_beyond_2090() -> None:
     clock = ManualClock(now_ms=EPOCH_MS + (1 << 41) - 1)
 
     assert IdMaker(clock, SLOTS - 1).make(1)[0] <= I64_MAX
+
+
+def test_an_id_tells_when_it_was_made() -> None:
+    clock = ManualClock()
+    [job_id] = IdMaker(clock, SLOTS - 1).make(1)
+    assert made_at_ms(job_id) == clock.now_ms()

@@ -16,6 +16,11 @@ _SHIFT = SLOT_BITS + COUNTER_BITS
 _COUNTER_MASK = (1 << COUNTER_BITS) - 1
 
 
+def made_at_ms(job_id: int) -> int:
+    """When a job with this id was made, by its server's clock; up to a little later where ids were borrowed."""
+    return (job_id >> _SHIFT) + EPOCH_MS
+
+
 class IdMaker:
     """Makes ids that only grow, never below `floor` (the highest id in the shard at the start)."""
 

@@ -1,0 +1,39 @@
+"""A clock that was set back between two runs: times stay what they are, ids go on, and the server says why jobs wait."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pinlater.app import App
+from pinlater.client import AsyncClient
+from pinlater.config.load import load
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.job import JobState
+
+
+@pytest.mark.parametrize("set_back_s", [3_600, 0])
+async def test_a_restart_with_the_clock_set_back_is_said_and_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, set_back_s: int
+) -> None:
+    flags = {"store": f"sqlite:{tmp_path}/jobs.db", "thrift.port": 0, "http.port": 0}
+    descriptors: list[str] = []
+    handed_out: list[str] = []
+    for behind_s in (0, set_back_s):
+        clock = SystemClock(wall=lambda behind_s=behind_s: time.time() - behind_s)  # type: ignore[misc]
+        app = App(load(None, {}, flags).settings, clock=clock)
+        await app.start()
+        async with AsyncClient(f"127.0.0.1:{app.thrift.port}") as client:
+            await client.create_queue("q")
+            descriptors += (await client.enqueue("q", [b"x"])).descriptors
+            if len(descriptors) == 2:
+                handed_out += [job.descriptor for job in (await client.dequeue("q", 10)).jobs]
+                waiting = await client.count("q", JobState.PENDING, future=True)
+        await app.stop(1)
+    ids = [int(descriptor.rpartition(":")[2]) for descriptor in descriptors]
+    assert ids[0] < ids[1]
+    assert ("the clock was set back" in caplog.text) is bool(set_back_s)
+    assert handed_out == (descriptors[1:] if set_back_s else descriptors)
+    assert waiting == (1 if set_back_s else 0)
