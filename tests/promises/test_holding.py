@@ -263,7 +263,7 @@ async def test_a_cancel_fails_waiting_jobs_and_jobs_in_hand_and_leaves_finished_
 # --- final failures, history, expiry ------------------------------------------------------------------------------------
 async def test_a_final_failure_fails_whatever_is_left_and_keeps_the_error(here: Wire) -> None:
     descriptor, _ = await in_hand(here, numAttemptsAllowed=9)
-    await here.ack("q", failed=[descriptor], final=True, errorType="ValueError", errorText="e" * 5_000)
+    await here.ack("q", failed=[descriptor], finalFailure=True, errorType="ValueError", errorText="e" * 5_000)
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining) == (FAILED, 0)
     assert (info.lastErrorType, info.lastErrorText) == ("ValueError", "e" * 4_000)

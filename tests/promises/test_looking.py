@@ -82,7 +82,7 @@ async def test_counts_are_by_state_and_priority_and_exact(here: Wire) -> None:
     assert [await here.count("q", priority=p) for p in (1, 2, 3)] == [1, 2, 3]
     claimed = await here.claim("q", 3)
     await here.ack("q", claimed[0][0])
-    await here.ack("q", failed=[claimed[1][0]], final=True)
+    await here.ack("q", failed=[claimed[1][0]], finalFailure=True)
     assert [await here.count("q", state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [3, 1, 1, 1]
 
 

@@ -97,7 +97,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
     },
     "PinLaterJobAckInfo": {
         100: "string claimToken",
-        101: "bool final",
+        101: "bool finalFailure",
         102: "string errorType",
         103: "string errorText",
     },

@@ -110,7 +110,7 @@ async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_who_
 
     async def retry_failed(descriptor: str, token: str) -> None:
         del token
-        await here.ack("q", failed=[descriptor], final=True)
+        await here.ack("q", failed=[descriptor], finalFailure=True)
         await here.call("retryFailedJobs", request=ttypes.PinLaterRetryFailedJobsRequest("q", attemptsToAllow=9))
 
     await here.enqueue("q", b"x", numAttemptsAllowed=50)

@@ -36,7 +36,7 @@ def full_ack(descriptor: str = DESCRIPTOR) -> Any:
         appendCustomStatus="done",
         retryDelayMillis=1_000,
         claimToken="token",
-        final=True,
+        finalFailure=True,
         errorType="ValueError",
         errorText="no such address",
     )

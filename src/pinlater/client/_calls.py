@@ -130,7 +130,7 @@ def _ack(ack: values.Ack) -> types.PinLaterJobAckInfo:
         appendCustomStatus=ack.append_status,
         retryDelayMillis=ack.retry_delay_ms,
         claimToken=ack.token or None,
-        final=True if ack.final else None,
+        finalFailure=True if ack.final else None,
         errorType=ack.error_type or None,
         errorText=ack.error_text or None,
     )

@@ -70,7 +70,7 @@ def _ack(info: Any, succeeded: bool) -> AckItem:
         info.claimToken,
         info.appendCustomStatus,
         info.retryDelayMillis,
-        bool(info.final),
+        bool(info.finalFailure),
         info.errorType or "",
         info.errorText or "",
     )

@@ -122,7 +122,7 @@ struct PinLaterJobAckInfo {
   // With a token the ack counts only for the claim it names; without one, for any job IN_PROGRESS.
   100: optional string claimToken
   // Of a failed job: FAILED now, whatever attempts are left.
-  101: optional bool final
+  101: optional bool finalFailure
   102: optional string errorType
   // The newest is kept whole up to 4,000 characters; 1 KB of it goes into the attempts' history.
   103: optional string errorText

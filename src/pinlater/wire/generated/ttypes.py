@@ -275,7 +275,7 @@ class PinLaterJobAckInfo(TBase):
      - appendCustomStatus
      - retryDelayMillis
      - claimToken
-     - final
+     - finalFailure
      - errorType
      - errorText
 
@@ -286,18 +286,18 @@ class PinLaterJobAckInfo(TBase):
         'appendCustomStatus',
         'retryDelayMillis',
         'claimToken',
-        'final',
+        'finalFailure',
         'errorType',
         'errorText',
     )
 
 
-    def __init__(self, jobDescriptor=None, appendCustomStatus="", retryDelayMillis=0, claimToken=None, final=None, errorType=None, errorText=None,):
+    def __init__(self, jobDescriptor=None, appendCustomStatus="", retryDelayMillis=0, claimToken=None, finalFailure=None, errorType=None, errorText=None,):
         self.jobDescriptor = jobDescriptor
         self.appendCustomStatus = appendCustomStatus
         self.retryDelayMillis = retryDelayMillis
         self.claimToken = claimToken
-        self.final = final
+        self.finalFailure = finalFailure
         self.errorType = errorType
         self.errorText = errorText
 
@@ -1540,7 +1540,7 @@ PinLaterJobAckInfo.thrift_spec = (
     None,  # 98
     None,  # 99
     (100, TType.STRING, 'claimToken', 'UTF8', None, ),  # 100
-    (101, TType.BOOL, 'final', None, None, ),  # 101
+    (101, TType.BOOL, 'finalFailure', None, None, ),  # 101
     (102, TType.STRING, 'errorType', 'UTF8', None, ),  # 102
     (103, TType.STRING, 'errorText', 'UTF8', None, ),  # 103
 )
