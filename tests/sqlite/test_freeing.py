@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+import threading
+
+import pytest
+
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import Purge
+from pinlater.storage.sqlite import reading
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
 
@@ -16,3 +25,29 @@ async def test_rows_of_a_deleted_queue_are_counted_as_they_go(bench: Bench) -> N
 
     assert freed == [4, 3, 0]
     assert await bench.shard.collect_garbage([], NOW, 4) == []
+
+
+async def test_claims_that_end_while_they_are_purged_are_passed_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The walk over all claims is a reader's, so a worker's ack may come between; it stands, and the purge goes on."""
+    keys = await bench.insert(6)
+    await bench.claim(5)
+    look = reading.oldest_claims
+    looks: list[int] = []
+
+    def look_late(connection: sqlite3.Connection, order: Purge) -> object:
+        found = look(connection, order)
+        looks.append(threading.get_ident())
+        if len(looks) == 1:
+            asyncio.run_coroutine_threadsafe(bench.succeed(keys[0]), loop).result(5)
+        return found
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(reading, "oldest_claims", look_late)
+
+    assert await bench.shard.purge_jobs(Purge(QUEUE, JobState.IN_PROGRESS, 1, 3)) == 3
+
+    assert threading.get_ident() not in looks
+    [counts] = await bench.shard.count_jobs([QUEUE])
+    assert (counts.pending, counts.in_progress, counts.succeeded) == (1, 1, 1)

@@ -23,7 +23,10 @@ ALLOWED_SCANS = {
     ("load_counters", "counters"): "once at the start, a row for each queue and priority",
     ("count_all_jobs", "queues"): "it lists all counters",
     ("page_of_claims", "claims"): "an operator's scan of jobs in progress, on a reader",
-    ("select_oldest_claims", "claims"): "an operator's deletion of jobs in progress",
+    (
+        "select_oldest_claims",
+        "claims",
+    ): "an operator's deletion of jobs in progress, on a reader; once for each priority of a deleted queue",
     ("select_first_expiry", "expiries"): "the first row of the key and no more",
     ("select_first_key_times", "request_keys"): "the first row of the index and no more",
 }

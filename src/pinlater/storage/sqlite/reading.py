@@ -12,7 +12,7 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts
-from pinlater.storage.interface import JobKey, Page, PageRow
+from pinlater.storage.interface import JobKey, Page, PageRow, Purge
 from pinlater.storage.sqlite.ledger import config_of
 from pinlater.storage.sqlite.options import options_of
 from pinlater.storage.sqlite.statements import sql
@@ -28,6 +28,7 @@ _PAGE_OF_CLAIMS = sql("page_of_claims")
 _PAGE_OF_DONE = sql("page_of_done")
 _DUE = sql("select_due")
 _PROGRESS = sql("select_progress")
+_OLDEST_CLAIMS = sql("select_oldest_claims")
 _FIND_QUEUE = sql("find_queue")
 _PRIORITIES = sql("select_priorities")
 
@@ -68,6 +69,15 @@ def _page(connection: sqlite3.Connection, queue_id: int, page: Page) -> list[tup
         return connection.execute(_PAGE_OF_CLAIMS, (queue_id, page.priority, *after, limit)).fetchall()
     where = (queue_id, int(page.state), page.priority, *after, limit)
     return connection.execute(_PAGE_OF_DONE, where).fetchall()
+
+
+def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] | PinLaterError:
+    """The jobs longest in hand, at most `order.limit`."""
+    row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
+    if row is None:
+        return QueueNotFound(order.queue)
+    where = (row[0], order.priority, max(0, order.limit))
+    return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
 
 
 def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
@@ -195,7 +196,26 @@ class SqliteShard:
         return await self._open.writer.carry_out(lambda t: bulk.requeue(t, order, now_ms))
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
-        return await self._open.writer.carry_out(lambda t: bulk.purge(t, order))
+        opened = self._open
+        if order.state is not JobState.IN_PROGRESS:
+            return await opened.writer.carry_out(lambda t: bulk.purge(t, order))
+        return await self._purge_claims(opened, order)
+
+    async def _purge_claims(self, opened: _Opened, order: Purge) -> int | PinLaterError:
+        """The oldest claims of one queue are found by a walk over all claims, which a reader does beside the loop.
+
+        One that ends before the delete is passed over and the next looked for, so that fewer than the limit means there are no more.
+        """
+        done = 0
+        while True:
+            wanted = order._replace(limit=order.limit - done)
+            found = await opened.readers.long(partial(reading.oldest_claims, order=wanted))
+            if isinstance(found, PinLaterError):
+                return done or found
+            deleted = await opened.writer.carry_out(partial(bulk.delete_named, keys=found, state=order.state))
+            done += deleted
+            if not deleted or done >= order.limit or len(found) < wanted.limit:
+                return done
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return await self._open.writer.carry_out(lambda t: bulk.delete_named(t, keys, state))
