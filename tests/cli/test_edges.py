@@ -190,3 +190,8 @@ def test_a_port_that_is_taken_is_said_with_who_wanted_it(offline: Pinlater, room
         done = offline("serve", "--store", "memory:", "--set", f"{room}.port={port}", "--set", f"{other}.port=0")
     assert done.code == 1
     assert done.err.splitlines()[-1] == f"error: {name} can't listen on 127.0.0.1 port {port}: address already in use"
+
+
+def test_a_word_that_is_none_of_the_possible_ones_is_said_plainly(offline: Pinlater) -> None:
+    done = offline("count", "q", "--state", "bogus")
+    assert done.err.startswith("error: Invalid value for '--state': 'bogus' is not one of 'pending', ")

@@ -156,7 +156,7 @@ def _say_usage(error: Any) -> int:
         error.show()
     else:
         where = error.ctx.command_path if getattr(error, "ctx", None) else "pinlater"
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # the checker's own words
         sys.stderr.write(f"error: {message} (see: {where} --help)\n")
     return int(error.exit_code)
 
