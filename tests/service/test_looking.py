@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
-from pinlater.domain.job import JobState
+from pinlater.domain.job import Job, JobState
 from pinlater.service.values import AckBatch, AckItem, JobFilter, ScanCommand
+from pinlater.storage.interface import JobKey
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -116,3 +119,24 @@ async def test_stats_come_from_counters(world: World) -> None:
     [stats] = await world.service.queue_stats(["q"])
     assert [(row.priority, row.pending, row.in_progress) for row in stats.counts] == [(1, 1, 1), (3, 1, 0)]
     assert stats.oldest_waiting_ms == 5000
+
+
+async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of large bodies would otherwise fill the memory first."""
+    descriptors = await world.enqueue(*[b"x" * 1_000] * 3_000, custom_status="s" * 5_000)
+    [shard] = list(world.service.shards)
+    look = shard.shard.lookup_jobs
+    read: list[int] = []
+
+    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        read.append(len(keys))
+        return await look(keys, bodies=bodies)
+
+    monkeypatch.setattr(shard.shard, "lookup_jobs", counted)
+    with pytest.raises(InvalidArgument, match="more than a frame"):
+        await world.service.lookup(descriptors, bodies=True)
+    assert sum(read) < 3_000
+    found = await world.service.lookup(descriptors[:70], bodies=True)
+    assert [descriptor for descriptor, _ in found] == descriptors[:70]

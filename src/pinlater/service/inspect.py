@@ -24,6 +24,7 @@ from pinlater.telemetry.metrics import Metrics
 START, END = "0", "-1"
 _PAGE_ROWS = 1_000
 _PAGE_BYTES = 8 * 1024 * 1024
+_BODIES_A_LOOKUP = 64
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
 
 
@@ -53,18 +54,34 @@ class Inspect:
         parts = address(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
         async def act(part: OnShard) -> Sequence[Job | None]:
-            return await part.shard.shard.lookup_jobs(part.keys, bodies=bodies)
+            if not bodies:
+                return await part.shard.shard.lookup_jobs(part.keys, bodies=False)
+            return await self._lookup_with_bodies(part)
 
         empty: list[Job | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
         found = {descriptor: job for descriptor, job in zip(descriptors, jobs, strict=True) if job is not None}
-        size = sum(len(job.body or b"") + len(job.custom_status) for job in found.values())
+        self._check_answer(sum(_shown_bytes(job) for job in found.values()))
+        return list(found.items())
+
+    async def _lookup_with_bodies(self, part: OnShard) -> list[Job | None]:
+        """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
+        jobs: list[Job | None] = []
+        sizes: dict[JobKey, int] = {}
+        for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
+            keys = part.keys[start : start + _BODIES_A_LOOKUP]
+            step = await part.shard.shard.lookup_jobs(keys, bodies=True)
+            sizes.update((key, _shown_bytes(job)) for key, job in zip(keys, step, strict=True) if job is not None)
+            self._check_answer(sum(sizes.values()))
+            jobs += step
+        return jobs
+
+    def _check_answer(self, size: int) -> None:
         if size > self._settings.max_frame_bytes * 3 // 4:
             raise InvalidArgument(
-                f"The answer would have {size} bytes, more than a frame; look up fewer jobs at a time",
+                f"The answer would have at least {size} bytes, more than a frame; look up fewer jobs at a time",
                 detail="ANSWER_TOO_LARGE",
             )
-        return list(found.items())
 
     # --- count ------------------------------------------------------------------------------------------------------------
 
@@ -250,6 +267,10 @@ def _count(row: QueueCounts, filter: JobFilter) -> int:
     if filter.state is JobState.IN_PROGRESS:
         return row.in_progress
     return row.succeeded if filter.state is JobState.SUCCEEDED else row.failed
+
+
+def _shown_bytes(job: Job) -> int:
+    return len(job.body or b"") + len(job.custom_status)
 
 
 def _size(job: Job, *, bodies: bool) -> int:
