@@ -125,7 +125,9 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of large bodies would otherwise fill the memory first."""
-    descriptors = await world.enqueue(*[b"x" * 1_000] * 3_000, custom_status="s" * 5_000)
+    descriptors = []
+    for _ in range(3):
+        descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
     [shard] = list(world.service.shards)
     look = shard.shard.lookup_jobs
     read: list[int] = []
