@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         UniqueKey,
         UniqueScope,
     )
-    from pinlater.worker import Reject, Snooze, Worker, WorkerSettings
+    from pinlater.worker import JobContext, Reject, Snooze, Worker, WorkerSettings, current_job
 
 _HOMES = {
     "Ack": "pinlater.client",
@@ -32,6 +32,7 @@ _HOMES = {
     "Client": "pinlater.client",
     "EnqueueBatcher": "pinlater.client",
     "Job": "pinlater.client",
+    "JobContext": "pinlater.worker",
     "JobInfo": "pinlater.client",
     "JobState": "pinlater.client",
     "Outcome": "pinlater.client",
@@ -41,6 +42,7 @@ _HOMES = {
     "UniqueScope": "pinlater.client",
     "Worker": "pinlater.worker",
     "WorkerSettings": "pinlater.worker",
+    "current_job": "pinlater.worker",
 }
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "Client",
     "EnqueueBatcher",
     "Job",
+    "JobContext",
     "JobInfo",
     "JobState",
     "Outcome",
@@ -60,6 +63,7 @@ __all__ = [
     "Worker",
     "WorkerSettings",
     "__version__",
+    "current_job",
 ]
 
 

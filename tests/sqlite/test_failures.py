@@ -167,3 +167,37 @@ async def test_damage_is_the_worlds_fault(bench: Bench) -> None:
     with pytest.raises(ShardConnectionFailed, match="malformed"):
         await bench.shard._open.writer.carry_out(damaged)
     await bench.insert()
+
+
+@pytest.mark.parametrize("file", ["jobs.db", "jobs.db-wal"])
+@pytest.mark.parametrize("replaced", [False, True], ids=["moved", "replaced"])
+async def test_nothing_is_stored_while_the_file_is_away(bench: Bench, file: str, replaced: bool) -> None:
+    """What is written to a file that nobody can open again would be acknowledged and lost."""
+    [kept] = await bench.insert()
+    path = bench.path.with_name(file)
+    away = path.rename(path.with_suffix(".away"))
+    if replaced:
+        path.write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(ShardConnectionFailed, match="Nothing is stored until it is back"):
+            await bench.insert()
+        with pytest.raises(ShardConnectionFailed):
+            await bench.shard.ping()
+    away.rename(path)
+    await bench.shard.ping()
+    await bench.insert()
+    assert await bench.pending() == 2
+    assert kept.id in {job.id for job in await bench.claim(2)}
+
+
+async def test_a_store_that_fails_says_so_now_and_then_and_when_it_works_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.path.rename(bench.path.with_suffix(".away"))
+    for _ in range(100):
+        with pytest.raises(ShardConnectionFailed):
+            await bench.insert()
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+    bench.path.with_suffix(".away").rename(bench.path)
+    await bench.insert()
+    assert "work again" in caplog.text

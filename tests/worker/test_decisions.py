@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from pinlater.client import Ack, ClaimedJob
-from pinlater.worker import Reject
 from pinlater.worker import _decisions as decide
 from pinlater.worker._acks import AckBuffer
 from pinlater.worker._heartbeats import HeartbeatTable
@@ -35,29 +34,9 @@ def test_back_off_doubles_up_to_its_bound_and_is_spread() -> None:
     assert decide.backoff_ms(1, 100, 1_000, 0.0) == 50
 
 
-def test_the_delay_grows_with_the_attempts_so_far() -> None:
-    assert decide.failure_ack(job(attempt=3), ValueError("x"), 1_000).retry_delay_ms == 3_000
-    original = job(attempts_allowed=5, attempts_remaining=4)
-    assert decide.failure_ack(original, ValueError("x"), 1_000).retry_delay_ms == 2_000
-
-
-def test_a_failure_says_what_it_was_within_bounds() -> None:
-    ack = decide.failure_ack(job(), Reject("x" * 10_000), 0)
-    assert (ack.final, ack.error_type, len(ack.error_text)) == (True, "pinlater.worker.errors.Reject", 4_000)
-    assert decide.failure_ack(job(), KeyError("k"), 0).error_type == "KeyError"
-
-
-def test_whatever_a_failure_says_can_be_sent() -> None:
-    """One that can't would take all acks of its request with it."""
-
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no")
-
-    assert decide.failure_ack(job(), OSError("no file na\udcefve"), 0).error_text == "no file na\\udcefve"
-    assert decide.failure_ack(job(), ValueError("\ud800" * 4_000), 0).error_text.startswith("\\ud800")
-    assert len(decide.failure_ack(job(), ValueError("\ud800" * 4_000), 0).error_text) == 4_000
-    assert decide.failure_ack(job(), Mute(), 0).error_text == "(its text can't be had: RuntimeError)"
+def test_attempts_are_counted_also_where_the_server_does_not() -> None:
+    assert decide.attempts_so_far(job(attempt=3)) == 3
+    assert decide.attempts_so_far(job(attempts_allowed=5, attempts_remaining=4)) == 2
 
 
 def test_heartbeats_come_at_each_third_of_a_claim() -> None:

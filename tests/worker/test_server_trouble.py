@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from pinlater.client import ClaimedJob
+from pinlater.domain.clock import SystemClock
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker, WorkerSettings
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
 
 FAST = WorkerSettings(backoff_first_ms=5, backoff_max_ms=20, wait_ms=50)
+
+
+def info(_: Any) -> t.ServerInfo:
+    """What tells a server of ours from an original one."""
+    return t.ServerInfo("9", [], "memory", SystemClock().now_ms(), 1, 3, 1, 1, 1, 1, 1)
 
 
 class OneJob:
@@ -54,7 +60,7 @@ def worker_on(server: FakeServer) -> tuple[Worker, list[ClaimedJob]]:
 
 
 async def test_a_server_that_comes_back_is_used_again() -> None:
-    async with FakeServer(dequeueJobs=OneJob(), ackJobs=outcomes) as server:
+    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes) as server:
         await server.stop()
         worker, seen = worker_on(server)
         task = asyncio.create_task(worker.run_async())
@@ -86,7 +92,7 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
                 return await asyncio.Event().wait()
             return await super().__call__(arguments)
 
-    async with FakeServer(dequeueJobs=Waits(), ackJobs=ack) as server:
+    async with FakeServer(getServerInfo=info, dequeueJobs=Waits(), ackJobs=ack) as server:
         worker, _ = worker_on(server)
         task = asyncio.create_task(worker.run_async())
         await eventually(lambda: len(server.called("ackJobs")) == 3)
@@ -100,7 +106,7 @@ async def test_an_ack_that_is_refused_for_good_is_not_sent_for_ever() -> None:
     def refuse(_: Any) -> None:
         raise t.PinLaterException(413, "Queue not found: q")
 
-    async with FakeServer(dequeueJobs=OneJob(), ackJobs=refuse) as server:
+    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=refuse) as server:
         server.methods["dequeueJobs"] = _refusing_acks(OneJob())
         worker, _ = worker_on(server)
         task = asyncio.create_task(worker.run_async())
@@ -132,7 +138,7 @@ async def test_a_job_that_comes_again_while_its_lost_claim_still_runs_is_a_job_o
                 return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
             return answer
 
-    async with FakeServer(dequeueJobs=Twice(), ackJobs=outcomes) as server:
+    async with FakeServer(getServerInfo=info, dequeueJobs=Twice(), ackJobs=outcomes) as server:
         worker = Worker(server.address, settings=FAST)
 
         @worker.handler("q")
@@ -153,7 +159,7 @@ async def test_a_job_that_comes_again_while_its_lost_claim_still_runs_is_a_job_o
 
 async def test_cancelling_a_worker_takes_its_handlers_with_it() -> None:
     ended = asyncio.Event()
-    async with FakeServer(dequeueJobs=OneJob(), ackJobs=outcomes) as server:
+    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes) as server:
         worker = Worker(server.address, settings=FAST)
 
         @worker.handler("q")
@@ -219,7 +225,7 @@ async def test_acks_ride_on_the_next_claim() -> None:
             jobMetadata={f"q:s1:p1:{n}": t.PinLaterDequeueMetadata(claimToken="tok") for n in taken},
         )
 
-    async with FakeServer(dequeueJobs=dequeue, ackJobs=outcomes) as server:
+    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=outcomes) as server:
         worker = Worker(server.address, settings=WorkerSettings(concurrency=4, prefetch_max=0, wait_ms=50))
 
         @worker.handler("q")

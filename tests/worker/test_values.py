@@ -239,6 +239,22 @@ def test_a_failure_says_its_type_text_and_trace_within_bounds() -> None:
     assert ending_of(Reject("no"), context(), retries.never(), 0).error_text == "no"
 
 
+def test_whatever_a_failure_says_can_be_sent() -> None:
+    """One that can't would take all acks of its request with it."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    def text(error: BaseException) -> str:
+        return ending_of(error, context(), retries.never(), 0).error_text
+
+    assert text(OSError("no file na\udcefve")) == "no file na\\udcefve"
+    assert text(ValueError("\ud800" * 4_000)).startswith("\\ud800")
+    assert len(text(ValueError("\ud800" * 4_000))) == _endings.ERROR_TEXT_CHARS_MAX
+    assert text(Mute()) == "(its text can't be had: RuntimeError)"
+
+
 def test_a_rescheduled_job_is_not_acked_and_a_failure_wins() -> None:
     here = context()
     here.reschedule(timedelta(seconds=5), {"to": "y"})

@@ -11,6 +11,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 from weakref import WeakSet
 
@@ -38,16 +39,22 @@ class Background:
 
     def run(self, call: Call[T]) -> T:
         """Carries out one call; interrupted (Ctrl-C), it gives the call up."""
-        running = self._running or self._start()
-        try:
-            future = asyncio.run_coroutine_threadsafe(running.engine.run(call), running.loop)
-        except RuntimeError as error:  # closed by another thread just now
-            raise ClientClosed("The client is closed") from error
+        future = self.submit(call)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def submit(self, call: Call[T]) -> Future[T]:
+        """Begins a call. Raises `ClientClosed`."""
+        running = self._running or self._start()
+        carried_out = running.engine.run(call)
+        try:
+            return asyncio.run_coroutine_threadsafe(carried_out, running.loop)
+        except RuntimeError as error:  # closed by another thread just now
+            carried_out.close()
+            raise ClientClosed("The client is closed") from error
 
     def _start(self) -> _Running:
         with self._lock:

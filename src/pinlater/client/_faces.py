@@ -5,9 +5,12 @@ The methods are in `async_client`; `sync_client` is made from it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from concurrent.futures import Future
+from copy import copy
 from os import PathLike
 from types import TracebackType
 from typing import Self, TypeVar
@@ -87,11 +90,13 @@ class AsyncFace(Face):
 
     def _prepare(self) -> None:
         self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> Self:
         """Makes the client ready for this event loop. Connects only with the first call."""
         if self._engine is None:
             self._engine = self._new_engine()
+            self._loop = asyncio.get_running_loop()
         return self
 
     async def close(self) -> None:
@@ -112,6 +117,18 @@ class AsyncFace(Face):
         if self._engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         return await self._engine.run(call)
+
+    def twin(self) -> Self:
+        """Another client with the same options, not open yet: for another thread's event loop."""
+        twin = copy(self)
+        AsyncFace._prepare(twin)
+        return twin
+
+    def submit(self, call: Call[T]) -> Future[T]:
+        """Carries out a call on the client's loop, from any thread, also that loop's own."""
+        if self._loop is None:
+            raise ClientClosed("The client is not open: use `async with`, or open() it first")
+        return asyncio.run_coroutine_threadsafe(self._run(call), self._loop)
 
 
 class SyncFace(Face):
@@ -139,3 +156,7 @@ class SyncFace(Face):
 
     def _run(self, call: Call[T]) -> T:
         return self._background.run(call)
+
+    def submit(self, call: Call[T]) -> Future[T]:
+        """Carries out a call without waiting for it."""
+        return self._background.submit(call)

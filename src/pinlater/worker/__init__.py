@@ -1,8 +1,52 @@
-"""The worker: claims jobs, runs a function for each, and acks how it went."""
+"""The worker: claims jobs, runs a function for each, and reports how it went."""
 
 from pinlater.client.values import ClaimedJob
-from pinlater.worker.errors import Reject, Snooze
+from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
+from pinlater.worker.context import JobContext, current_job
+from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.cron import Missed
+from pinlater.worker.errors import (
+    CantDecode,
+    ClaimLost,
+    ProcessDied,
+    Reject,
+    Snooze,
+    TimeLimitExceeded,
+    UnusableHandler,
+)
+from pinlater.worker.middleware import Ending, Kind, Middleware
+from pinlater.worker.retries import Retry, by_error, constant, exponential, linear, never
 from pinlater.worker.settings import WorkerSettings
+from pinlater.worker.tasks import Producer, Task
 from pinlater.worker.worker import Worker
 
-__all__ = ["ClaimedJob", "Reject", "Snooze", "Worker", "WorkerSettings"]
+__all__ = [
+    "CantDecode",
+    "ClaimLost",
+    "ClaimedJob",
+    "Codec",
+    "Ending",
+    "JobContext",
+    "JsonCodec",
+    "Kind",
+    "MessagePackCodec",
+    "Middleware",
+    "Missed",
+    "ProcessDied",
+    "Producer",
+    "Reject",
+    "Retry",
+    "Snooze",
+    "Task",
+    "TimeLimitExceeded",
+    "UnusableHandler",
+    "Worker",
+    "WorkerCounts",
+    "WorkerSettings",
+    "by_error",
+    "constant",
+    "current_job",
+    "exponential",
+    "linear",
+    "never",
+]

@@ -1,8 +1,8 @@
 """One queue's part of a worker: claims its jobs, runs them, reports them, keeps their claims alive.
 
-What to do is decided in `_decisions`; this module acts. Every job claimed ends in one of: an ack, a release, or a claim that was
-lost. It must never ack a job whose claim it lost. Weakness: a claim whose answer arrives in the very instant in which an idle long
-poll is given up at a stop comes back only when its claim times out.
+What to do is decided in `_decisions` and `_slots`; this module acts. Every job claimed ends in one of: a report, a release, or a
+claim that was lost. It must never report on a job whose claim it lost. Weakness: a claim whose answer arrives in the very instant in
+which an idle long poll is given up at a stop comes back only when its claim times out.
 """
 
 from __future__ import annotations
@@ -11,77 +11,128 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, UnknownMethod
-from pinlater.client.values import Ack, AckBatch, AckResult, Claim, ClaimedJob, Dequeued
+from pinlater.client.values import AckBatch, AckResult, ClaimedJob, Dequeued
 from pinlater.domain.clock import Clock
-from pinlater.worker import _decisions
-from pinlater.worker._handlers import Handler, Threads, call_handler
-from pinlater.worker._heartbeats import HeartbeatTable
+from pinlater.worker import _decisions, envelope
+from pinlater.worker._calling import Attempt, Ended
+from pinlater.worker._endings import Ending, Kind, failure
+from pinlater.worker._heart import ORIGINAL_CLAIM_MS, Beat, Heart
+from pinlater.worker._processes import Processes
 from pinlater.worker._reports import Reports
+from pinlater.worker._running import Runner
+from pinlater.worker._slots import Slots
 from pinlater.worker.counts import WorkerCounts
-from pinlater.worker.errors import Snooze
+from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
+from pinlater.worker.middleware import Middleware
+from pinlater.worker.retries import Retry
 from pinlater.worker.settings import WorkerSettings
+from pinlater.worker.tasks import Place, Task
 
 _log = logging.getLogger("pinlater.worker")
-_BUSY_CLAIM_S = (
-    0.25  # how long a claim under way at a stop may still answer: a busy queue's does, an idle one's long poll not
-)
+# How long a claim under way at a stop may still answer: a busy queue's does, an idle one's long poll not.
+_BUSY_CLAIM_S = 0.25
+# How long a handler that was cancelled may take to end before its slot goes to the next job.
 _CANCEL_S = 1.0
+# A job that killed its process so often is not tried again, whatever attempts it has left.
+_CRASHES_MAX = 3
+
+
+class Stopped(Enum):
+    """Why a running job was stopped from outside."""
+
+    LOST = "its claim was lost"
+    GIVEN_BACK = "the worker stops"
+    TIME_LIMIT = "it ran too long"
 
 
 class InHand:
     """A claim in hand. Equal to itself only: a job may come a second time while its first, lost claim still runs."""
 
-    __slots__ = ("job",)
+    __slots__ = ("abandoned", "beat", "in_thread", "job", "stopped", "task", "timer")
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
+        self.beat: int | None = None
+        self.stopped: Stopped | None = None
+        self.abandoned = False
+        self.in_thread = False
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
 
-class Consumer:
-    """Runs one queue's jobs until `stop` is set; then `run` ends after the grace time at the latest, a few seconds of reporting on top."""
+class Team:
+    """What the consumers of one worker share."""
 
     def __init__(
         self,
         client: AsyncClient,
-        handler: Handler,
         settings: WorkerSettings,
         clock: Clock,
-        stop: asyncio.Event,
-        hurry: asyncio.Event,
+        heart: Heart,
+        middleware: Sequence[Middleware],
+        retry: Retry,
         counts: WorkerCounts,
     ) -> None:
-        self._client = client
-        self._handler = handler
-        self._settings = settings
-        self._clock = clock
-        self._stop = stop
-        self._hurry = hurry
-        self._counts = counts
-        self.queue = handler.queue
-        self._concurrency = handler.concurrency or settings.concurrency
-        self._threads = None if handler.is_async else Threads(self._concurrency, f"pinlater-{self.queue}")
+        self.client = client
+        self.settings = settings
+        self.clock = clock
+        self.heart = heart
+        self.middleware = middleware
+        self.retry = retry
+        self.counts = counts
+        self.slots = Slots(settings.concurrency)
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.consumers: list[Consumer] = []
+
+    def slot_freed(self) -> None:
+        """A job ended: whoever waits for a slot may have it."""
+        for consumer in self.consumers:
+            consumer.slot_freed()
+
+
+class Consumer:
+    """Runs one queue's jobs until the team stops; then `run` ends after the grace time at the latest, a few seconds of reporting on top."""
+
+    def __init__(
+        self, team: Team, queue: str, tasks: Mapping[str, Task[..., Any]], default: Task[..., Any] | None
+    ) -> None:
+        self._team = team
+        self._client = team.client
+        self._settings = team.settings
+        self._clock = team.clock
+        self._slots = team.slots
+        self._counts = team.counts
+        self.queue = queue
+        self._tasks = tasks
+        self._default = default
+        self._reports = Reports(team.client, queue, team.settings, team.counts, team.clock)
+        processes = Processes(jobs_max=team.settings.child_jobs_max, memory_max=team.settings.child_memory_bytes_max)
+        self._runner = Runner(queue, self._reports.checkpoint, team.middleware, processes, team.clock)
         self._stock: deque[InHand] = deque()
-        self._running: dict[InHand, asyncio.Task[None]] = {}
-        self._given_up: set[InHand] = set()
-        self._reports = Reports(client, handler.queue, settings, counts)
-        self._beats = HeartbeatTable[InHand]()
-        self._beat_at: float | None = None
-        self._beats_changed = asyncio.Event()
+        self._running: set[InHand] = set()
+        self._abandoned = 0
+        self._unowned: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._mean_ms: float | None = None
         self._server_ahead_ms: int | None = None
         self._failures = 0
         self._early_answers = 0
+        self._unknown_told: dict[str, float] = {}
+        self._held_back = False
+        self._backlogged = True  # until a claim gets less than it asked for
 
     @property
-    def in_threads(self) -> int:
-        """Plain functions that still run."""
-        return len(self._threads.busy) if self._threads else 0
+    def left_behind(self) -> int:
+        """Functions that still run although their jobs were given up: in threads, or deaf to cancellation."""
+        at_work = sum([claim.in_thread and claim.stopped is None for claim in self._running])
+        return self._abandoned + max(0, self._runner.threads.busy - at_work)
 
     async def run(self) -> None:
         """Claims and runs jobs until stopped. Ends without an error unless the worker itself has a bug.
@@ -91,28 +142,41 @@ class Consumer:
         try:
             async with asyncio.TaskGroup() as group:
                 flushing = group.create_task(self._reports.flush_until_cancelled())
-                beating = group.create_task(self._send_heartbeats())
                 await self._claim_until_stopped()
                 await self._finish()
                 flushing.cancel()
-                beating.cancel()
         finally:
+            for claim in [*self._stock, *self._running]:
+                claim.stopped = claim.stopped or Stopped.GIVEN_BACK
+                self._drop_beat(claim)
+                if claim.task is not None:
+                    claim.task.cancel()
             self._stock.clear()
-            for task in self._running.values():
-                task.cancel()
-            if self._threads is not None:
-                self._threads.close()
+            self._runner.close()
 
     # --- claiming ---------------------------------------------------------------------------------------------------------
     async def _claim_until_stopped(self) -> None:
-        while not self._stop.is_set():
-            prefetch = _decisions.prefetch_count(self._mean_ms, self._concurrency, self._settings.prefetch_max)
-            limit = _decisions.claim_limit(len(self._running) + len(self._stock), self._concurrency, prefetch)
+        while not self._team.stop.is_set():
+            limit = self._claim_limit()
             if limit:
                 await self._claim(limit)
             else:
                 self._room.clear()
-                await _first_of(self._stop.wait(), self._room.wait())
+                await _first_of(self._team.stop.wait(), self._room.wait())
+
+    def _claim_limit(self) -> int:
+        if self.left_behind >= self._slots.most(self.queue):
+            if not self._held_back:
+                self._held_back = True
+                _log.error("queue %s: %d functions don't end; no more jobs until they do", self.queue, self.left_behind)
+            return 0
+        self._held_back = False
+        allowed = len(self._running) + self._slots.free_for(self.queue)
+        prefetch = _decisions.prefetch_count(self._mean_ms, allowed, self._settings.prefetch_max)
+        limit = _decisions.claim_limit(len(self._running) + len(self._stock), allowed, prefetch)
+        if not limit:
+            self._slots.wants(self.queue, True)
+        return limit
 
     async def _claim(self, limit: int) -> None:
         acks = self._reports.take()
@@ -131,6 +195,7 @@ class Consumer:
             _log.info("queue %s: the server answers again", self.queue)
             self._failures = 0
         self._reports.delivered(dequeued.ack_results)
+        self._backlogged = len(dequeued.jobs) >= limit
         self._take_in(dequeued.jobs)
         await self._pace(dequeued, self._clock.monotonic() - started)
 
@@ -140,19 +205,15 @@ class Consumer:
             self._early_answers = 0
             return
         self._early_answers += 1
-        settings = self._settings
-        delay_ms = _decisions.backoff_ms(
-            self._early_answers, settings.backoff_first_ms, settings.backoff_max_ms, _spread()
-        )
-        await _first_of(self._stop.wait(), timeout_s=delay_ms / 1000)
+        await _first_of(self._team.stop.wait(), timeout_s=self._backoff_ms(self._early_answers) / 1000)
 
-    async def _dequeue(self, limit: int, acks: Sequence[Ack]) -> Dequeued | None:
+    async def _dequeue(self, limit: int, acks: Sequence[Any]) -> Dequeued | None:
         if self._server_ahead_ms is None:
             await self._ask_clock()
         riding = AckBatch(self.queue, acks) if acks else None
         waiting = self._client.dequeue(self.queue, limit, wait_ms=self._settings.wait_ms, acks=riding)
         call = asyncio.create_task(waiting)
-        stopped = asyncio.create_task(self._stop.wait())
+        stopped = asyncio.create_task(self._team.stop.wait())
         try:
             await asyncio.wait({call, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not call.done():
@@ -167,128 +228,225 @@ class Consumer:
             info = await self._client.server_info()
         except UnknownMethod:
             self._server_ahead_ms = 0
+            self._reports.original_server = True
         else:
             self._server_ahead_ms = info.now_ms - self._clock.now_ms()
+            self._reports.original_server = False
 
     async def _stay_away(self, error: PinLaterError) -> None:
         self._failures += 1
         self._server_ahead_ms = None
         if self._failures == 1:
             _log.warning("queue %s: can't claim, trying again: %s", self.queue, error)
+        delay_ms = max(self._backoff_ms(self._failures), error.retry_after_ms or 0)
+        await _first_of(self._team.stop.wait(), timeout_s=delay_ms / 1000)
+
+    def _backoff_ms(self, failures: int) -> int:
         settings = self._settings
-        delay_ms = _decisions.backoff_ms(
-            self._failures,
-            settings.backoff_first_ms,
-            settings.backoff_max_ms,
-            _spread(),
-        )
-        await _first_of(self._stop.wait(), timeout_s=max(delay_ms, error.retry_after_ms or 0) / 1000)
+        return _decisions.backoff_ms(failures, settings.backoff_first_ms, settings.backoff_max_ms, _spread())
 
     def _take_in(self, jobs: Sequence[ClaimedJob]) -> None:
-        now, now_ms = self._clock.monotonic(), self._clock.now_ms() + (self._server_ahead_ms or 0)
+        now_ms = self._clock.now_ms() + (self._server_ahead_ms or 0)
         for job in jobs:
             claim = InHand(job)
             self._stock.append(claim)
-            if job.token and job.claim_deadline_ms is not None:
-                due = self._beats.add(claim, max(1, job.claim_deadline_ms - now_ms), now)
-                if self._beat_at is None or due < self._beat_at:
-                    self._beats_changed.set()
+            length_ms = ORIGINAL_CLAIM_MS if job.claim_deadline_ms is None else job.claim_deadline_ms - now_ms
+            if job.token or self._reports.original_server:
+                claim.beat = self._team.heart.keep(Beat(job, self._when_lost(claim)), max(1, length_ms))
         self._counts.claimed += len(jobs)
         self._start_more()
+        self._slots.wants(self.queue, self._backlogged or bool(self._stock))
 
     # --- running ----------------------------------------------------------------------------------------------------------
+    def slot_freed(self) -> None:
+        """A slot may be had again."""
+        if self._stock:
+            self._start_more()
+        self._room.set()
+
     def _start_more(self) -> None:
-        while self._stock and len(self._running) < self._concurrency and not self._stop.is_set():
+        while self._stock and not self._team.stop.is_set() and self._slots.free_for(self.queue):
             claim = self._stock.popleft()
-            self._running[claim] = asyncio.create_task(self._run_job(claim), name=f"job {claim.job.descriptor}")
+            self._running.add(claim)
+            self._slots.take(self.queue)
             self._counts.running += 1
+            claim.task = asyncio.create_task(self._run_job(claim), name=f"job {claim.job.descriptor}")
 
     async def _run_job(self, claim: InHand) -> None:
-        started = self._clock.monotonic()
+        ended: Ended | None = None
         try:
-            error = await call_handler(self._handler, claim.job, self._threads)
-            self._mean_ms = _decisions.smoothed_ms(self._mean_ms, (self._clock.monotonic() - started) * 1000)
-            if claim not in self._given_up:
-                await self._report(claim.job, error)
+            try:
+                ended = await self._attempt(claim)
+            except asyncio.CancelledError:
+                if claim.stopped is None:
+                    raise
+            if claim.stopped is None and ended is not None:
+                await self._report(claim.job, ended)
+            elif claim.stopped is Stopped.TIME_LIMIT and not claim.abandoned:
+                await self._report(claim.job, self._too_long(claim))
         finally:
-            self._given_up.discard(claim)
-            self._beats.drop(claim)
-            del self._running[claim]
-            self._counts.running -= 1
-            self._room.set()
-            self._start_more()
+            self._end(claim)
 
-    async def _report(self, job: ClaimedJob, error: BaseException | None) -> None:
-        if error is None:
+    async def _attempt(self, claim: InHand) -> Ended | None:
+        job = claim.job
+        opened = envelope.opened(job.body, job.headers)
+        task = self._tasks.get(opened.task) if opened.task else self._default
+        if task is None:
+            await self._give_back_unknown(job, opened.task)
+            return None
+        claim.in_thread = task.options.place is Place.THREAD
+        limit_ms = task.options.time_limit_ms
+        deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
+        if limit_ms is not None:
+            claim.timer = asyncio.get_running_loop().call_later(
+                limit_ms / 1000, self._stop_job, claim, Stopped.TIME_LIMIT
+            )
+        opened_job = job._replace(body=opened.body, headers=opened.headers)
+        started = self._clock.monotonic()
+        ended = await self._runner.run(task, Attempt(opened_job, opened.content_type, deadline_ms, self._team.retry))
+        self._mean_ms = _decisions.smoothed_ms(self._mean_ms, (self._clock.monotonic() - started) * 1000)
+        return ended
+
+    async def _give_back_unknown(self, job: ClaimedJob, task: str) -> None:
+        """A newer producer's, most likely: another worker may know it, or this one after its next deployment."""
+        self._counts.unknown_tasks += 1
+        now = self._clock.monotonic()
+        if now - self._unknown_told.get(task, -1e9) >= self._settings.unknown_task_delay_ms / 1000:
+            self._unknown_told = {**dict(list(self._unknown_told.items())[-100:]), task: now}
+            what = (
+                f"task {task!r} is not known here"
+                if task
+                else "the job names no task and the queue has no default handler"
+            )
+            _log.warning("queue %s: %s; such jobs are given back", self.queue, what)
+        await self._reports.release([job], self._settings.unknown_task_delay_ms)
+
+    async def _report(self, job: ClaimedJob, ended: Ended) -> None:
+        ending = ended.ending
+        if isinstance(ended.error, ProcessDied):
+            ending = await self._attribute_crash(job, ending)
+        if ending.kind is Kind.SUCCEEDED:
             self._counts.succeeded += 1
-            self._reports.add(_decisions.success_ack(job))
-        elif isinstance(error, Snooze):
-            await self._reports.release([job], error.delay_ms)
-        else:
+        elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
             self._counts.failed += 1
-            _log.info("queue %s: job %s failed: %s", self.queue, job.descriptor, type(error).__name__, exc_info=error)
-            self._reports.add(_decisions.failure_ack(job, error, self._settings.retry_delay_ms))
+            extra = {"queue": self.queue, "job": job.descriptor, "attempt": _decisions.attempts_so_far(job)}
+            trace = job.headers.get("traceparent")
+            _log.info(
+                "queue %s: job %s failed: %s", self.queue, job.descriptor, ending.status,
+                exc_info=ended.error, extra={**extra, "trace": trace} if trace else extra,
+            )  # fmt: skip
+        await self._reports.end(job, ending)
 
-    # --- heartbeats -------------------------------------------------------------------------------------------------------
-    async def _send_heartbeats(self) -> None:
-        while True:
-            self._beats_changed.clear()
-            self._beat_at = self._beats.next_due()
-            wait_s = None if self._beat_at is None else max(0.0, self._beat_at - self._clock.monotonic())
-            await _first_of(self._beats_changed.wait(), timeout_s=wait_s)
-            due = self._beats.take_due(self._clock.monotonic())
-            if due:
-                await self._renew(due)
+    async def _attribute_crash(self, job: ClaimedJob, ending: Ending) -> Ending:
+        """Gives a job up that has killed its process too often. The count is the job's own history."""
+        before = await self._reports.crashes_of(job)
+        if before + 1 < _CRASHES_MAX:
+            return ending
+        text = f"{ending.error_text}; set aside, since it was the {before + 1}th process that ended under this job"
+        return ending._replace(kind=Kind.GIVEN_UP, error_text=text, status=f"{ending.status}; set aside")
 
-    async def _renew(self, claims: Sequence[InHand]) -> None:
-        wanted = [Claim(claim.job.descriptor, claim.job.token) for claim in claims]
-        try:
-            results = await self._client.heartbeat(self.queue, wanted)
-        except PinLaterError as error:
-            _log.warning("queue %s: heartbeat failed: %s", self.queue, error)
-            return
-        for claim, result in zip(claims, results, strict=False):
-            # One that has ended meanwhile is no longer ours for the best of reasons.
-            if not result.applied and (claim in self._running or claim in self._stock):
-                self._lose(claim, result)
+    def _too_long(self, claim: InHand) -> Ended:
+        task = self._task_of(claim.job)
+        limit_s = (task.options.time_limit_ms or 0) / 1000 if task else 0
+        error = TimeLimitExceeded(f"ran longer than its time limit of {limit_s:g} s")
+        retry = (task.options.retry if task else None) or self._team.retry
+        return Ended(failure(error, retry.delay_ms(_decisions.attempts_so_far(claim.job), error, _spread())), error)
+
+    def _task_of(self, job: ClaimedJob) -> Task[..., Any] | None:
+        name = envelope.opened(job.body, job.headers).task
+        return self._tasks.get(name) if name else self._default
+
+    def _end(self, claim: InHand) -> None:
+        if claim.timer is not None:
+            claim.timer.cancel()
+        self._drop_beat(claim)
+        if claim.abandoned:
+            self._abandoned -= 1
+        else:
+            self._free_slot(claim)
+        self._room.set()
+
+    def _free_slot(self, claim: InHand) -> None:
+        self._running.discard(claim)
+        self._slots.give_back(self.queue)
+        self._counts.running -= 1
+        self._start_more()
+        self._slots.wants(self.queue, self._backlogged or bool(self._stock))
+        if len(self._team.consumers) > 1:
+            self._team.slot_freed()
+
+    # --- stopping a job ---------------------------------------------------------------------------------------------------
+    def _when_lost(self, claim: InHand) -> Callable[[AckResult], None]:
+        loop = asyncio.get_running_loop()
+
+        def lost(result: AckResult) -> None:  # in the heart's thread
+            loop.call_soon_threadsafe(self._lose, claim, result)
+
+        return lost
 
     def _lose(self, claim: InHand, result: AckResult) -> None:
-        """The claim is gone: the job is no longer ours to run or to ack."""
-        _log.warning("job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder)
-        self._counts.lost += 1
-        self._beats.drop(claim)
+        """The claim is gone: the job is no longer ours to run or to report."""
         if claim in self._stock:
             self._stock.remove(claim)
-        self._give_up(claim)
+        elif claim not in self._running or claim.stopped is not None:
+            return
+        _log.warning("job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder)
+        self._counts.lost += 1
+        claim.beat = None
+        if claim.task is not None:
+            self._stop_job(claim, Stopped.LOST)
 
-    def _give_up(self, claim: InHand) -> None:
-        if claim in self._running:
-            self._given_up.add(claim)
-            if self._threads is None:
-                self._running[claim].cancel()
+    def _stop_job(self, claim: InHand, why: Stopped) -> None:
+        if claim.stopped is not None or claim.task is None or claim.task.done():
+            return
+        claim.stopped = why
+        claim.task.cancel()
+        asyncio.get_running_loop().call_later(_CANCEL_S, self._abandon, claim)
 
-    # --- stopping ---------------------------------------------------------------------------------------------------------
+    def _abandon(self, claim: InHand) -> None:
+        """A handler that is deaf to its cancellation goes on by itself; its slot goes to the next job."""
+        if claim not in self._running:
+            return
+        claim.abandoned = True
+        self._abandoned += 1
+        _log.error(
+            "job %s: its handler does not end although it was cancelled (%s)", claim.job.descriptor, claim.stopped
+        )
+        self._free_slot(claim)
+        if claim.stopped is Stopped.TIME_LIMIT:
+            reporting = asyncio.create_task(self._report(claim.job, self._too_long(claim)))
+            self._unowned.add(reporting)
+            reporting.add_done_callback(self._unowned.discard)
+
+    # --- stopping the worker ----------------------------------------------------------------------------------------------
     async def _finish(self) -> None:
         """Gives back what has not begun, lets what runs finish within the grace time, gives back the rest, reports all."""
         unstarted = list(self._stock)
         self._stock.clear()
         for claim in unstarted:
-            self._beats.drop(claim)
+            self._drop_beat(claim)
         await self._reports.release([claim.job for claim in unstarted])
         await self._drain(self._settings.grace_ms / 1000)
-        left = [claim for claim in self._running if claim not in self._given_up]
+        left = [claim for claim in self._running if claim.stopped is None]
         if left:
             _log.warning("queue %s: %d jobs did not finish in time and are given back", self.queue, len(left))
             for claim in left:
-                self._give_up(claim)
-            if self._threads is None:
-                await asyncio.wait(set(self._running.values()), timeout=_CANCEL_S)
+                self._stop_job(claim, Stopped.GIVEN_BACK)
+            await asyncio.wait([claim.task for claim in left if claim.task is not None], timeout=_CANCEL_S)
+            for claim in left:
+                self._drop_beat(claim)
             await self._reports.release([claim.job for claim in left])
         await self._reports.flush_the_rest()
 
     async def _drain(self, grace_s: float) -> None:
-        if self._running:
-            await _first_of(self._hurry.wait(), asyncio.wait(set(self._running.values())), timeout_s=grace_s)
+        tasks = [claim.task for claim in self._running if claim.task is not None]
+        if tasks:
+            await _first_of(self._team.hurry.wait(), asyncio.wait(tasks), timeout_s=grace_s)
+
+    def _drop_beat(self, claim: InHand) -> None:
+        if claim.beat is not None:
+            self._team.heart.drop(claim.beat)
+            claim.beat = None
 
 
 def _spread() -> float:

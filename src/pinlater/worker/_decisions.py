@@ -1,4 +1,4 @@
-"""A worker's choices, as plain functions: how many jobs to claim, what to say of one that ended, how long to wait. No I/O.
+"""A worker's choices, as plain functions: how many jobs to claim, how long to wait. No I/O.
 
 Figures: handlers are kept busy over one claim's round trip by claiming ahead about 50 ms worth of jobs; a longer look-ahead would
 hoard jobs that other workers could run.
@@ -6,11 +6,9 @@ hoard jobs that other workers could run.
 
 from __future__ import annotations
 
-from pinlater.client.values import Ack, ClaimedJob
-from pinlater.worker.errors import Reject
+from pinlater.client.values import ClaimedJob
 
 LOOK_AHEAD_MS = 50.0
-ERROR_TEXT_CHARS_MAX = 4_000
 _SMOOTHING = 0.1
 
 
@@ -41,35 +39,3 @@ def backoff_ms(failures: int, first_ms: int, max_ms: int, spread: float) -> int:
 def attempts_so_far(job: ClaimedJob) -> int:
     """Attempts including this one; from the attempts left where a server doesn't count them."""
     return max(1, job.attempt or job.attempts_allowed - job.attempts_remaining + 1)
-
-
-def success_ack(job: ClaimedJob) -> Ack:
-    """The ack of a job that went well."""
-    return Ack(job.descriptor, token=job.token)
-
-
-def failure_ack(job: ClaimedJob, error: BaseException, retry_delay_ms: int) -> Ack:
-    """The ack of a job whose handler raised: again after `retry_delay_ms` × attempts so far, or never after a Reject."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return Ack(
-        job.descriptor,
-        succeeded=False,
-        token=job.token,
-        retry_delay_ms=retry_delay_ms * attempts_so_far(job),
-        final=isinstance(error, Reject),
-        error_type=_sendable(name),
-        error_text=_sendable(_text_of(error)[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX],
-    )
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as raised:  # noqa: BLE001 - a handler's own class may not even be able to say what it is
-        return f"(its text can't be had: {type(raised).__name__})"
-
-
-def _sendable(text: str) -> str:
-    """Names of files may hold bytes that are no text; sent as they are they would spoil every ack of their request."""
-    return text.encode(errors="backslashreplace").decode()

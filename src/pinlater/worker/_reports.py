@@ -11,30 +11,76 @@ from collections.abc import Sequence
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
-from pinlater.client.values import Ack, AckResult, Claim, ClaimedJob
+from pinlater.client.values import Ack, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
+from pinlater.domain.clock import Clock
 from pinlater.worker._acks import AckBuffer
+from pinlater.worker._endings import Ending, Kind, type_name
 from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.errors import ProcessDied
 from pinlater.worker.settings import WorkerSettings
 
 _log = logging.getLogger("pinlater.worker")
 _FINAL_FLUSH_S = 5.0
+PROCESS_DIED = type_name(ProcessDied)
 
 
 class Reports:
     """One queue's reports."""
 
-    def __init__(self, client: AsyncClient, queue: str, settings: WorkerSettings, counts: WorkerCounts) -> None:
+    def __init__(
+        self, client: AsyncClient, queue: str, settings: WorkerSettings, counts: WorkerCounts, clock: Clock
+    ) -> None:
         self._client = client
+        self._clock = clock
         self._queue = queue
         self._settings = settings
         self._counts = counts
         self._acks = AckBuffer()
         self._sent_before: set[str] = set()  # descriptors whose ack may have arrived already
-        self._outcomes_told = True  # an original server tells none
+        self.original_server = False  # one that knows no outcomes, no releases and no error types
 
-    def add(self, ack: Ack) -> None:
-        """Sends it with the next claim, or soon."""
-        self._acks.add(ack)
+    async def end(self, job: ClaimedJob, ending: Ending) -> None:
+        """Reports how an attempt ended: with the next claim, or soon; what no ack can say, at once."""
+        if ending.kind is Kind.SUCCEEDED:
+            self._acks.add(Ack(job.descriptor, token=job.token))
+        elif ending.kind is Kind.SNOOZED:
+            await self.release([job], ending.delay_ms)
+        elif ending.kind is Kind.RESCHEDULED and ending.rescheduling is not None:
+            at_ms, body = ending.rescheduling
+            await self._move_to_pending([job], at_ms, body)
+        else:
+            self._acks.add(self._failure(job, ending))
+
+    def _failure(self, job: ClaimedJob, ending: Ending) -> Ack:
+        return Ack(
+            job.descriptor,
+            succeeded=False,
+            token=job.token,
+            retry_delay_ms=ending.delay_ms,
+            final=ending.kind is Kind.GIVEN_UP,
+            error_type=ending.error_type,
+            error_text=ending.error_text,
+            append_status=f"{ending.status}\n" if self.original_server else "",
+        )
+
+    async def checkpoint(self, item: Checkpoint) -> AckResult:
+        """Saves a running job's progress. Raises what the client raises."""
+        if not self.original_server:
+            return (await self._client.checkpoint(self._queue, [item]))[0]
+        await self._client.checkpoint_plain(self._queue, [item])
+        return AckResult(item.descriptor, Outcome.APPLIED)
+
+    async def crashes_of(self, job: ClaimedJob) -> int:
+        """How many processes this job has killed before, as its own history says; 0 where that can't be had."""
+        try:
+            info = (await self._client.lookup([job.descriptor])).get(job.descriptor)
+        except PinLaterError as error:
+            _log.warning("queue %s: the history of job %s can't be had: %s", self._queue, job.descriptor, error)
+            return 0
+        if info is None:
+            return 0
+        in_history = sum(attempt.error_type == PROCESS_DIED for attempt in info.attempts)
+        return in_history or info.custom_status.count(f"{PROCESS_DIED}:")
 
     def take(self) -> list[Ack]:
         """Acks to ride on a claim; `delivered` or `undelivered` must follow."""
@@ -98,11 +144,11 @@ class Reports:
         return True
 
     async def _send(self, acks: Sequence[Ack]) -> None:
-        if self._outcomes_told:
+        if not self.original_server:
             try:
                 self.delivered(await self._client.ack(self._queue, acks))
             except UnknownMethod:
-                self._outcomes_told = False
+                self.original_server = True
             else:
                 return
         await self._client.ack_plain(self._queue, acks)
@@ -110,6 +156,9 @@ class Reports:
 
     async def release(self, jobs: Sequence[ClaimedJob], delay_ms: int = 0) -> None:
         """Gives jobs back unspent. If that can't be delivered their claims time out, which costs them an attempt."""
+        if self.original_server:
+            await self._move_to_pending(jobs, self._clock.now_ms() + delay_ms, None)
+            return
         claims = [Claim(job.descriptor, job.token) for job in jobs if job.token]
         if not claims:
             return
@@ -118,3 +167,20 @@ class Reports:
             self._counts.released += sum(result.applied for result in results)
         except PinLaterError as error:
             _log.warning("queue %s: %d jobs could not be given back: %s", self._queue, len(claims), error)
+
+    async def _move_to_pending(self, jobs: Sequence[ClaimedJob], at_ms: int, body: bytes | None) -> None:
+        if not jobs:
+            return
+        items = [
+            Checkpoint(job.descriptor, job.token, new_body=body, move_to_pending=True, run_after_ms=at_ms)
+            for job in jobs
+        ]
+        try:
+            if self.original_server:
+                await self._client.checkpoint_plain(self._queue, items)
+                self._counts.released += len(items)
+                return
+            results = await self._client.checkpoint(self._queue, items)
+            self._counts.released += sum(result.applied for result in results)
+        except PinLaterError as error:
+            _log.warning("queue %s: %d jobs could not be put back: %s", self._queue, len(items), error)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class WorkerCounts:
-    """Jobs since the start. `failed` counts failed attempts; `lost` claims that ended before their job; `released` jobs given back."""
+    """Jobs since the start. `failed` counts failed attempts; `lost` claims that ended before their job; `released` jobs given
+    back; `unknown_tasks` jobs of tasks that this worker doesn't know."""
 
     claimed: int = 0
     succeeded: int = 0
@@ -16,4 +17,5 @@ class WorkerCounts:
     lost: int = 0
     acks_refused: int = 0
     claim_errors: int = 0
+    unknown_tasks: int = 0
     running: int = 0

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from pinlater.client.values import Job
+
 TASK_HEADER = "pinlater-task"
 CONTENT_TYPE_HEADER = "content-type"
 _JSON = "application/json"
@@ -58,6 +60,15 @@ def sealed(task: str, content_type: str, headers: Mapping[str, str] | None, body
     elif body:
         envelope.payload_base64 = b64encode(body).decode()
     return _encoder.encode(envelope)
+
+
+def sealed_job(job: Job) -> Job:
+    """A job whose envelope is in its headers, for a server without headers."""
+    headers = dict(job.headers or {})
+    task, content_type = headers.pop(TASK_HEADER, ""), headers.pop(CONTENT_TYPE_HEADER, "")
+    if not task:
+        return job
+    return job._replace(body=sealed(task, content_type, headers, job.body), headers=None)
 
 
 def opened(body: bytes, headers: Mapping[str, str]) -> Opened:

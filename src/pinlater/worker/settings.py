@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+_AT_LEAST_ONE = frozenset(
+    {"concurrency", "backoff_first_ms", "backoff_max_ms", "child_jobs_max", "child_memory_bytes_max"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How much a worker takes on, and how patient it is.
 
-    `prefetch_max` bounds the jobs claimed ahead of free handlers; how many are is chosen by how short the jobs are, so that long
-    jobs are never claimed ahead. `grace_ms` is how long running jobs may take to finish after a stop was asked for.
+    `concurrency` bounds the jobs that run at once, of all queues together. `prefetch_max` bounds the jobs claimed ahead of free
+    handlers; how many are is chosen by how short the jobs are, so that long jobs are never claimed ahead. `grace_ms` is how long
+    running jobs may take to finish after a stop was asked for. Jobs of unknown tasks are given back for `unknown_task_delay_ms`.
+    `child_jobs_max` and `child_memory_bytes_max` bound what one child process does before another takes its place.
     """
 
     concurrency: int = 16
@@ -21,9 +27,13 @@ class WorkerSettings:
     grace_ms: int = 30_000
     backoff_first_ms: int = 100
     backoff_max_ms: int = 5_000
+    unknown_task_delay_ms: int = 5_000
+    child_jobs_max: int | None = None
+    child_memory_bytes_max: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            least = 1 if field.name in {"concurrency", "backoff_first_ms", "backoff_max_ms"} else 0
-            if getattr(self, field.name) < least:
+            value = getattr(self, field.name)
+            least = 1 if field.name in _AT_LEAST_ONE else 0
+            if value is not None and value < least:
                 raise ValueError(f"{field.name} must be at least {least}")

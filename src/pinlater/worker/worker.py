@@ -1,12 +1,13 @@
-"""The worker as users see it: register a function for a queue, then run.
+"""The worker as users see it: register functions for queues, enqueue them, run them.
 
 worker = Worker("127.0.0.1:9010")
 
 @worker.handler("emails")
-async def send(job: ClaimedJob) -> None:
+async def send(to: str) -> None:
     ...
 
-worker.run()
+send.enqueue("a@example.org")   # in the web application
+worker.run()                    # in the worker's process
 """
 
 from __future__ import annotations
@@ -15,44 +16,73 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from os import PathLike
+from typing import Any, ParamSpec, TypeVar
+from zoneinfo import ZoneInfo
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.values import ClaimedJob
 from pinlater.domain.clock import Clock, SystemClock
-from pinlater.worker._consumer import Consumer
-from pinlater.worker._handlers import Handler
+from pinlater.worker._consumer import Consumer, Team
+from pinlater.worker._heart import Heart
+from pinlater.worker._outbox import Outbox
+from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.cron import Cron, Missed, Timetable, cron
+from pinlater.worker.middleware import Middleware
+from pinlater.worker.retries import Retry, linear
 from pinlater.worker.settings import WorkerSettings
+from pinlater.worker.tasks import Task, TaskOptions, place_of
 
 _log = logging.getLogger("pinlater.worker")
-F = TypeVar("F", bound=Callable[[ClaimedJob], Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+_HOUR_S = 3600.0
+
+
+@dataclass(slots=True)
+class _Queue:
+    tasks: dict[str, Task[..., Any]] = field(default_factory=dict)
+    concurrency: int | None = None
+    weight: int = 1
+
+    def default(self) -> Task[..., Any] | None:
+        """For jobs that name no task: the one marked so, or the only one there is."""
+        marked = [task for task in self.tasks.values() if task.options.default]
+        return marked[0] if marked else next(iter(self.tasks.values())) if len(self.tasks) == 1 else None
 
 
 class Worker:
-    """Runs handlers for the jobs of one or more queues.
+    """Holds tasks, enqueues their jobs and runs them.
 
-    `client`: where the jobs come from: addresses (as for `AsyncClient`), or a client that the caller opened and closes.
-    An `async def` handler runs on the loop and must not block it; a plain function runs in a thread.
+    `client`: where the jobs are: addresses (as for `AsyncClient`), or a client that the caller opened and closes.
+    `codec` and `retry` hold for tasks that have none of their own; `middleware` runs around every job, the first one outermost.
     """
 
     def __init__(
         self,
-        client: AsyncClient | str | Sequence[str] | None = None,
+        client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
         *,
         settings: WorkerSettings | None = None,
         source: str | None = None,
+        codec: Codec | None = None,
+        retry: Retry | None = None,
+        middleware: Sequence[Middleware] = (),
         clock: Clock | None = None,
     ) -> None:
         self._client = client
         self._settings = settings or WorkerSettings()
         self._source = source
+        self._codec = codec or JsonCodec()
+        self._retry = retry
+        self._middleware = tuple(middleware)
         self._clock = clock or SystemClock()
-        self._handlers: dict[str, Handler] = {}
-        self._consumers: list[Consumer] = []
-        self._stop: asyncio.Event | None = None
-        self._hurry: asyncio.Event | None = None
+        self._queues: dict[str, _Queue] = {}
+        self._outbox = Outbox(client, source, self._clock)
+        self._crons: list[Cron] = []
+        self._team: Team | None = None
         self.counts = WorkerCounts()
 
     @property
@@ -63,81 +93,165 @@ class Worker:
     @property
     def queues(self) -> tuple[str, ...]:
         """The queues that have a handler."""
-        return tuple(self._handlers)
+        return tuple(name for name, queue in self._queues.items() if queue.tasks)
 
     @property
     def functions_left_behind(self) -> int:
-        """Plain functions that outlasted the grace time and still run in their threads; only the process's end stops them."""
-        return sum(consumer.in_threads for consumer in self._consumers)
+        """Functions that outlasted their jobs (time limit, lost claim, grace time) and still run; only the process's end stops them."""
+        return 0 if self._team is None else sum(consumer.left_behind for consumer in self._team.consumers)
 
-    def handler(self, queue: str, *, concurrency: int | None = None) -> Callable[[F], F]:
-        """Registers the decorated function for the jobs of `queue`. It gets a `ClaimedJob`; returning means success."""
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1: {concurrency}")
+    # --- registering ------------------------------------------------------------------------------------------------------
+    def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
+        """How much of the worker a queue gets: `concurrency` jobs at once at most, and slots by `weight` where queues compete."""
+        if (concurrency is not None and concurrency < 1) or weight < 1:
+            raise ValueError(f"concurrency and weight must be at least 1: {concurrency}, {weight}")
+        queue = self._queues.setdefault(name, _Queue())
+        queue.concurrency, queue.weight = concurrency, weight
 
-        def register(function: F) -> F:
-            if queue in self._handlers:
-                raise ValueError(f"queue {queue!r} has a handler already")
-            self._handlers[queue] = Handler(queue, function, concurrency)
-            return function
+    def handler(
+        self,
+        queue: str,
+        *,
+        name: str | None = None,
+        default: bool = False,
+        process: bool = False,
+        concurrency: int | None = None,
+        retry: Retry | None = None,
+        attempts: int | None = None,
+        priority: int = 1,
+        time_limit: float | None = _HOUR_S,
+        codec: Codec | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Makes the decorated function a task of `queue`, called `name` (else as the function is called).
+
+        A coroutine runs on the event loop and must not block it, a plain function in a thread, or with `process` in a process. Its
+        parameters are the job's body; one of the type `ClaimedJob` or `JobContext` is filled in. Returning means success.
+        `default`: it also takes the queue's jobs that name no task (as the only task of a queue does anyway). `attempts` and
+        `priority` are given to the jobs that it enqueues. `time_limit` is in seconds, None for none. `concurrency` is the queue's.
+        """
+        if concurrency is not None:
+            self.queue(queue, concurrency=concurrency, weight=self._queues.get(queue, _Queue()).weight)
+        if time_limit is not None and time_limit <= 0:
+            raise ValueError(f"time_limit must be more than 0, or None: {time_limit}")
+
+        def register(function: Callable[P, R]) -> Task[P, R]:
+            options = TaskOptions(
+                place=place_of(function, process),
+                codec=codec or self._codec,
+                retry=retry,
+                time_limit_ms=None if time_limit is None else max(1, round(time_limit * 1000)),
+                attempts=attempts,
+                priority=priority,
+                default=default,
+            )
+            called = name or str(getattr(function, "__name__", type(function).__name__))
+            task = Task(function, queue, called, options, self._outbox)
+            self._add(task)
+            return task
 
         return register
 
-    def run(self) -> None:
-        """Runs until SIGTERM or SIGINT; a second one hurries. Blocks.
+    def _add(self, task: Task[..., Any]) -> None:
+        tasks = self._queues.setdefault(task.queue, _Queue()).tasks
+        if task.name in tasks:
+            raise ValueError(f"queue {task.queue!r} has a handler called {task.name!r} already")
+        if task.options.default and any(other.options.default for other in tasks.values()):
+            raise ValueError(f"queue {task.queue!r} has a default handler already")
+        tasks[task.name] = task
 
-        Where `functions_left_behind` is not 0 afterwards the interpreter waits for them at its end, unless it is ended by `os._exit`
-        as `pinlater worker` does.
+    def cron(
+        self,
+        expression: str,
+        *,
+        queue: str = "cron",
+        name: str | None = None,
+        tz: str | ZoneInfo = "UTC",
+        missed: Missed | str = Missed.LATEST,
+        look_back: timedelta = timedelta(hours=1),
+        **options: Any,
+    ) -> Callable[[Callable[[], R] | Task[[], R]], Task[[], R]]:
+        """Enqueues the decorated function, or task, whenever the expression fires: `@worker.cron("*/5 * * * *", tz="Europe/Berlin")`.
+
+        A plain function becomes a task of `queue` first, with `options` as for `handler`. Any number of workers may do this: each
+        firing is one job. `missed`: what becomes of firings up to `look_back` ago that no worker made.
         """
+
+        def register(function: Callable[[], R] | Task[[], R]) -> Task[[], R]:
+            task = function if isinstance(function, Task) else self.handler(queue, **options)(function)
+            entry = cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back)
+            if any(other.name == entry.name for other in self._crons):
+                raise ValueError(f"there is a cron entry called {entry.name!r} already; give this one a name")
+            self._crons.append(entry)
+            return task
+
+        return register
+
+    # --- running ----------------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Runs until SIGTERM or SIGINT; a second one hurries. Blocks. What is left behind does not keep the process from ending."""
         asyncio.run(self.run_async(handle_signals=True))
 
     async def run_async(
         self,
         *,
-        client: AsyncClient | str | Sequence[str] | None = None,
+        client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
         settings: WorkerSettings | None = None,
         queues: Sequence[str] | None = None,
         handle_signals: bool = False,
     ) -> None:
         """Runs until `request_stop`. `client`, `settings` and `queues` (a part of those registered) override the worker's own."""
-        handlers = self._chosen(queues)
-        stop, hurry = self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+        chosen = self._chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
-            if handle_signals:
-                stack.enter_context(self._signals())
             source = client if client is not None else self._client
             if not isinstance(source, AsyncClient):
                 source = await stack.enter_async_context(AsyncClient(source, source=self._source))
-            chosen = settings or self._settings
-            self._consumers = [
-                Consumer(source, handler, chosen, self._clock, stop, hurry, self.counts) for handler in handlers
-            ]
-            _log.info("worker started", extra={"queues": ",".join(handler.queue for handler in handlers)})
+            heart = Heart(source.twin, self._clock)
+            team = self._team = self._new_team(source, settings or self._settings, heart, chosen)
+            if handle_signals:
+                stack.enter_context(self._signals())
+            heart.start()
+            stack.callback(heart.stop)
+            _log.info("worker started", extra={"queues": ",".join(chosen)})
+            timetables = [Timetable(entry, self._clock) for entry in self._crons if entry.task.queue in chosen]
             async with asyncio.TaskGroup() as group:
-                for consumer in self._consumers:
-                    group.create_task(consumer.run(), name=f"consumer {consumer.queue}")
+                firing = [group.create_task(table.run(), name="cron") for table in timetables]
+                consuming = [group.create_task(consumer.run()) for consumer in team.consumers]
+                await team.stop.wait()
+                for task in firing:
+                    task.cancel()
+                await asyncio.wait(consuming)
             _log.info("worker stopped", extra={"left_behind": self.functions_left_behind})
+
+    def _new_team(
+        self, client: AsyncClient, settings: WorkerSettings, heart: Heart, chosen: Mapping[str, _Queue]
+    ) -> Team:
+        retry = self._retry or linear(settings.retry_delay_ms / 1000)
+        team = Team(client, settings, self._clock, heart, self._middleware, retry, self.counts)
+        for name, queue in chosen.items():
+            team.slots.add(name, queue.weight, queue.concurrency)
+            team.consumers.append(Consumer(team, name, queue.tasks, queue.default()))
+        return team
 
     def request_stop(self) -> None:
         """Stops claiming and lets running jobs finish within the grace time; asked a second time, gives them back at once."""
-        if self._stop is None or self._hurry is None:
+        if self._team is None:
             return
-        if self._stop.is_set():
-            self._hurry.set()
-        self._stop.set()
+        if self._team.stop.is_set():
+            self._team.hurry.set()
+        self._team.stop.set()
 
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError where there is nothing to run, or one of `queues` has no handler."""
         self._chosen(queues)
 
-    def _chosen(self, queues: Sequence[str] | None) -> list[Handler]:
-        missing = [queue for queue in queues or () if queue not in self._handlers]
+    def _chosen(self, queues: Sequence[str] | None) -> dict[str, _Queue]:
+        with_handler = {name: queue for name, queue in self._queues.items() if queue.tasks}
+        missing = [name for name in queues or () if name not in with_handler]
         if missing:
-            raise ValueError(f"no handler for queue {missing[0]!r}; there are: {', '.join(self._handlers) or 'none'}")
-        chosen = [self._handlers[queue] for queue in queues or self._handlers]
-        if not chosen:
+            raise ValueError(f"no handler for queue {missing[0]!r}; there are: {', '.join(with_handler) or 'none'}")
+        if not with_handler:
             raise ValueError("the worker has no handler: decorate a function with @worker.handler(queue)")
-        return chosen
+        return {name: with_handler[name] for name in queues or with_handler}
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from pinlater.domain.errors import CallerError
 from pinlater.storage.sqlite import migration
 from pinlater.storage.sqlite.connection import connect
-from pinlater.storage.sqlite.errors import translate
+from pinlater.storage.sqlite.errors import is_damage, translate
 from pinlater.storage.sqlite.settings import SqliteSettings
 
 _STEP_PAGES = 1_000
@@ -49,7 +49,7 @@ def backup(source: Path, target: Path, progress: Callable[[int, int], None] | No
     except FileExistsError as error:
         raise BackupRefused(f"{target} exists already and is not overwritten") from error
     except sqlite3.Error as error:
-        raise translate(error, target) from error
+        raise translate(error, source if is_damage(error) else target) from error
     finally:
         partial.unlink(missing_ok=True)
     _sync(target.parent)

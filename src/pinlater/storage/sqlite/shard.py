@@ -37,6 +37,7 @@ from pinlater.storage.sqlite.connection import connect, reserve_log
 from pinlater.storage.sqlite.errors import translate
 from pinlater.storage.sqlite.ledger import Ledger
 from pinlater.storage.sqlite.lock import FileLock
+from pinlater.storage.sqlite.presence import Presence
 from pinlater.storage.sqlite.readers import Readers
 from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.storage.sqlite.statements import sql
@@ -61,7 +62,8 @@ class _Opened:
         except BaseException:
             self.connection.close()
             raise
-        self.writer = Writer(self.connection, path, self.ledger, settings, monotonic)
+        self.presence = Presence(path)
+        self.writer = Writer(self.connection, path, self.ledger, settings, monotonic, self.presence)
         self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
 
     async def close(self) -> None:
@@ -123,6 +125,7 @@ class SqliteShard:
     async def ping(self) -> None:
         """A look at the file; after a failed transaction, a write."""
         opened = self._open
+        opened.presence.check()
         if opened.writer.failed:
             await opened.writer.carry_out(lambda t: t.execute(sql("probe_write"), (str(t.ledger.highest_id),)))
         else:

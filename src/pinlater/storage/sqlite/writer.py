@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sqlite3
 from collections import deque
 from collections.abc import Callable
@@ -27,10 +28,13 @@ from pinlater.storage.sqlite.commit_thread import CommitThread
 from pinlater.storage.sqlite.errors import is_damage, is_outside_failure, translate
 from pinlater.storage.sqlite.ledger import Ledger, Transaction
 from pinlater.storage.sqlite.pace import CommitPace
+from pinlater.storage.sqlite.presence import Presence
 from pinlater.storage.sqlite.settings import SqliteSettings
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+
+_COMPLAINT_EVERY_S = 10.0
 
 
 class _Call:
@@ -52,8 +56,10 @@ class Writer:
         ledger: Ledger,
         settings: SqliteSettings,
         monotonic: Callable[[], float],
+        presence: Presence,
     ) -> None:
         self._connection = connection
+        self._presence = presence
         self._path = path
         self._ledger = ledger
         self._settings = settings
@@ -69,6 +75,8 @@ class Writer:
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
         self._stale = False
+        self._complained_at = -math.inf
+        self._unsaid = 0
         self.commits = 0
         self.failed = False
 
@@ -127,6 +135,7 @@ class Writer:
         carried: list[tuple[_Call, Any]] = []
         connection = self._connection
         try:
+            self._presence.check()
             if self._stale:
                 self._ledger.reload(connection.execute)
                 self._stale = False
@@ -181,7 +190,7 @@ class Writer:
             self._fail(carried, error)
         else:
             if changed:  # what wrote nothing says nothing of whether writing works again
-                self.failed = False
+                self._worked()
             self._answer(carried)
 
     def _commit(self) -> float:
@@ -196,7 +205,7 @@ class Writer:
             self._fail(carried, error or RuntimeError("commit without a result"))
         else:
             self._pace.took_in_thread(took)
-            self.failed = False
+            self._worked()
             self._answer(carried)
         if self._waiting:
             self._turn()
@@ -226,11 +235,27 @@ class Writer:
 
     def _fail(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
         self.failed = True
-        logger.error("store %s: a transaction of %d calls failed: %s", self._path, len(carried), error)
+        self._complain(error)
         if not carried and self._waiting:  # not even BEGIN worked: whoever is first learns why
             carried = [(self._waiting.popleft(), None)]
         self._roll_back()
         self._refuse(carried, translate(error, self._path) if isinstance(error, sqlite3.Error) else error)
+
+    def _complain(self, error: BaseException) -> None:
+        """Says so now and then: a store that fails, fails thousands of times a second."""
+        now = self._monotonic()
+        if now - self._complained_at < _COMPLAINT_EVERY_S:
+            self._unsaid += 1
+            return
+        more = f" ({self._unsaid} more since the last such line)" if self._unsaid else ""
+        logger.error("store %s: a transaction failed: %s%s", self._path, error, more)
+        self._complained_at, self._unsaid = now, 0
+
+    def _worked(self) -> None:
+        if self.failed:
+            self.failed = False
+            self._complained_at = -math.inf
+            logger.warning("store %s: transactions work again", self._path)
 
     def _refuse(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
         for call, _ in carried:

@@ -1,0 +1,73 @@
+"""Threads for plain functions: one for each that runs, kept for the next.
+
+A thread can't be stopped from outside. One whose job was given up (time limit, lost claim) goes on until its function returns; it
+counts as left behind meanwhile. Threads don't keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+_Work = Callable[[], None]
+
+
+class Threads:
+    """Belongs to one event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._numbers = itertools.count(1)
+        self._idle: list[SimpleQueue[_Work | None]] = []
+        self._closed = False
+        self.busy = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """The function's result. Must not raise. Cancelling this leaves the function running."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+        inbox = self._idle.pop() if self._idle else self._start()
+
+        def done(result: T) -> None:
+            self.busy -= 1
+            if self._closed:
+                inbox.put(None)
+            else:
+                self._idle.append(inbox)
+            if not future.done():
+                future.set_result(result)
+
+        def work() -> None:
+            result = context.run(function)
+            try:
+                loop.call_soon_threadsafe(done, result)
+            except RuntimeError:
+                inbox.put(None)  # the loop is closed: nobody waits any more
+
+        self.busy += 1
+        inbox.put(work)
+        return await future
+
+    def _start(self) -> SimpleQueue[_Work | None]:
+        inbox: SimpleQueue[_Work | None] = SimpleQueue()
+        name = f"{self._name}-{next(self._numbers)}"
+        threading.Thread(target=_serve, args=(inbox,), name=name, daemon=True).start()
+        return inbox
+
+    def close(self) -> None:
+        """Ends the idle threads; the others end with their functions."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().put(None)
+
+
+def _serve(inbox: SimpleQueue[_Work | None]) -> None:
+    while (work := inbox.get()) is not None:
+        work()

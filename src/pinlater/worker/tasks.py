@@ -1,0 +1,223 @@
+"""A task: a function under a name on a queue. It is enqueued here and run by a worker, perhaps in another process, years later.
+
+`enqueue` and the like block, for plain code; the forms that end in `_async` are for coroutines.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from pinlater.client.batching import Placed
+from pinlater.client.values import Job, UniqueKey
+from pinlater.worker import envelope
+from pinlater.worker._arguments import Parameters, parameters_of
+from pinlater.worker.codecs import Codec
+from pinlater.worker.context import as_time_ms
+from pinlater.worker.errors import UnusableHandler
+from pinlater.worker.retries import Retry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Outbox(Protocol):
+    """Where a task's jobs go."""
+
+    def now_ms(self) -> int: ...
+
+    def send(self, queue: str, jobs: list[Job]) -> list[Placed]: ...
+
+    async def send_async(self, queue: str, jobs: list[Job]) -> list[Placed]: ...
+
+
+class Place(Enum):
+    """Where a handler runs."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """How a task's jobs are run. Without a `retry` the worker's holds."""
+
+    place: Place
+    codec: Codec
+    retry: Retry | None = None
+    time_limit_ms: int | None = 3_600_000
+    attempts: int | None = None
+    priority: int = 1
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """How one job differs from the others of its task."""
+
+    delay: float | timedelta | None = None
+    at: datetime | int | None = None
+    priority: int | None = None
+    unique: str | UniqueKey | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    attempts: int | None = None
+    expires_in: float | timedelta | None = None
+    claim_timeout: float | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.delay is not None and self.at is not None:
+            raise ValueError("say either delay or at")
+
+
+class Task(Generic[P, R]):
+    """A function and how to run it. Calling it calls the function, here and now."""
+
+    def __init__(self, function: Callable[P, R], queue: str, name: str, options: TaskOptions, outbox: Outbox) -> None:
+        self.function = function
+        self.queue = queue
+        self.name = name
+        self.options = options
+        self.parameters: Parameters = parameters_of(function)
+        self._outbox = outbox
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+        if options.place is Place.PROCESS:
+            self.reference()  # refuses now what no process could import
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} on {self.queue}>"
+
+    def reference(self) -> tuple[str, str]:
+        """Module and name by which another process finds the function. Raises `UnusableHandler`."""
+        module = getattr(self.function, "__module__", "")
+        name = getattr(self.function, "__qualname__", "")
+        if not module or not name or "<" in name:
+            raise UnusableHandler(
+                f"{name or self.function!r} can't run in a process: it must stand at the top of a module"
+            )
+        return module, name
+
+    # --- enqueueing ---------------------------------------------------------------------------------------------------
+    def using(
+        self,
+        *,
+        delay: float | timedelta | None = None,
+        at: datetime | int | None = None,
+        priority: int | None = None,
+        unique: str | UniqueKey | None = None,
+        headers: Mapping[str, str] | None = None,
+        attempts: int | None = None,
+        expires_in: float | timedelta | None = None,
+        claim_timeout: float | timedelta | None = None,
+    ) -> Producer[P]:
+        """The task with options for the jobs to enqueue: `send.using(delay=60).enqueue("x")`.
+
+        `delay`, `expires_in` and `claim_timeout` are seconds or a timedelta; `at` is a datetime with its zone, or milliseconds since
+        the epoch; `unique` is a key: while a job with it is unfinished no second one is made.
+        """
+        return Producer(
+            self,
+            self._outbox,
+            JobOptions(
+                delay=delay,
+                at=at,
+                priority=priority,
+                unique=unique,
+                headers=headers or {},
+                attempts=attempts,
+                expires_in=expires_in,
+                claim_timeout=claim_timeout,
+            ),
+        )
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """The job that a call becomes, for `enqueue_many` and for the client. Raises TypeError where the arguments don't fit."""
+        return self.using().job(*args, **kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
+        """Enqueues a call; the job is safe when this returns."""
+        return self.using().enqueue(*args, **kwargs)
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
+        """`enqueue`, for coroutines."""
+        return await self.using().enqueue_async(*args, **kwargs)
+
+    def enqueue_many(self, jobs: Iterable[Job]) -> list[Placed]:
+        """Enqueues jobs made with `job`, in as few requests as they fit in."""
+        return self._outbox.send(self.queue, list(jobs))
+
+    async def enqueue_many_async(self, jobs: Iterable[Job]) -> list[Placed]:
+        """`enqueue_many`, for coroutines."""
+        return await self._outbox.send_async(self.queue, list(jobs))
+
+
+class Producer(Generic[P]):
+    """A task with options for its jobs."""
+
+    def __init__(self, task: Task[P, Any], outbox: Outbox, options: JobOptions) -> None:
+        self._task = task
+        self._outbox = outbox
+        self._options = options
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """As `Task.job`."""
+        task, options, now_ms = self._task, self._options, self._outbox.now_ms()
+        codec = task.options.codec
+        body = task.parameters.encode(codec, args, kwargs)
+        unique = UniqueKey(options.unique) if isinstance(options.unique, str) else options.unique
+        return Job(
+            body,
+            priority=options.priority or task.options.priority,
+            run_after_ms=_run_after_ms(options, now_ms),
+            attempts_allowed=options.attempts or task.options.attempts,
+            headers=envelope.headers_for(task.name, task.parameters.content_type(codec), options.headers),
+            unique=unique,
+            claim_timeout_ms=_ms(options.claim_timeout),
+            expires_at_ms=None if options.expires_in is None else now_ms + (_ms(options.expires_in) or 0),
+        )
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
+        """As `Task.enqueue`."""
+        return self._outbox.send(self._task.queue, [self.job(*args, **kwargs)])[0]
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
+        """As `Task.enqueue_async`."""
+        return (await self._outbox.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
+
+
+def place_of(function: Callable[..., Any], in_process: bool) -> Place:
+    """Coroutines run on the loop, plain functions in a thread, or in a process where that was asked for."""
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
+    )
+    if is_async and in_process:
+        raise UnusableHandler(
+            f"{function!r} is a coroutine: it runs on the event loop; a process takes plain functions"
+        )
+    if in_process:
+        return Place.PROCESS
+    return Place.LOOP if is_async else Place.THREAD
+
+
+def _run_after_ms(options: JobOptions, now_ms: int) -> int | None:
+    if options.at is not None:
+        return as_time_ms(options.at, now_ms)
+    return None if options.delay is None else now_ms + (_ms(options.delay) or 0)
+
+
+def _ms(seconds: float | timedelta | None) -> int | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if seconds < 0:
+        raise ValueError(f"a duration must not be negative: {seconds} s")
+    return round(seconds * 1000)

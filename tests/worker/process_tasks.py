@@ -1,0 +1,54 @@
+"""Tasks that run in processes: they must stand at the top of a module that the child can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from pinlater.worker import Reject, Worker, current_job
+
+worker = Worker("127.0.0.1:1")
+
+
+@worker.handler("p", process=True, attempts=5)
+def note(folder: str) -> None:
+    with open(os.path.join(folder, "pids"), "a") as file:  # noqa: PTH123, PTH118 - plain on purpose
+        file.write(f"{os.getpid()} {current_job().attempt}\n")
+
+
+@worker.handler("p", process=True, attempts=9)
+def die(how: str) -> None:
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "exit":
+        os._exit(3)
+    elif how == "close":
+        os.closerange(3, 1000)
+    elif how == "fork":
+        os._exit(0 if os.fork() else 1)
+
+
+@worker.handler("p", process=True, attempts=1, time_limit=0.3)
+def spin() -> None:
+    while True:
+        pass
+
+
+@worker.handler("p", process=True, attempts=3)
+def step(done: int) -> None:
+    job = current_job()
+    if done < 2:
+        job.checkpoint({"done": done + 1})
+        raise ValueError(f"after {done}")
+    job.progress(1, "all done")
+
+
+@worker.handler("p", process=True, attempts=3)
+def refuse() -> None:
+    raise Reject("not this one")
+
+
+@worker.handler("p", process=True)
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)
