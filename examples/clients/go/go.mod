@@ -1,0 +1,5 @@
+module pinlater-example
+
+go 1.18
+
+require github.com/apache/thrift v0.17.0
