@@ -18,7 +18,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
 from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import Claimed, ClaimOrder, InsertRequest, Shard
+from pinlater.storage.interface import Claimed, ClaimOrder, Inserted, InsertRequest, Shard
 from pinlater.storage.memory import MemoryShard
 from pinlater.storage.sqlite import SqliteShard
 
@@ -42,7 +42,6 @@ class Stage:
         now_ms = self.clock.now_ms()
         new = [NewJob(job_id, b"x", 1, now_ms + delay_ms, 2) for job_id in self._lanes.ids.make(jobs)]
         await self._lanes.insert.submit(InsertRequest("q", new))
-        self.dispatcher.jobs_ready("q", 0 if delay_ms else jobs, now_ms + delay_ms if delay_ms else None)
 
     def claim(self, limit: int = 1, *, wait_ms: int = 0) -> asyncio.Task[list[FromShard]]:
         holder = Holder("h:1:2:worker:1", "worker", f"t{next(self._tokens)}")
@@ -247,4 +246,45 @@ async def test_what_is_given_back_is_not_charged() -> None:
             await asyncio.sleep(0)
     assert _jobs(await stage.claim(2)) == 2
     await stage.dispatcher.close()
+    await stage.shards.close()
+
+
+# --- one transaction for both -------------------------------------------------------------------------------------------------
+
+
+async def test_a_job_that_somebody_waits_for_is_stored_and_claimed_in_one_transaction(tmp_path: Path) -> None:
+    """One flush of the disk less between the enqueue and the handler."""
+    shard = SqliteShard(tmp_path / "jobs.db")
+    stage = await _open(shard, {})
+    waiter = stage.claim(wait_ms=60_000)
+    await stage.waiting(1)
+    before = shard._open.writer.commits
+    await stage.put()
+    assert _jobs(await waiter) == 1
+    assert shard._open.writer.commits == before + 1
+    await stage.dispatcher.close()
+    await stage.shards.close()
+
+
+async def test_a_store_that_does_not_work_in_order_wakes_waiters_once_the_job_is_stored() -> None:
+    class Unordered(MemoryShard):
+        capabilities = MemoryShard.capabilities._replace(in_order=False)
+        stored = asyncio.Event()
+
+        async def insert_jobs(
+            self, requests: Sequence[InsertRequest], now_ms: int
+        ) -> Sequence[Inserted | PinLaterError]:
+            await self.stored.wait()
+            return await super().insert_jobs(requests, now_ms)
+
+    shard = Unordered()
+    stage = await _open(shard, {})
+    waiter = stage.claim(wait_ms=60_000)
+    await stage.waiting(1)
+    putting = asyncio.create_task(stage.put())
+    await _turns(24)
+    assert stage.dispatcher.waiting("q") == 1
+    shard.stored.set()
+    await putting
+    assert _jobs(await waiter) == 1
     await stage.shards.close()

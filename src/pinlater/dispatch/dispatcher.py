@@ -18,7 +18,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, PinLaterError, QueueNotFound, TooManyWaiting
 from pinlater.domain.job import ClaimedJob, Holder, Outcome
 from pinlater.sharding.shards import ClaimRequest, ShardLanes, Shards
-from pinlater.storage.interface import ClaimCall, Claimed, ClaimRef, JobKey
+from pinlater.storage.interface import ClaimCall, Claimed, ClaimRef, InsertRequest, JobKey
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Dispatcher:
         self._giving_back: set[asyncio.Task[None]] = set()
         for shard in shards:
             shard.undelivered = self._orphaned
+            shard.inserting = self._inserting
 
     # --- claiming -----------------------------------------------------------------------------------------------------
 
@@ -231,6 +232,13 @@ class Dispatcher:
         if due_at_ms is not None:
             room.version += 1
             room.due_at(due_at_ms)
+
+    def _inserting(self, request: InsertRequest, now_ms: int) -> None:
+        room = self._rooms.get(request.queue)
+        if room is None:
+            return
+        later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
+        self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
 
     def look_again(self, queue: str | None = None) -> None:
         """Something about this queue (None: about all) has changed: whoever waits looks again."""

@@ -1,4 +1,4 @@
-"""Enqueue: checks everything of a request first, then stores it whole, then wakes who waits.
+"""Enqueue: checks everything of a request first, then stores it whole; the lanes tell who waits.
 
 One call of it must stay cheap: tens of thousands a second go through here.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PinLaterError, PriorityNotSupported
 from pinlater.domain.job import NewJob, UniqueScope
@@ -33,14 +32,12 @@ class Enqueue:
         self,
         shards: Shards,
         book: QueueBook,
-        dispatcher: Dispatcher,
         metrics: Metrics,
         clock: Clock,
         settings: ServiceSettings,
     ) -> None:
         self._shards = shards
         self._book = book
-        self._dispatcher = dispatcher
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
@@ -69,7 +66,7 @@ class Enqueue:
             shard, indices = placed[0]
             chosen = jobs if len(indices) == len(jobs) else [jobs[i] for i in indices]
             inserted = await self._insert(shard, known, chosen, now_ms, request_key, fingerprint)
-            return self._finish(known, jobs, now_ms, shard, inserted)
+            return self._finish(known, jobs, shard, inserted)
         return await self._insert_on_many(known, jobs, now_ms, placed, request_key, fingerprint)
 
     # --- checks -------------------------------------------------------------------------------------------------------
@@ -177,17 +174,15 @@ class Enqueue:
                 if stored:
                     error.message += f" (stored already: the jobs at {sorted(stored)})"
                 raise
-            part = self._finish(queue, chosen, now_ms, shard, inserted)
+            part = self._finish(queue, chosen, shard, inserted)
             for index, descriptor in zip(indices, part.descriptors, strict=True):
                 descriptors[index] = descriptor
             existing += [indices[i] for i in part.existing]
             stored += indices
         return Enqueued(descriptors, sorted(existing))
 
-    def _finish(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, shard: ShardLanes, inserted: Inserted
-    ) -> Enqueued:
-        """Descriptors, counts, wakes."""
+    def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: ShardLanes, inserted: Inserted) -> Enqueued:
+        """Descriptors and counts."""
         name, existing = queue.name, inserted.existing
         metrics = self._metrics.queue(name)
         prefix = f"{name}:s{shard.name}:p"
@@ -204,8 +199,6 @@ class Enqueue:
         metrics.enqueue += len(jobs) - len(existing)
         metrics.unique_existing += len(existing)
         metrics.job_body_size.record_each([len(job.body) for job in jobs])
-        later = [job.run_after_ms for job in jobs if job.run_after_ms is not None and job.run_after_ms > now_ms]
-        self._dispatcher.jobs_ready(name, len(jobs) - len(later), min(later) if later else None)
         return Enqueued(descriptors, sorted(existing) if existing else ())
 
 

@@ -130,7 +130,7 @@ class Service:
         self.set_paused = queues.set_paused
         self.queue_stats = queues.queue_stats
 
-        self.enqueue = Enqueue(shards, self.book, dispatcher, metrics, clock, settings).enqueue
+        self.enqueue = Enqueue(shards, self.book, metrics, clock, settings).enqueue
 
         holders = Acknowledge(shards, self.book, dispatcher, metrics, clock, settings)
         self.acknowledge = holders.acknowledge

@@ -52,9 +52,23 @@ class ShardLanes:
             orphaned=self._give_back,
         )
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
+        # Told of jobs as soon as a claim would see them. On a store that works in order that is before they are committed, so that
+        # the claim of whoever waits for them shares their transaction.
+        self.inserting: Callable[[InsertRequest, int], None] | None = None
 
     async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
-        return await self.shard.insert_jobs(requests, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        if self.shard.capabilities.in_order:
+            self._tell(requests, now_ms)
+            return await self.shard.insert_jobs(requests, now_ms)
+        answers = await self.shard.insert_jobs(requests, now_ms)
+        self._tell(requests, now_ms)
+        return answers
+
+    def _tell(self, requests: list[InsertRequest], now_ms: int) -> None:
+        if self.inserting is not None:
+            for request in requests:
+                self.inserting(request, now_ms)
 
     async def _finish(self, groups: list[Sequence[Ack]]) -> Sequence[Sequence[Acked]]:
         if len(groups) == 1:

@@ -38,7 +38,11 @@ class MemoryShard:
     """Implements `storage.interface.Shard`. What was stored outlives `close`, but not the object."""
 
     capabilities = Capabilities(
-        kind="memory", shared=False, durable=False, custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX
+        kind="memory",
+        shared=False,
+        durable=False,
+        custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        in_order=True,
     )
 
     def __init__(self, name: str = "1") -> None:

@@ -82,6 +82,7 @@ class SqliteShard:
         durable=True,
         custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
         body_bytes_max=_BODY_BYTES_MAX,
+        in_order=True,
     )
 
     def __init__(

@@ -35,6 +35,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
+_TURNS_AHEAD = 2
 
 
 class _Call:
@@ -109,7 +110,14 @@ class Writer:
     def _schedule(self) -> None:
         if not self._scheduled and not self._in_thread:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._soon, _TURNS_AHEAD)
+
+    def _soon(self, turns: int) -> None:
+        """Begins a few turns of the loop later: what this turn's calls lead to (a claim by who waited for a job) rides along."""
+        if turns:
+            self._loop.call_soon(self._soon, turns - 1)
+        else:
+            self._turn()
 
     def _turn(self) -> None:
         """One transaction of what waits, or the checkpoint that was asked for."""
