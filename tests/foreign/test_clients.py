@@ -103,3 +103,9 @@ def test_every_client_is_run_and_listed_and_prints_the_same() -> None:
     listed = (CLIENTS / "README.md").read_text()
     assert [name for name in sorted(folders) if f"]({name}/README.md)" not in listed] == []
     assert len({first_block(name).prints for name in folders}) == 1
+
+
+def test_the_page_on_other_languages_shows_the_readmes_lines() -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "other-languages.md").read_text()
+    shown = [block.text for block in blocks(page)]
+    assert [name for name in PROGRAMS if f"cd examples/clients/{name}\n{first_block(name).text}" not in shown] == []

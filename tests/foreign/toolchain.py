@@ -26,7 +26,7 @@ def need(*programs: str) -> None:
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
-def run(script: str, folder: Path) -> str:
+def run(script: str, folder: Path, patience_s: float = _PATIENCE_S) -> str:
     """What the shell lines print; fails with all that they said when one of them does."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
@@ -34,7 +34,7 @@ def run(script: str, folder: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_PATIENCE_S,
+        timeout=patience_s,
         check=False,
     )
     assert done.returncode == 0, f"{script}\n--- status {done.returncode}\n{done.stdout}{done.stderr}"
