@@ -74,7 +74,7 @@ class MixedLoad:
             if roll < _FAILURES + _REJECTS:
                 raise Reject("hopeless")
             if roll < _FAILURES + _REJECTS + _SNOOZES:
-                raise Snooze(100)
+                raise Snooze(0.1)
 
         for queue in QUEUES:
             worker.handler(queue)(handle)

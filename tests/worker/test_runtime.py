@@ -94,6 +94,38 @@ async def test_plain_code_enqueues_too_and_a_loop_is_not_blocked_by_mistake(clie
         await eventually(lambda: sorted(seen) == [2, 3])
 
 
+async def test_a_worker_makes_the_queues_of_its_handlers(client: AsyncClient) -> None:
+    worker = Worker(client)
+
+    @worker.handler("q")
+    async def old() -> None: ...
+
+    @worker.handler("new")
+    async def new() -> None: ...
+
+    await worker.create_queues_async()
+    await asyncio.to_thread(worker.create_queues)
+    assert await client.queue_names() == ["new", "q"]
+    with pytest.raises(RuntimeError, match="ends in _async"):
+        worker.create_queues()
+
+
+async def test_a_failure_is_logged_where_somebody_sees_it(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python shows warnings without any set-up of logging; a handler that fails must not look like one that does nothing."""
+    worker = Worker(client, settings=FAST)
+
+    @worker.handler("q", attempts=1)
+    async def fail() -> None:
+        raise ValueError("the reason")
+
+    await fail.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: worker.counts.failed == 1)
+    assert [record.levelname for record in caplog.records if "the reason" in record.message] == ["WARNING"]
+
+
 async def test_options_of_a_job(client: AsyncClient) -> None:
     worker = Worker(client)
 

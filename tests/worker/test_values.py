@@ -211,7 +211,7 @@ def test_what_only_looks_like_an_envelope_is_a_body(body: bytes) -> None:
 # --- endings ------------------------------------------------------------------------------------------------------------------------
 def test_endings_follow_from_what_the_handler_raised() -> None:
     retry = retries.linear(1)
-    kinds = [ending_of(error, context(), retry, 0.5) for error in (None, ValueError("v"), Reject("r"), Snooze(5))]
+    kinds = [ending_of(error, context(), retry, 0.5) for error in (None, ValueError("v"), Reject("r"), Snooze(0.005))]
     assert [(ending.kind, ending.delay_ms) for ending in kinds] == [
         (Kind.SUCCEEDED, 0),
         (Kind.FAILED, 2_000),
@@ -219,6 +219,12 @@ def test_endings_follow_from_what_the_handler_raised() -> None:
         (Kind.SNOOZED, 5),
     ]
     assert ending_of(ValueError("v"), context(), retries.never(), 0.5).kind is Kind.GIVEN_UP
+
+
+def test_a_snooze_takes_seconds_or_a_timedelta_as_every_delay_does() -> None:
+    assert Snooze(1.5).delay_ms == Snooze(timedelta(milliseconds=1500)).delay_ms == 1500
+    with pytest.raises(ValueError, match="negative"):
+        Snooze(-1)
 
 
 def test_a_failure_says_its_type_text_and_trace_within_bounds() -> None:

@@ -71,6 +71,18 @@ class Outbox:
             placed += _placed(await asyncio.wrap_future(self._client().submit(self._enqueue(queue, part))))
         return placed
 
+    def create_queues(self, names: Sequence[str]) -> None:
+        """Makes queues; those that exist stay as they are. Raises as `send` does."""
+        if _on_a_loop():
+            raise RuntimeError("this would block the event loop: await the form that ends in _async")
+        for name in names:
+            self._client().submit(_calls.create_queue(name)).result()
+
+    async def create_queues_async(self, names: Sequence[str]) -> None:
+        """`create_queues`, for coroutines of any event loop."""
+        for name in names:
+            await asyncio.wrap_future(self._client().submit(_calls.create_queue(name)))
+
     def close(self) -> None:
         """Ends the client of its own."""
         if self._own is not None:

@@ -3,19 +3,22 @@ that spends an attempt."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 
 class Reject(Exception):
     """Gives up at once: the job becomes FAILED whatever attempts it has left."""
 
 
 class Snooze(Exception):
-    """Runs the job again after `delay_ms`, without spending an attempt."""
+    """Runs the job again after `delay`, in seconds or a timedelta, without spending an attempt."""
 
-    def __init__(self, delay_ms: int) -> None:
-        if delay_ms < 0:
-            raise ValueError(f"delay_ms must not be negative: {delay_ms}")
-        super().__init__(f"again in {delay_ms} ms")
-        self.delay_ms = delay_ms
+    def __init__(self, delay: float | timedelta) -> None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if seconds < 0:
+            raise ValueError(f"a delay must not be negative: {delay}")
+        super().__init__(f"again in {seconds:g} s")
+        self.delay_ms = round(seconds * 1000)
 
 
 class UnusableHandler(TypeError):
