@@ -142,7 +142,7 @@ class Consumer:
         try:
             async with asyncio.TaskGroup() as group:
                 flushing = group.create_task(self._reports.flush_until_cancelled())
-                await self._claim_until_stopped()
+                await self._claim_until_stopped(group.create_task(self._claim_for_ever()))
                 await self._finish()
                 flushing.cancel()
         finally:
@@ -155,14 +155,20 @@ class Consumer:
             self._runner.close()
 
     # --- claiming ---------------------------------------------------------------------------------------------------------
-    async def _claim_until_stopped(self) -> None:
+    async def _claim_until_stopped(self, claiming: asyncio.Task[None]) -> None:
+        await _first_of(self._team.stop.wait(), asyncio.wait({claiming}))
+        await asyncio.wait({claiming}, timeout=_BUSY_CLAIM_S)
+        claiming.cancel()
+        await asyncio.wait({claiming})
+
+    async def _claim_for_ever(self) -> None:
         while not self._team.stop.is_set():
             limit = self._claim_limit()
             if limit:
                 await self._claim(limit)
             else:
                 self._room.clear()
-                await _first_of(self._team.stop.wait(), self._room.wait())
+                await self._room.wait()
 
     def _claim_limit(self) -> int:
         if self.left_behind >= self._slots.most(self.queue):
@@ -188,9 +194,11 @@ class Consumer:
             self._counts.claim_errors += 1
             await self._stay_away(error)
             return
-        if dequeued is None:  # stopped while waiting: whether the acks arrived is unknown, and repeating them is safe
+        except (
+            asyncio.CancelledError
+        ):  # stopped while waiting: whether the acks arrived is unknown, and repeating them is safe
             self._reports.undelivered(acks)
-            return
+            raise
         if self._failures:
             _log.info("queue %s: the server answers again", self.queue)
             self._failures = 0
@@ -205,23 +213,13 @@ class Consumer:
             self._early_answers = 0
             return
         self._early_answers += 1
-        await _first_of(self._team.stop.wait(), timeout_s=self._backoff_ms(self._early_answers) / 1000)
+        await asyncio.sleep(self._backoff_ms(self._early_answers) / 1000)
 
-    async def _dequeue(self, limit: int, acks: Sequence[Any]) -> Dequeued | None:
+    async def _dequeue(self, limit: int, acks: Sequence[Any]) -> Dequeued:
         if self._server_ahead_ms is None:
             await self._ask_clock()
         riding = AckBatch(self.queue, acks) if acks else None
-        waiting = self._client.dequeue(self.queue, limit, wait_ms=self._settings.wait_ms, acks=riding)
-        call = asyncio.create_task(waiting)
-        stopped = asyncio.create_task(self._team.stop.wait())
-        try:
-            await asyncio.wait({call, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not call.done():
-                await asyncio.wait({call}, timeout=_BUSY_CLAIM_S)
-            return call.result() if call.done() else None
-        finally:
-            stopped.cancel()
-            call.cancel()
+        return await self._client.dequeue(self.queue, limit, wait_ms=self._settings.wait_ms, acks=riding)
 
     async def _ask_clock(self) -> None:
         try:
@@ -239,7 +237,7 @@ class Consumer:
         if self._failures == 1:
             _log.warning("queue %s: can't claim, trying again: %s", self.queue, error)
         delay_ms = max(self._backoff_ms(self._failures), error.retry_after_ms or 0)
-        await _first_of(self._team.stop.wait(), timeout_s=delay_ms / 1000)
+        await asyncio.sleep(delay_ms / 1000)
 
     def _backoff_ms(self, failures: int) -> int:
         settings = self._settings

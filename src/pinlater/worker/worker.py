@@ -27,6 +27,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.domain.clock import Clock, SystemClock
 from pinlater.worker._consumer import Consumer, Team
 from pinlater.worker._heart import Heart
+from pinlater.worker._loop import run
 from pinlater.worker._outbox import Outbox
 from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.counts import WorkerCounts
@@ -198,7 +199,7 @@ class Worker:
     # --- running ----------------------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Runs until SIGTERM or SIGINT; a second one hurries. Blocks. What is left behind does not keep the process from ending."""
-        asyncio.run(self.run_async(handle_signals=True))
+        run(self.run_async(handle_signals=True))
 
     async def run_async(
         self,
