@@ -10,13 +10,36 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
 
 from pinlater.client._servers import Address
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
 
 _SEQUENCE_MAX = 2**31 - 1
+
+
+class Link(Protocol):
+    """What a client needs of a connection. `Connection` is the one over TCP; `pinlater.testing` has one that stays in the process."""
+
+    @property
+    def address(self) -> Address: ...
+
+    @property
+    def usable(self) -> bool: ...
+
+    async def call(self, method: str, source: str, args: tuple[Any, ...]) -> Any: ...
+
+    def retire(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+# Makes a connection. Raises ServerUnreachable.
+Connect = Callable[[Address], Awaitable[Link]]
 
 
 class Connection(asyncio.Protocol):

@@ -13,14 +13,13 @@ from typing import TypeVar
 
 from pinlater.client import _calls
 from pinlater.client._calls import Call
-from pinlater.client._connection import Connection
+from pinlater.client._connection import Connect, Link
 from pinlater.client._pool import ConnectionPool
 from pinlater.client._retries import Again, Resend, decide, is_lost, is_turned_away, pause_s
 from pinlater.client._servers import ServerChoice, ServerSource
 from pinlater.client.errors import DeadlineExceeded, PinLaterError, UnknownMethod
 
 T = TypeVar("T")
-_MAX_FRAME_BYTES = 64 * 1024 * 1024
 _log = logging.getLogger("pinlater.client")
 
 
@@ -33,7 +32,7 @@ class Engine:
         name: str,
         *,
         timeout_s: float,
-        connect_timeout_s: float,
+        connect: Connect,
         connections: int,
         retries: int,
         monotonic: Callable[[], float],
@@ -47,8 +46,7 @@ class Engine:
         self._pool = ConnectionPool(
             self._servers,
             shared_max=connections,
-            max_frame_bytes=_MAX_FRAME_BYTES,
-            connect_timeout_s=connect_timeout_s,
+            connect=connect,
             monotonic=monotonic,
         )
         self._keys_honoured: bool | None = None
@@ -117,7 +115,7 @@ class Engine:
         now = asyncio.get_running_loop().time()
         return now + (deadline - now) / 2
 
-    async def _ask(self, connection: Connection, call: Call[T]) -> T:
+    async def _ask(self, connection: Link, call: Call[T]) -> T:
         try:
             answer = call.read(await connection.call(call.method, self._name, call.args))
         except PinLaterError as error:
@@ -137,13 +135,13 @@ class Engine:
             await self._find_out(await self._pool.shared())
         return self._keys_honoured is True
 
-    async def _learn(self, connection: Connection) -> None:
+    async def _learn(self, connection: Link) -> None:
         try:
             await self._find_out(connection)
         except PinLaterError:
             self._asking = None  # the next enqueue asks again
 
-    async def _find_out(self, connection: Connection) -> None:
+    async def _find_out(self, connection: Link) -> None:
         call = _calls.server_info()
         try:
             await connection.call(call.method, self._name, call.args)

@@ -11,18 +11,22 @@ import socket
 from collections.abc import Sequence
 from concurrent.futures import Future
 from copy import copy
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Self, TypeVar
 
 from pinlater.client._background import Background
 from pinlater.client._calls import Call
+from pinlater.client._connection import Connect
+from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._engine import Engine
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, Address, server_source
 from pinlater.client.errors import ClientClosed
 from pinlater.domain.clock import Clock, SystemClock
 
 T = TypeVar("T")
+_MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 def default_source() -> str:
@@ -44,6 +48,7 @@ class Face:
         retries: int = 3,
         request_keys: bool = True,
         clock: Clock | None = None,
+        connect: Connect | None = None,
     ) -> None:
         if timeout_ms < 1 or connect_timeout_ms < 1 or connections < 1 or retries < 0:
             raise ValueError(
@@ -54,7 +59,9 @@ class Face:
         self._servers = server_source(given, self._clock.monotonic)
         self._source = source
         self._timeout_s = timeout_ms / 1000
-        self._connect_timeout_s = connect_timeout_ms / 1000
+        self._connect = connect or partial(
+            connect_over_tcp, max_frame_bytes=_MAX_FRAME_BYTES, timeout_s=connect_timeout_ms / 1000
+        )
         self._connections = connections
         self._retries = retries
         self._request_keys = request_keys
@@ -78,7 +85,7 @@ class Face:
             self._servers,
             self.source,
             timeout_s=self._timeout_s,
-            connect_timeout_s=self._connect_timeout_s,
+            connect=self._connect,
             connections=self._connections,
             retries=self._retries,
             monotonic=self._clock.monotonic,

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from pinlater.client._connection import Connection, connect
+from pinlater.client._connection import Connect, Link
 from pinlater.client._servers import ServerChoice
 from pinlater.client.errors import ClientClosed, ServerUnreachable
 
@@ -27,24 +27,22 @@ class ConnectionPool:
         servers: ServerChoice,
         *,
         shared_max: int,
-        max_frame_bytes: int,
-        connect_timeout_s: float,
+        connect: Connect,
         monotonic: Callable[[], float],
     ) -> None:
         self._servers = servers
-        self._max_frame_bytes = max_frame_bytes
-        self._connect_timeout_s = connect_timeout_s
+        self._connect_to = connect
         self._monotonic = monotonic
-        self._shared: list[Connection | None] = [None] * shared_max
+        self._shared: list[Link | None] = [None] * shared_max
         self._making = [asyncio.Lock() for _ in range(shared_max)]
         self._move_at = [0.0] * shared_max
         self._next = 0
         self._polls = 0
-        self._idle: list[Connection] = []
-        self._waiting: set[Connection] = set()
+        self._idle: list[Link] = []
+        self._waiting: set[Link] = set()
         self._closed = False
 
-    async def shared(self) -> Connection:
+    async def shared(self) -> Link:
         """A connection for calls that are answered at once: the next of the shared ones."""
         self._next = (self._next + 1) % len(self._shared)
         slot = self._next
@@ -61,7 +59,7 @@ class ConnectionPool:
                 self._move_at[slot] = self._monotonic() + (_SECOND_CHOICE_S if second_choice else _FIRST_CHOICE_S)
             return connection
 
-    def _may_stay(self, connection: Connection, slot: int) -> bool:
+    def _may_stay(self, connection: Link, slot: int) -> bool:
         return (
             connection.usable
             and self._monotonic() < self._move_at[slot]
@@ -69,7 +67,7 @@ class ConnectionPool:
         )
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[Connection]:
+    async def alone(self) -> AsyncIterator[Link]:
         """A connection for one long poll. Given up, it is closed."""
         self._polls += 1
         connection = self._take_idle() or await self._connect(self._polls)
@@ -91,7 +89,7 @@ class ConnectionPool:
             else:
                 connection.abort()
 
-    def _take_idle(self) -> Connection | None:
+    def _take_idle(self) -> Link | None:
         while self._idle and not self._closed:
             connection = self._idle.pop()
             if connection.usable and self._servers.is_listed(connection.address):
@@ -99,13 +97,13 @@ class ConnectionPool:
             connection.abort()
         return None
 
-    async def _connect(self, start: int) -> Connection:
+    async def _connect(self, start: int) -> Link:
         failure: ServerUnreachable | None = None
         for address in self._servers.candidates(start):
             if self._closed:
                 break
             try:
-                connection = await connect(address, self._max_frame_bytes, self._connect_timeout_s)
+                connection = await self._connect_to(address)
             except ServerUnreachable as error:
                 self._servers.failed(address)
                 failure = error
