@@ -108,3 +108,61 @@ async def test_what_waits_is_bounded_and_what_was_given_up_is_not_sent() -> None
         await first
         await waiting[1]
     assert sizes(server) == [1, 1]
+
+
+async def test_one_job_after_another_is_sent_each_by_itself() -> None:
+    """Who enqueues in the step in which the sender before ends must not wait for it."""
+    async with (
+        FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        EnqueueBatcher(client) as batcher,
+        asyncio.timeout(10),
+    ):
+        for n in range(20):
+            placed = await batcher.enqueue("q", b"%d" % n)
+            assert placed.descriptor.startswith(f"{n}:")
+        assert (batcher._senders, batcher._waiting) == ({}, {})
+    assert sizes(server) == [1] * 20
+
+
+async def test_cancelled_callers_neither_keep_others_from_being_stored_nor_leave_anything_behind() -> None:
+    gate = asyncio.Event()
+    async with (
+        FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        asyncio.timeout(10),
+    ):
+        batcher = EnqueueBatcher(client, jobs_max=10)
+        callers = [asyncio.create_task(batcher.enqueue("q", b"%d" % n)) for n in range(100)]
+        while not server.calls:
+            await asyncio.sleep(0)
+        for caller in callers[::2]:
+            caller.cancel()
+        gate.set()
+        answers = await asyncio.gather(*callers, return_exceptions=True)
+        await batcher.flush()
+        assert all(isinstance(answer, Placed) for answer in answers[1::2])
+        assert {type(answer) for answer in answers[::2]} == {asyncio.CancelledError}
+        assert (batcher._count, batcher._senders, batcher._waiting) == (0, {}, {})
+    assert sum(sizes(server)) < 100
+
+
+async def test_a_sender_that_is_cancelled_leaves_nobody_waiting() -> None:
+    gate = asyncio.Event()
+    async with (
+        FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        asyncio.timeout(10),
+    ):
+        batcher = EnqueueBatcher(client, in_flight_max=1)
+        first = asyncio.create_task(batcher.enqueue("q", b"first"))
+        while not server.calls:
+            await asyncio.sleep(0)
+        second = asyncio.create_task(batcher.enqueue("q", b"second"))
+        await asyncio.sleep(0)
+        (sender,) = batcher._senders["q"]
+        sender.cancel()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        gate.set()
+        assert (await second).descriptor.startswith("second")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 from pinlater.client import values
 from pinlater.client.async_client import AsyncClient
@@ -89,9 +89,7 @@ class EnqueueBatcher:
         self._count += 1
         senders = self._senders.setdefault(queue, set())
         if len(senders) < self._in_flight_max and (not senders or len(self._waiting[queue]) >= self._jobs_max):
-            task = asyncio.create_task(self._send_all(queue), name=f"enqueue {queue}")
-            senders.add(task)
-            task.add_done_callback(senders.discard)
+            self._start_sender(queue)
         return await done
 
     async def flush(self) -> None:
@@ -99,9 +97,21 @@ class EnqueueBatcher:
         while tasks := [task for senders in self._senders.values() for task in senders]:
             await asyncio.wait(tasks)
 
-    async def _send_all(self, queue: str) -> None:
-        while batch := self._next_batch(queue):
-            await self._send(queue, batch)
+    def _start_sender(self, queue: str) -> None:
+        senders = self._senders[queue]
+        senders.add(asyncio.create_task(self._send_all(queue, senders), name=f"enqueue {queue}"))
+
+    async def _send_all(self, queue: str, senders: set[asyncio.Task[None]]) -> None:
+        """Leaves `senders` in the very step that finds nothing left: whoever enqueues next must not count on it."""
+        try:
+            while batch := self._next_batch(queue):
+                await self._send(queue, batch)
+        finally:
+            senders.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            if not senders and self._waiting[queue]:  # cancelled, which is its batch's end only
+                self._start_sender(queue)
+            elif not senders:
+                del self._senders[queue], self._waiting[queue]
 
     def _next_batch(self, queue: str) -> list[_Entry]:
         waiting = self._waiting[queue]
