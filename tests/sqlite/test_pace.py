@@ -48,3 +48,15 @@ def test_a_disk_that_gets_quick_again_is_found_out() -> None:
 
 def test_with_a_limit_of_nothing_every_commit_goes_to_the_thread() -> None:
     assert not any(after(CommitPace(0), QUICK_S, 200))
+
+
+def test_an_idle_store_commits_on_the_loop_unless_its_disk_is_very_slow() -> None:
+    """A hand-over to a sleeping thread and back costs more than it saves where nobody else waits."""
+    pace = CommitPace(LIMIT_S)
+    for _ in range(500):
+        pace.took_inline(LIMIT_S * 5)
+    assert pace.inline(idle=True)
+    for _ in range(500):
+        pace.took_inline(LIMIT_S * 50)
+    assert not pace.inline(idle=True)
+    assert not CommitPace(0).inline(idle=True)

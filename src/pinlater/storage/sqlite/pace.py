@@ -9,22 +9,28 @@ from __future__ import annotations
 _PROBE_EVERY = 64
 _HOPEFUL = 4
 _STEPS = 32
+# A store that is otherwise idle has nobody to hold up, and a hand-over costs most when everything sleeps: it may wait so many times
+# as long on the loop.
+_IDLE_TIMES = 10
 
 
 class CommitPace:
     """A running median of what a commit on the loop costs: it moves by a small step towards each sample, whatever that one's size."""
 
-    __slots__ = ("_best_s", "_limit_s", "_median_s", "_since_probe", "_step_s")
+    __slots__ = ("_best_s", "_limit_s", "_median_s", "_since_probe", "_step_s", "_usual_s")
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._step_s = limit_s / _STEPS
         self._median_s = limit_s / 2
+        self._usual_s = limit_s  # of all commits, wherever they ran
         self._since_probe = 0
         self._best_s = 0.0
 
-    def inline(self) -> bool:
-        """Whether the next commit should run on the loop."""
+    def inline(self, *, idle: bool = False) -> bool:
+        """Whether the next commit should run on the loop. `idle`: the store has had nothing to do lately."""
+        if idle and self._usual_s < self._limit_s * _IDLE_TIMES:
+            return True
         if self._median_s < self._limit_s:
             return True
         self._since_probe += 1
@@ -36,6 +42,12 @@ class CommitPace:
 
     def took_inline(self, seconds: float) -> None:
         self._median_s += self._step_s if seconds > self._median_s else -self._step_s
+        self._took(seconds)
 
     def took_in_thread(self, seconds: float) -> None:
         self._best_s = min(self._best_s or seconds, seconds)
+        self._took(seconds)
+
+    def _took(self, seconds: float) -> None:
+        step = self._step_s * _IDLE_TIMES
+        self._usual_s += step if seconds > self._usual_s else -step

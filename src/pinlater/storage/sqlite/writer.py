@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
 _TURNS_AHEAD = 2
+# Nothing committed for so long: the store is idle.
+_IDLE_S = 0.002
 
 
 class _Call:
@@ -76,6 +78,7 @@ class Writer:
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
         self._stale = False
+        self._last_commit = -math.inf
         self._complained_at = -math.inf
         self._unsaid = 0
         self.commits = 0
@@ -159,10 +162,11 @@ class Writer:
             self._commit_now(carried, changed=False)
             return
         self.commits += 1
-        if self._pace.inline():
-            started = self._monotonic()
+        started = self._monotonic()
+        if self._pace.inline(idle=started - self._last_commit > _IDLE_S):
             self._commit_now(carried, changed=True)
-            self._pace.took_inline(self._monotonic() - started)
+            self._last_commit = self._monotonic()
+            self._pace.took_inline(self._last_commit - started)
         else:
             self._in_thread = True
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
@@ -209,6 +213,7 @@ class Writer:
 
     def _committed(self, carried: list[tuple[_Call, Any]], took: float | None, error: BaseException | None) -> None:
         self._in_thread = False
+        self._last_commit = self._monotonic()
         if took is None:
             self._fail(carried, error or RuntimeError("commit without a result"))
         else:
