@@ -233,12 +233,15 @@ class Dispatcher:
             room.version += 1
             room.due_at(due_at_ms)
 
-    def _inserting(self, request: InsertRequest, now_ms: int) -> None:
+    def _inserting(self, request: InsertRequest, now_ms: int) -> bool:
+        """Wakes who waits for these jobs; whether anybody does."""
         room = self._rooms.get(request.queue)
         if room is None:
-            return
+            return False
+        awaited = len(room) > 0
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
+        return awaited
 
     def look_again(self, queue: str | None = None) -> None:
         """Something about this queue (None: about all) has changed: whoever waits looks again."""

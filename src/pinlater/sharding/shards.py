@@ -54,21 +54,24 @@ class ShardLanes:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         # Told of jobs as soon as a claim would see them. On a store that works in order that is before they are committed, so that
         # the claim of whoever waits for them shares their transaction.
-        self.inserting: Callable[[InsertRequest, int], None] | None = None
+        self.inserting: Callable[[InsertRequest, int], bool] | None = None
 
     async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
         now_ms = self._clock.now_ms()
         if self.shard.capabilities.in_order:
-            self._tell(requests, now_ms)
+            if self._tell(requests, now_ms):
+                requests[0] = requests[0]._replace(awaited=True)
             return await self.shard.insert_jobs(requests, now_ms)
         answers = await self.shard.insert_jobs(requests, now_ms)
         self._tell(requests, now_ms)
         return answers
 
-    def _tell(self, requests: list[InsertRequest], now_ms: int) -> None:
-        if self.inserting is not None:
+    def _tell(self, requests: list[InsertRequest], now_ms: int) -> bool:
+        inserting, awaited = self.inserting, False
+        if inserting is not None:
             for request in requests:
-                self.inserting(request, now_ms)
+                awaited |= inserting(request, now_ms)
+        return awaited
 
     async def _finish(self, groups: list[Sequence[Ack]]) -> Sequence[Sequence[Acked]]:
         if len(groups) == 1:

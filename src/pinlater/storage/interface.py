@@ -46,6 +46,8 @@ class InsertRequest(NamedTuple):
 
     `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
     answer; another fingerprint gives `RequestKeyConflict`. `max_pending` gives `QueueFull` when the queue would grow beyond it.
+    `awaited`: somebody waits for these jobs and claims them within the next few turns of the loop; where that may share a
+    transaction with the insert, it is worth waiting for.
     """
 
     queue: str
@@ -53,6 +55,7 @@ class InsertRequest(NamedTuple):
     request_key: str | None = None
     fingerprint: bytes = b""
     max_pending: int | None = None
+    awaited: bool = False
 
 
 class Inserted(NamedTuple):

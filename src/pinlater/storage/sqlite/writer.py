@@ -35,9 +35,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
-_TURNS_AHEAD = 2
-# Nothing committed for so long: the store is idle.
-_IDLE_S = 0.002
+_TURNS_LINGERED = 2
+# Nothing was committed for so long, and so little is changed now (one job's way in and out again): the store is idle.
+_IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
 
 
 class _Call:
@@ -84,15 +84,15 @@ class Writer:
         self.commits = 0
         self.failed = False
 
-    async def carry_out(self, work: Callable[[Transaction], T]) -> T:
-        """The result of `work`, once what it did is on the disk."""
+    async def carry_out(self, work: Callable[[Transaction], T], *, linger: bool = False) -> T:
+        """The result of `work`, once what it did is on the disk. `linger`: something that belongs to it is about to follow."""
         if self._closed:
             raise ShardConnectionFailed(f"{self._path} is closed")
         if len(self._waiting) >= self._settings.waiting_calls_max:
             raise TooManyWaiting(f"{len(self._waiting)} calls wait for the store already", retry_after_ms=100)
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(_Call(work, future))
-        self._schedule()
+        self._schedule(_TURNS_LINGERED if linger else 0)
         return await future
 
     def want_checkpoint(self) -> None:
@@ -110,13 +110,13 @@ class Writer:
 
     # --- turns ------------------------------------------------------------------------------------------------------------
 
-    def _schedule(self) -> None:
+    def _schedule(self, turns: int = 0) -> None:
         if not self._scheduled and not self._in_thread:
             self._scheduled = True
-            self._loop.call_soon(self._soon, _TURNS_AHEAD)
+            self._loop.call_soon(self._soon, turns)
 
     def _soon(self, turns: int) -> None:
-        """Begins a few turns of the loop later: what this turn's calls lead to (a claim by who waited for a job) rides along."""
+        """The next transaction, `turns` turns of the loop later."""
         if turns:
             self._loop.call_soon(self._soon, turns - 1)
         else:
@@ -154,7 +154,7 @@ class Writer:
             before = connection.total_changes
             self._run_calls(carried)
             self._ledger.write(connection.execute)
-            changed = connection.total_changes != before
+            changed = connection.total_changes - before
         except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
             self._undo(carried, error)
             return
@@ -163,7 +163,8 @@ class Writer:
             return
         self.commits += 1
         started = self._monotonic()
-        if self._pace.inline(idle=started - self._last_commit > _IDLE_S):
+        idle = changed <= _IDLE_ROWS_MAX and started - self._last_commit > _IDLE_S
+        if self._pace.inline(idle=idle):
             self._commit_now(carried, changed=True)
             self._last_commit = self._monotonic()
             self._pace.took_inline(self._last_commit - started)
