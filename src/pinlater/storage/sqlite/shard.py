@@ -172,7 +172,7 @@ class SqliteShard:
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        awaited = any([request.awaited for request in requests])
+        awaited = any(request.awaited for request in requests)
         return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=awaited)
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
