@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from pinlater.client._calls import Call
 from pinlater.client._engine import Engine
@@ -27,8 +27,9 @@ class Background:
 
     def __init__(self, new_engine: Callable[[], Engine]) -> None:
         self._new_engine = new_engine
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may make calls of its own
         self._running: _Running | None = None
+        self._dropped: finalize[[], Background] | None = None
         self._closed = False
         _ALIVE.add(self)
 
@@ -48,20 +49,17 @@ class Background:
 
     def submit(self, call: Call[T]) -> Future[T]:
         """Begins a call. Raises `ClientClosed`."""
-        running = self._running or self._start()
-        carried_out = running.engine.run(call)
-        try:
-            return asyncio.run_coroutine_threadsafe(carried_out, running.loop)
-        except RuntimeError as error:  # closed by another thread just now
-            carried_out.close()
-            raise ClientClosed("The client is closed") from error
+        return (self._running or self._start()).submit(call)
 
     def _start(self) -> _Running:
         with self._lock:
             if self._closed:
                 raise ClientClosed("The client is closed; open() it, or make another one")
             if self._running is None:
-                self._running = _Running(self._new_engine)
+                self._running = running = _Running(self._new_engine)
+                # A client that is dropped without `close` takes its thread and connections along.
+                self._dropped = finalize(self, running.begin_to_stop)
+                self._dropped.atexit = False
             return self._running
 
     def close(self) -> None:
@@ -69,15 +67,22 @@ class Background:
         with self._lock:
             running, self._running = self._running, None
             self._closed = True
+            self._leave_be()
         if running is not None:
             running.stop()
+
+    def _leave_be(self) -> None:
+        if self._dropped is not None:
+            self._dropped.detach()
+            self._dropped = None
 
     def forget(self) -> None:
         """In a forked child: leaves all to the parent. Kept alive, because collecting it would close what the parent uses."""
         if self._running is not None:
             _LEFT_TO_PARENT.append(self._running)
+        self._leave_be()
         self._running = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 class _Running:
@@ -86,6 +91,8 @@ class _Running:
     def __init__(self, new_engine: Callable[[], Engine]) -> None:
         self.loop = asyncio.new_event_loop()
         self.engine = new_engine()
+        self._lock = threading.RLock()
+        self._stopping = False
         self._thread = threading.Thread(target=self._turn, name="pinlater-client", daemon=True)
         self._thread.start()
 
@@ -98,8 +105,20 @@ class _Running:
             self.loop.run_until_complete(asyncio.wait(left))
         self.loop.close()
 
+    def submit(self, call: Call[T]) -> Future[T]:
+        with self._lock:  # a call that came to the loop after its stop would never be answered
+            if self._stopping:
+                raise ClientClosed("The client is closed")
+            return asyncio.run_coroutine_threadsafe(self.engine.run(call), self.loop)
+
+    def begin_to_stop(self) -> None:
+        with self._lock:
+            if not self._stopping:
+                self._stopping = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
+
     def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.begin_to_stop()
         self._thread.join()
 
 

@@ -15,7 +15,7 @@ from pinlater.client import _calls
 from pinlater.client._calls import Call
 from pinlater.client._connection import Connect, Link
 from pinlater.client._pool import ConnectionPool
-from pinlater.client._retries import Again, Resend, decide, is_lost, is_turned_away, pause_s
+from pinlater.client._retries import Again, Resend, decide, is_lost, is_turned_away, is_unsent, pause_s
 from pinlater.client._servers import ServerChoice, ServerSource
 from pinlater.client.errors import DeadlineExceeded, PinLaterError, UnknownMethod
 
@@ -79,9 +79,11 @@ class Engine:
             except PinLaterError as error:
                 failures += 1
                 again = decide(call.resend, error, failures, self._retries)
+                if again is Again.NO and lost is not None and is_unsent(error):
+                    raise lost from error  # the first try may have taken effect, whatever the last one says
                 if again is Again.NO or error is lost:
                     raise
-                if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED:
+                if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and lost is None:
                     call, lost = call.as_repeat(), error
                 _log.debug("%s failed (%s); trying again", call.method, error)
                 others = len(self._source.addresses()) > 1

@@ -47,11 +47,16 @@ def is_turned_away(error: PinLaterError) -> bool:
     return error.detail == "DRAINING"
 
 
+def is_unsent(error: PinLaterError) -> bool:
+    """Whether this try took no effect: no server got it, or one that did is stopping."""
+    return isinstance(error, ServerUnreachable) or is_turned_away(error)
+
+
 def decide(resend: Resend, error: PinLaterError, failures: int, retries: int) -> Again:
     """What to do after the `failures`th failure of a call (from 1)."""
     if failures > retries:
         return Again.NO
-    if isinstance(error, ServerUnreachable) or is_turned_away(error):
+    if is_unsent(error):
         return Again.AS_IT_WAS
     if resend is Resend.NEVER:
         return Again.NO

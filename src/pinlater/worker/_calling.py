@@ -1,13 +1,17 @@
 """Carries out one attempt where it is: opens the body, calls the function, says how it ended. The same on the loop, in a thread and
 in a process.
 
-Whatever the function raises is its job's failure and not the worker's, SystemExit and KeyboardInterrupt included.
+Whatever the function raises is its job's failure and not the worker's, SystemExit and KeyboardInterrupt included. A handler may fork;
+a child that comes back from it ends there and then.
 """
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Awaitable, Mapping
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClaimedJob
@@ -49,11 +53,14 @@ def context_of(task: Task[..., Any], attempt: Attempt, channel: Channel) -> JobC
 
 def call(task: Task[..., Any], attempt: Attempt, context: JobContext) -> Ended:
     """Calls a plain function."""
+    process = os.getpid()
     set_current(context)
     try:
         task.function(**_arguments(task, attempt, context))
     except BaseException as error:  # noqa: BLE001 - see above
+        _end_a_fork(process)
         return _ended(error, task, attempt, context)
+    _end_a_fork(process)
     return _ended(None, task, attempt, context)
 
 
@@ -61,11 +68,45 @@ async def call_async(task: Task[..., Any], attempt: Attempt, context: JobContext
     """Awaits a coroutine. Whether a cancellation was its own or came from outside is for the caller to know."""
     set_current(context)
     try:
-        awaitable: Awaitable[Any] = task.function(**_arguments(task, attempt, context))
-        await awaitable
+        await _in_this_process(task.function(**_arguments(task, attempt, context)))
     except BaseException as error:  # noqa: BLE001 - see above
         return _ended(error, task, attempt, context)
     return _ended(None, task, attempt, context)
+
+
+@types.coroutine
+def _in_this_process(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Awaits a coroutine and looks after each of its steps whether this is still the process in which it began.
+
+    A forked child that came back to the event loop would go on with the worker's connections and jobs, beside its parent.
+    """
+    process = os.getpid()
+    step: Callable[[], Any] = partial(coroutine.send, None)
+    while True:
+        try:
+            waits_for = step()
+        except StopIteration as returned:
+            _end_a_fork(process)
+            return returned.value
+        except BaseException:
+            _end_a_fork(process)
+            raise
+        _end_a_fork(process)
+        try:
+            sent = yield waits_for
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - a cancellation, most likely: the coroutine's to deal with
+            step = partial(coroutine.throw, error)
+        else:
+            step = partial(coroutine.send, sent)
+
+
+def _end_a_fork(process: int) -> None:
+    """A handler forked, and this is the child, which came back: the job is its parent's."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def _arguments(task: Task[..., Any], attempt: Attempt, context: JobContext) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from pinlater.worker._slots import Slots
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.middleware import Middleware
-from pinlater.worker.retries import Retry
+from pinlater.worker.retries import Retry, delay_of
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Place, Task
 
@@ -139,6 +139,7 @@ class Consumer:
 
         Cancelling it takes its handlers with it and reports nothing more: their claims time out.
         """
+        self._runner.threads.ended = self._room.set  # it may have been one that was left behind
         try:
             async with asyncio.TaskGroup() as group:
                 flushing = group.create_task(self._reports.flush_until_cancelled())
@@ -348,7 +349,8 @@ class Consumer:
         limit_s = (task.options.time_limit_ms or 0) / 1000 if task else 0
         error = TimeLimitExceeded(f"ran longer than its time limit of {limit_s:g} s")
         retry = (task.options.retry if task else None) or self._team.retry
-        return Ended(failure(error, retry.delay_ms(_decisions.attempts_so_far(claim.job), error, _spread())), error)
+        delay_ms = delay_of(retry, _decisions.attempts_so_far(claim.job), error, _spread())
+        return Ended(failure(error, delay_ms), error)
 
     def _task_of(self, job: ClaimedJob) -> Task[..., Any] | None:
         name = envelope.opened(job.body, job.headers).task

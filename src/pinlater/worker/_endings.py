@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pinlater.worker.context import JobContext, Rescheduling
 from pinlater.worker.errors import ProcessDied, Reject, Snooze, TimeLimitExceeded
-from pinlater.worker.retries import Retry
+from pinlater.worker.retries import Retry, delay_of
 
 ERROR_TEXT_CHARS_MAX = 4_000
 STATUS_CHARS_MAX = 500
@@ -49,7 +49,7 @@ def ending_of(error: BaseException | None, context: JobContext, retry: Retry, sp
         return Ending(Kind.SNOOZED, error.delay_ms)
     if isinstance(error, Reject):
         return _failed(error, None)
-    return _failed(error, retry.delay_ms(context.attempt, error, spread))
+    return _failed(error, delay_of(retry, context.attempt, error, spread))
 
 
 def failure(error: BaseException, delay_ms: int | None) -> Ending:

@@ -23,6 +23,7 @@ from pinlater.worker import envelope
 Servers = str | PathLike[str] | Sequence[str] | None
 _JOBS_A_REQUEST = 500
 _BYTES_A_REQUEST = 4 * 1024 * 1024
+_OWN = "own"
 
 
 class Outbox:
@@ -32,7 +33,7 @@ class Outbox:
         self._servers = servers
         self._source = source
         self._clock = clock
-        self._own: Client | None = None
+        self._own: dict[str, Client] = {}
         self._keeps_headers: bool | None = None
 
     def now_ms(self) -> int:
@@ -85,9 +86,9 @@ class Outbox:
 
     def close(self) -> None:
         """Ends the client of its own."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        for client in self._own.values():
+            client.close()
+        self._own.clear()
 
     def _enqueue(self, queue: str, jobs: list[Job]) -> Call[Enqueued]:
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
@@ -96,9 +97,10 @@ class Outbox:
     def _client(self) -> AsyncClient | Client:
         if isinstance(self._servers, AsyncClient):
             return self._servers
-        if self._own is None:
-            self._own = Client(self._servers, source=self._source, clock=self._clock)
-        return self._own
+        own = self._own.get(_OWN)
+        if own is None:  # two threads may come here at once: one client stays, the other never began
+            own = self._own.setdefault(_OWN, Client(self._servers, source=self._source, clock=self._clock))
+        return own
 
 
 def _placed(enqueued: Enqueued) -> list[Placed]:

@@ -19,6 +19,7 @@ from pinlater.worker._threads import Threads
 from pinlater.worker.context import Channel, JobContext
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.middleware import Middleware
+from pinlater.worker.retries import delay_of
 from pinlater.worker.tasks import Place, Task
 
 _log = logging.getLogger("pinlater.worker")
@@ -62,7 +63,7 @@ class Runner:
             return Ended(await self.processes.run(task, attempt, self._checkpoint))
         except ProcessDied as error:
             spread = random.random()  # noqa: S311 - see above
-            return Ended(failure(error, attempt.retry_of(task).delay_ms(context.attempt, error, spread)), error)
+            return Ended(failure(error, delay_of(attempt.retry_of(task), context.attempt, error, spread)), error)
 
     def _channel(self, place: Place) -> Channel:
         if place is Place.LOOP:

@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import TypeVar, cast
 
 T = TypeVar("T")
 _Work = Callable[[], None]
@@ -22,6 +22,7 @@ class Threads:
     """Belongs to one event loop."""
 
     def __init__(self, name: str) -> None:
+        self.ended: Callable[[], None] = _nothing  # called when a function has ended
         self._name = name
         self._numbers = itertools.count(1)
         self._idle: list[SimpleQueue[_Work | None]] = []
@@ -29,25 +30,32 @@ class Threads:
         self.busy = 0
 
     async def run(self, function: Callable[[], T]) -> T:
-        """The function's result. Must not raise. Cancelling this leaves the function running."""
+        """The function's result. Cancelling this leaves the function running."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
         inbox = self._idle.pop() if self._idle else self._start()
 
-        def done(result: T) -> None:
+        def done(result: T | None, error: BaseException | None) -> None:
             self.busy -= 1
             if self._closed:
                 inbox.put(None)
             else:
                 self._idle.append(inbox)
-            if not future.done():
-                future.set_result(result)
+            if not future.done() and error is not None:
+                future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+            elif not future.done():
+                future.set_result(cast("T", result))
+            self.ended()
 
         def work() -> None:
-            result = context.run(function)
+            result, error = None, None
             try:
-                loop.call_soon_threadsafe(done, result)
+                result = context.run(function)
+            except BaseException as raised:  # noqa: BLE001 - a thread that ended with it would leave its job running for ever
+                error = raised
+            try:
+                loop.call_soon_threadsafe(done, result, error)
             except RuntimeError:
                 inbox.put(None)  # the loop is closed: nobody waits any more
 
@@ -71,3 +79,7 @@ class Threads:
 def _serve(inbox: SimpleQueue[_Work | None]) -> None:
     while (work := inbox.get()) is not None:
         work()
+        del work  # what it holds of its job is not to wait for the next one
+
+
+def _nothing() -> None: ...

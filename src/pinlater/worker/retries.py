@@ -6,10 +6,12 @@ A policy says how long to wait after the n-th failed attempt. Whether there is a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+_log = logging.getLogger("pinlater.worker")
 _LONGEST_MS = 365 * 24 * 3_600_000
 
 
@@ -19,6 +21,16 @@ class Retry(Protocol):
     def delay_ms(self, attempt: int, error: BaseException, spread: float) -> int | None:
         """Milliseconds after the failed attempt number `attempt` (from 1), or None to give up. `spread` in [0, 1) is random."""
         ...
+
+
+def delay_of(retry: Retry, attempt: int, error: BaseException, spread: float) -> int | None:
+    """What a policy says, made into something that can be sent: a policy is users' code. One that raises counts as `linear(1)`."""
+    try:
+        delay_ms = retry.delay_ms(attempt, error, spread)
+        return None if delay_ms is None else min(max(0, int(delay_ms)), _LONGEST_MS)
+    except Exception:  # noqa: BLE001 - the job's own failure is what is to be reported
+        _log.exception("the retry policy %s failed", type(retry).__name__)
+        return linear(1).delay_ms(attempt, error, spread)
 
 
 @dataclass(frozen=True, slots=True)

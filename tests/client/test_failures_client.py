@@ -1,0 +1,151 @@
+"""The clients when servers are killed, networks hang, processes fork and threads close what others use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient, Client, JobState, errors
+from pinlater.client._calls import server_info
+from pinlater.testing import RealServer
+from pinlater.wire.generated import ttypes as t
+from tests.client.fake_server import FakeServer
+from tests.client.proxy import Proxy
+
+INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with RealServer(tmp_path_factory.mktemp("failures")) as server:
+        yield server
+
+
+async def test_an_enqueue_that_may_have_been_stored_never_ends_with_the_words_that_it_was_not_sent() -> None:
+    """The answer to the first try is lost and no server is there for the second."""
+    server = FakeServer(getServerInfo=lambda _: INFO)
+
+    async def store_and_die(_: Any) -> Any:
+        assert server._server is not None
+        server._server.close()
+        return FakeServer.HANG_UP
+
+    async with server, AsyncClient(server.address) as client:
+        assert (await client.server_info()).version == "9"
+        server.methods["enqueueJobs"] = store_and_die
+        client._engine._keys_honoured = True  # type: ignore[union-attr]
+        with pytest.raises(errors.ConnectionLost) as raised:
+            await client.enqueue("q", [b"x"])
+    assert isinstance(raised.value.__cause__, errors.ServerUnreachable)
+
+
+async def test_a_connection_that_hangs_costs_its_calls_their_deadline_and_the_next_ones_nothing(
+    server: RealServer,
+) -> None:
+    async with Proxy(server.address) as proxy:
+        async with AsyncClient(proxy.address, timeout_ms=300, connections=1) as client:
+            await client.create_queue("q")
+            proxy.stall()
+            answers = await asyncio.gather(*[client.count("q") for _ in range(5)], return_exceptions=True)
+            assert {type(answer) for answer in answers} == {errors.DeadlineExceeded}
+            assert await client.count("q") == 0
+        assert proxy.connections == 2
+
+
+def test_many_threads_ride_over_a_restart_and_each_job_is_stored_once(tmp_path: Path) -> None:
+    """Each thread makes its call again under its key until somebody says that it is stored."""
+    with RealServer(tmp_path) as server, Client(server.address, timeout_ms=5_000) as client:
+        client.create_queue("q")
+        killed, done = threading.Event(), threading.Semaphore(0)
+
+        def enqueue(number: int) -> int:
+            for n in range(25):
+                key, repeat = f"{number}-{n}", False
+                while True:
+                    try:
+                        client.enqueue("q", [key.encode()], request_key=key, repeat=repeat)
+                    except errors.WorldError:
+                        repeat = True
+                    else:
+                        break
+                if n == 5:
+                    done.release()
+                    assert killed.wait(30)
+            return number
+
+        with ThreadPoolExecutor(16) as threads:
+            calls = [threads.submit(enqueue, number) for number in range(16)]
+            for _ in calls:
+                assert done.acquire(timeout=30)
+            killed.set()
+            server.kill()
+            server.start()
+            assert [call.result(timeout=60) for call in calls] == list(range(16))
+        assert client.count("q") == 16 * 25
+        seen = {info.body for info in client.scan("q", JobState.PENDING, limit=1000, bodies=True).jobs}
+        assert len(seen) == 16 * 25
+
+
+def test_a_fork_in_the_middle_of_another_threads_call_harms_neither(server: RealServer) -> None:
+    with Client(server.address) as client:
+        client.create_queue("fork")
+        with ThreadPoolExecutor(1) as threads:
+            poll = threads.submit(client.dequeue, "fork", wait_ms=30_000)
+            while not client.queue_stats("fork")[0].waiting_dequeues:
+                pass
+            with client._background._lock:  # as if another thread were just starting the client
+                child = os.fork()
+            if not child:
+                try:
+                    client.enqueue("fork", [b"from the child"])
+                    os._exit(0)
+                except BaseException:  # noqa: BLE001 - the exit code is all that gets out of here
+                    os._exit(1)
+            (job,) = poll.result(timeout=30).jobs
+            _, status = os.waitpid(child, 0)
+        assert (os.waitstatus_to_exitcode(status), job.body) == (0, b"from the child")
+
+
+def test_a_client_that_is_dropped_takes_its_thread_along(server: RealServer) -> None:
+    before = set(threading.enumerate())
+    client = Client(server.address)
+    client.queue_names()
+    (thread,) = set(threading.enumerate()) - before
+    del client
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> None:
+    for _ in range(5):
+        client = Client(server.address)
+        client.queue_names()
+        begun = threading.Barrier(5)
+        futures: list[Future[Any]] = []
+
+        def call(client: Client = client, begun: threading.Barrier = begun, futures: list[Any] = futures) -> None:
+            begun.wait()
+            with contextlib.suppress(errors.ClientClosed):
+                while True:
+                    futures.append(client.submit(server_info()))
+
+        callers = [threading.Thread(target=call) for _ in range(4)]
+        for caller in callers:
+            caller.start()
+        begun.wait()
+        client.close()
+        for caller in callers:
+            caller.join(10)
+        for future in futures:
+            with contextlib.suppress(errors.PinLaterError):
+                future.result(timeout=10)
