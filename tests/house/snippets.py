@@ -2,7 +2,7 @@
 
 A fenced block in `sh` is run by bash, one in `python` by Python, in the order of the page, in a folder of the page's own. A `text`
 block right after one that ran is what it prints; `…` stands for whatever differs from run to run. A comment line above a block
-(MyST: `% …`) says more:
+(MyST: `% …`; in the README, which isn't MyST: `<!-- … -->`) says more:
 
     % not run: REASON      the block is only for reading
     % save: NAME           the block is a file of that name
@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
-_REMARK = re.compile(r"^ *% (?P<key>not run|save|start|fails|server)(?:: *(?P<value>.*))?$", re.MULTILINE)
+_REMARK = re.compile(
+    r"^ *(?:%|<!--) (?P<key>not run|save|start|fails|server)(?:: *(?P<value>.*?))?(?: -->)?$", re.MULTILINE
+)
 RUN_LANGUAGES = ("sh", "python")
 
 

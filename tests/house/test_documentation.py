@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from pinlater.client import errors
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +37,20 @@ def test_every_link_of_readme_and_contributing_leads_somewhere(repository: Path,
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", pages[page])
     ]
     assert [(page, link) for page, link in links if not (repository / link).exists()] == []
+
+
+@pytest.mark.parametrize("room", ["client", "worker"])
+def test_every_public_name_of_the_sdk_is_in_its_reference(room: str, pages: dict[str, str]) -> None:
+    """What isn't on the page can't be found, and nobody knows that it is promised."""
+    page = pages[f"reference/{room}.md"]
+    public = import_module(f"pinlater.{room}").__all__
+    assert [name for name in public if not re.search(rf"\b{name}\b", page)] == []
+
+
+def test_every_error_of_the_client_is_in_its_reference(pages: dict[str, str]) -> None:
+    """Whoever writes an `except` looks there."""
+    names = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert [name for name in names if not re.search(rf"\b{name}\b", pages["reference/client.md"])] == []
 
 
 def test_every_make_target_in_the_docs_exists(repository: Path, pages: dict[str, str]) -> None:
