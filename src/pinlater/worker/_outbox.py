@@ -6,7 +6,8 @@ On a server that keeps no headers the envelope goes into the body; which kind it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from secrets import token_hex
 
@@ -29,7 +30,7 @@ _OWN = "own"
 class Outbox:
     """Sends through the worker's client where that was given, else through a client of its own, made when first needed."""
 
-    def __init__(self, servers: Servers | AsyncClient, source: str | None, clock: Clock) -> None:
+    def __init__(self, servers: Servers | AsyncClient | Client, source: str | None, clock: Clock) -> None:
         self._servers = servers
         self._source = source
         self._clock = clock
@@ -43,6 +44,16 @@ class Outbox:
         """From now on through this client, which is open."""
         self._servers = client
         self._keeps_headers = None
+
+    @contextlib.contextmanager
+    def redirected(self, client: Client, clock: Clock) -> Iterator[None]:
+        """Meanwhile through this client, by this clock."""
+        before = self._servers, self._clock, self._keeps_headers
+        self._servers, self._clock, self._keeps_headers = client, clock, None
+        try:
+            yield
+        finally:
+            self._servers, self._clock, self._keeps_headers = before
 
     def send(self, queue: str, jobs: list[Job]) -> list[Placed]:
         """Stores the jobs. Raises what the client raises, and RuntimeError where it would block an event loop."""
@@ -95,7 +106,7 @@ class Outbox:
         return _calls.enqueue(queue, sent, token_hex(12), False)
 
     def _client(self) -> AsyncClient | Client:
-        if isinstance(self._servers, AsyncClient):
+        if isinstance(self._servers, AsyncClient | Client):
             return self._servers
         own = self._own.get(_OWN)
         if own is None:  # two threads may come here at once: one client stays, the other never began

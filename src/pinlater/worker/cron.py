@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -69,6 +69,10 @@ class Cron:
                 break
             past.append(firing)
         return past[-1:] if self.missed is Missed.LATEST else past
+
+    def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        """The firings later than `after`, up to `until`."""
+        return takewhile(lambda firing: firing <= until, self.after(after))
 
     def key(self, firing: datetime) -> UniqueKey:
         """What makes a firing one job, however many workers make it."""

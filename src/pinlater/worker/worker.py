@@ -18,17 +18,20 @@ import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import islice
 from os import PathLike
 from typing import Any, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 from pinlater.client.async_client import AsyncClient
+from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, SystemClock
 from pinlater.worker._consumer import Consumer, Team
 from pinlater.worker._heart import Heart
 from pinlater.worker._loop import run
 from pinlater.worker._outbox import Outbox
+from pinlater.worker._until_idle import ConsumerUntilIdle, Idleness, OnEnd, in_threads, settings_until_idle
 from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.cron import Cron, Missed, Timetable, cron
@@ -217,6 +220,8 @@ class Worker:
                 source = await stack.enter_async_context(AsyncClient(source, source=self._source))
             heart = Heart(source.twin, self._clock)
             team = self._team = self._new_team(source, settings or self._settings, heart, chosen)
+            for name, queue in chosen.items():
+                team.consumers.append(Consumer(team, name, queue.tasks, queue.default()))
             if handle_signals:
                 stack.enter_context(self._signals())
             heart.start()
@@ -232,6 +237,65 @@ class Worker:
                 await asyncio.wait(consuming)
             _log.info("worker stopped", extra={"left_behind": self.functions_left_behind})
 
+    async def run_until_idle(
+        self,
+        *,
+        client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
+        settings: WorkerSettings | None = None,
+        queues: Sequence[str] | None = None,
+        processes: bool = True,
+        ended: OnEnd | None = None,
+    ) -> None:
+        """Runs the jobs that are due, and what they enqueue for now, then returns; a batch run, or a test.
+
+        Jobs that are due later stay where they are, and cron entries don't fire. Raises what the server says instead of waiting for
+        it to come back. Without `processes` handlers that ask for one run in threads. `ended` is told how each attempt ended; the rest
+        is as for `run_async`.
+        """
+        chosen = self._chosen(queues)
+        async with contextlib.AsyncExitStack() as stack:
+            source = client if client is not None else self._client
+            if not isinstance(source, AsyncClient):
+                source = await stack.enter_async_context(AsyncClient(source, source=self._source))
+            heart = Heart(source.twin, self._clock)
+            team = self._team = self._new_team(source, settings_until_idle(settings or self._settings), heart, chosen)
+            idleness = Idleness(team, ended)
+            for name, queue in chosen.items():
+                tasks = queue.tasks if processes else in_threads(queue.tasks)
+                default = queue.default()
+                team.consumers.append(ConsumerUntilIdle(team, name, tasks, default and tasks[default.name], idleness))
+            heart.start()
+            stack.callback(heart.stop)
+            async with asyncio.TaskGroup() as group:
+                for consumer in team.consumers:
+                    group.create_task(consumer.run())
+        if idleness.failure is not None:
+            raise idleness.failure
+
+    async def fire_cron(self, after: datetime, until: datetime) -> int:
+        """Enqueues the firings of all cron entries later than `after`, up to `until`; how many of them nobody had made before."""
+        made = 0
+        for entry in self._crons:
+            for firing in entry.between(after, until):
+                placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
+                made += not placed.existing
+        return made
+
+    def next_cron(self, after: datetime) -> datetime | None:
+        """When the first cron entry fires after that moment; None where none does."""
+        return min((firing for entry in self._crons for firing in islice(entry.after(after), 1)), default=None)
+
+    @contextlib.contextmanager
+    def redirected(self, client: Client, clock: Clock) -> Iterator[None]:
+        """Meanwhile its tasks enqueue through `client`, and it runs by `clock`. `pinlater.testing` puts its service there."""
+        before = self._clock
+        self._clock = clock
+        try:
+            with self._outbox.redirected(client, clock):
+                yield
+        finally:
+            self._clock = before
+
     def _new_team(
         self, client: AsyncClient, settings: WorkerSettings, heart: Heart, chosen: Mapping[str, _Queue]
     ) -> Team:
@@ -239,7 +303,6 @@ class Worker:
         team = Team(client, settings, self._clock, heart, self._middleware, retry, self.counts)
         for name, queue in chosen.items():
             team.slots.add(name, queue.weight, queue.concurrency)
-            team.consumers.append(Consumer(team, name, queue.tasks, queue.default()))
         return team
 
     def request_stop(self) -> None:

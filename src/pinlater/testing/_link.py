@@ -1,0 +1,110 @@
+"""A client's connection that stays in the process: frames go to an in-process service and come back, through the real codec.
+
+Calls made over it are not kept in order, which no client relies on. Weakness: a dequeue that is given up in the very moment in which
+its answer is ready keeps its claims until they time out, as one over TCP does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pinlater.client._servers import Address
+from pinlater.client._thrift import AnswerDecoder, encode_request
+from pinlater.client.errors import ConnectionLost, ServerUnreachable
+from pinlater.domain.clock import Clock
+from pinlater.testing._loop import LoopThread
+from pinlater.testing._rooms import HOST, PORT, Rooms
+from pinlater.wire.framing import LENGTH_BYTES
+
+ADDRESS = Address(HOST, PORT)
+_MAX_FRAME_BYTES = 64 * 1024 * 1024
+
+
+class _Caller:
+    """What the service's side knows of a call's caller: see `thrift_server.answering.Recipient`."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.waiting = False
+        self.over_limit = False
+        self.last_request = False
+        self.active_at_s = 0.0
+
+
+class InProcessLink:
+    """What a `client._connection.Link` is."""
+
+    def __init__(self, rooms: Rooms, thread: LoopThread, clock: Clock) -> None:
+        self.address = ADDRESS
+        self._rooms = rooms
+        self._thread = thread
+        self._clock = clock
+        self._decoder = AnswerDecoder(_MAX_FRAME_BYTES)
+        self._usable = True
+        self._under_way: set[asyncio.Future[bytes]] = set()
+
+    @property
+    def usable(self) -> bool:
+        return self._usable
+
+    async def call(self, method: str, source: str, args: tuple[Any, ...]) -> Any:
+        """Raises the service's error, or ConnectionLost. Cancel it to give up."""
+        frame = encode_request(method, 1, source, args)[LENGTH_BYTES:]
+        caller = _Caller()
+        try:
+            answering = self._thread.submit(
+                lambda: self._rooms.answering.answer(frame, self._clock.monotonic(), caller)
+            )
+        except RuntimeError as error:
+            self._usable = False
+            raise ConnectionLost(str(error)) from error
+        reply = await self._reply(asyncio.wrap_future(answering), caller)
+        _, answer = self._decoder.decode(reply[LENGTH_BYTES:], method)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _reply(self, answering: asyncio.Future[bytes], caller: _Caller) -> bytes:
+        self._under_way.add(answering)
+        try:
+            # Waited for, not awaited: who cancels the answer (`abort`, the service's end) must not seem to cancel the caller.
+            await asyncio.wait([answering])
+        except asyncio.CancelledError:
+            caller.gone = True
+            answering.cancel()
+            raise
+        finally:
+            self._under_way.discard(answering)
+        if answering.cancelled():
+            raise ConnectionLost("The connection was closed before the answer came")
+        return answering.result()
+
+    def retire(self) -> None:
+        """No new calls."""
+        self._usable = False
+
+    def abort(self) -> None:
+        """Calls under way end with ConnectionLost."""
+        self._usable = False
+        for answering in self._under_way:
+            answering.cancel()
+
+    async def close(self) -> None:
+        """As `abort`."""
+        self.abort()
+
+
+class Connector:
+    """Makes links; what a client takes as `connect`."""
+
+    def __init__(self, rooms: Rooms, thread: LoopThread, clock: Clock) -> None:
+        self._rooms = rooms
+        self._thread = thread
+        self._clock = clock
+        self.closed = False
+
+    async def __call__(self, address: Address) -> InProcessLink:
+        if self.closed:
+            raise ServerUnreachable(f"Server {address} can't be reached: the in-process service is closed")
+        return InProcessLink(self._rooms, self._thread, self._clock)

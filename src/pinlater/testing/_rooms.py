@@ -1,0 +1,78 @@
+"""The rooms of a server on the memory store, without its listeners: put together as `app` does, from request frames inward.
+
+A frame goes through the real decoding, operations, dispatcher and store, and its answer through the real encoding, so what a test
+sees here is what a server does. Belongs to the loop that it was opened on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.clock import Clock
+from pinlater.maintenance.settings import MaintenanceSettings
+from pinlater.maintenance.sweeps import Sweeps
+from pinlater.service.identity import Identity
+from pinlater.service.passwords import PasswordCheck
+from pinlater.service.service import Service
+from pinlater.service.settings import ServiceSettings
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import TimeToLive
+from pinlater.storage.memory import MemoryShard
+from pinlater.telemetry.metrics import Metrics
+from pinlater.thrift_server.answering import Answering
+from pinlater.thrift_server.settings import ThriftSettings
+
+HOST, PORT = "in-process", 1
+
+
+class Rooms:
+    """One server's inside. `open`, then `close`."""
+
+    def __init__(self, clock: Clock, settings: ServiceSettings, admin_password_hash: str | None = None) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._passwords = PasswordCheck(admin_password_hash)
+        self.metrics = Metrics()
+
+    async def open(self) -> None:
+        """Opens the store and puts the rooms together."""
+        clock, metrics = self._clock, self.metrics
+        shard = MemoryShard()
+        await shard.open(clock.now_ms())
+        self._shards = Shards([ShardLanes(shard, clock)], Random(1))  # noqa: S311 - the same in each run, and guards nothing
+        self._dispatcher = Dispatcher(self._shards, RateLimits(clock, file_limits=dict), clock, DispatchSettings())
+        identity = Identity(HOST, PORT, clock.now_ms(), shard.slot)
+        self.service = Service(
+            self._shards, self._dispatcher, self._passwords, identity, metrics, clock, self._settings
+        )
+        self.answering = Answering(self.service, ThriftSettings(), metrics, clock)
+        every = MaintenanceSettings()
+        self._sweeps = Sweeps(self._shards, self._dispatcher, self._times_to_live, metrics, clock, every)
+
+    async def sweep(self) -> None:
+        """Does what a server does by and by: claims time out, jobs expire or become due, finished ones vanish when their time is over."""
+        sweeps = self._sweeps
+        for sweep in (sweeps.time_out_claims, sweeps.expire_jobs, sweeps.advance_due, sweeps.collect_garbage):
+            while await sweep() is not None:
+                pass
+
+    def _times_to_live(self) -> Sequence[TimeToLive]:
+        settings = self._settings
+        return [
+            TimeToLive(
+                queue.name,
+                settings.succeeded_ttl_ms if queue.config.succeeded_ttl_ms is None else queue.config.succeeded_ttl_ms,
+                settings.failed_ttl_ms if queue.config.failed_ttl_ms is None else queue.config.failed_ttl_ms,
+            )
+            for queue in self.service.book.queues.values()
+        ]
+
+    async def close(self) -> None:
+        """Answers who waits, then closes the store."""
+        await self._dispatcher.close()
+        await self._shards.close()
+        self._passwords.close()

@@ -1,0 +1,84 @@
+"""What a test gets to see: calls that were enqueued, attempts that were run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pinlater.client.values import ClaimedJob, UniqueKey
+from pinlater.testing._record import Stored
+from pinlater.worker import envelope
+from pinlater.worker._calling import CODECS
+from pinlater.worker.context import Channel, JobContext
+from pinlater.worker.middleware import Kind
+from pinlater.worker.tasks import Task
+
+
+class EnqueuedCall(NamedTuple):
+    """A call of a task as it was enqueued. `arguments` are decoded, by name, defaults included; `headers` the producer's own."""
+
+    task: str
+    arguments: Mapping[str, Any]
+    descriptor: str
+    queue: str
+    body: bytes
+    priority: int = 1
+    run_after_ms: int | None = None
+    attempts_allowed: int | None = None
+    headers: Mapping[str, str] = {}
+    unique: UniqueKey | None = None
+    claim_timeout_ms: int | None = None
+    expires_at_ms: int | None = None
+
+
+class Ran(NamedTuple):
+    """One attempt that a worker made. `error` is the handler's exception where there is one; `error_type` and `error_text` are what
+    the server keeps of it."""
+
+    task: str
+    descriptor: str
+    attempt: int
+    kind: Kind
+    error: BaseException | None = None
+    error_type: str = ""
+    error_text: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it cost the job an attempt, or its life."""
+        return self.kind in (Kind.FAILED, Kind.GIVEN_UP)
+
+
+def call_of(task: Task[..., Any], stored: Stored) -> EnqueuedCall | None:
+    """The call, or None where the job is another task's. Raises what the task's codec raises."""
+    job = stored.job
+    opened = envelope.opened(job.body, job.headers or {})
+    if stored.queue != task.queue or opened.task != task.name:
+        return None
+    own = (envelope.TASK_HEADER, envelope.CONTENT_TYPE_HEADER)
+    return EnqueuedCall(
+        task.name,
+        arguments_of(task, opened.body, opened.content_type),
+        stored.descriptor,
+        stored.queue,
+        opened.body,
+        job.priority,
+        job.run_after_ms,
+        job.attempts_allowed,
+        {name: value for name, value in opened.headers.items() if name not in own},
+        job.unique,
+        job.claim_timeout_ms,
+        job.expires_at_ms,
+    )
+
+
+def arguments_of(task: Task[..., Any], body: bytes, content_type: str) -> dict[str, Any]:
+    """A body's arguments, and the defaults of those that it leaves out."""
+    parameters, own = task.parameters, task.options.codec
+    codec = own if content_type in ("", own.content_type) else CODECS.get(content_type, own)
+    nobody = ClaimedJob("", task.queue, body)
+    context = JobContext(nobody, task.name, Channel(lambda: 0), own.encode)
+    given = parameters.decode(codec, body, nobody, context)
+    bound = parameters.signature.bind(**{name: given[name] for name in parameters.names if name in given})
+    bound.apply_defaults()
+    return dict(bound.arguments)

@@ -1,0 +1,48 @@
+"""The clock of an in-process service: it stands still until the test turns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from pinlater.domain.clock import ManualClock
+
+# 1 January 2026, a Thursday: the same in each run, so that a test of times gives the same each day.
+STARTS_AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class TurnedClock(ManualClock):
+    """Time goes on when the test says so: `clock.advance(hours=1)`. What the service does by the clock has then been done."""
+
+    def __init__(self, now: datetime = STARTS_AT) -> None:
+        super().__init__(_ms(now))
+        self._turned: Callable[[], None] | None = None
+
+    @property
+    def now(self) -> datetime:
+        """What it shows, in UTC."""
+        return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
+
+    def advance(self, *, ms: int = 0, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> int:
+        """Moves the clock forward; returns the new time in milliseconds. The moments between are left out."""
+        passed = timedelta(milliseconds=ms, seconds=seconds, minutes=minutes, hours=hours, days=days)
+        if passed < timedelta(0):
+            raise ValueError(f"the clock goes forward only: {passed}")
+        super().advance(ms=round(passed / timedelta(milliseconds=1)))
+        if self._turned is not None:
+            self._turned()
+        return self.now_ms()
+
+    def advance_to(self, moment: datetime) -> int:
+        """Moves the clock forward to `moment`, which must say its time zone."""
+        return self.advance(ms=_ms(moment) - self.now_ms())
+
+    def when_turned(self, tell: Callable[[], None] | None) -> None:
+        """Who is told each time the clock was turned; one at a time."""
+        self._turned = tell
+
+
+def _ms(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} says no time zone; use datetime(…, tzinfo=UTC) and the like")
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,11 @@
+"""What a test run can end with, beside the handlers' own exceptions."""
+
+from __future__ import annotations
+
+
+class JobFailed(Exception):
+    """A job failed where no exception is at hand: its time was over, or it ran in a process. The text holds what is known."""
+
+
+class NeverIdle(Exception):
+    """So many jobs were run and still there is one that is due; most likely one that enqueues itself again."""

@@ -1,0 +1,275 @@
+"""A PinLater service inside the test's process: real rules, no sockets, a clock that the test turns.
+
+    with InProcessService() as service, service.serving(worker):
+        send.enqueue("a@example.org")                # any code that enqueues
+        service.assert_enqueued(send, "a@example.org")
+        await service.run_until_idle(worker)         # the worker's handlers run, on the test's event loop
+        service.clock.advance(hours=1)               # delays, retries, expiry, claims, cron
+
+It is the server's own operations on the memory store, behind the real codec; only listeners and sockets are missing. Weakness: a clock
+that is turned jumps over the moments between; `run_for` stops at those at which something is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, Self
+from weakref import WeakKeyDictionary
+
+from pinlater.client.async_client import AsyncClient
+from pinlater.client.sync_client import Client
+from pinlater.client.values import ClaimedJob, JobInfo, JobState
+from pinlater.domain.passwords import hash_password
+from pinlater.service.settings import ServiceSettings
+from pinlater.testing._link import ADDRESS, Connector
+from pinlater.testing._loop import LoopThread
+from pinlater.testing._record import Record
+from pinlater.testing._rooms import Rooms
+from pinlater.testing._seen import EnqueuedCall, Ran, arguments_of, call_of
+from pinlater.testing.clock import STARTS_AT, TurnedClock
+from pinlater.testing.errors import JobFailed, NeverIdle
+from pinlater.worker import Ending, Task, Worker, envelope
+
+P = ParamSpec("P")
+_PAGE = 1_000
+_LISTED_MAX = 20
+
+
+class _Run(NamedTuple):
+    """One call of `run_until_idle`."""
+
+    concurrency: int
+    queues: Sequence[str] | None
+    processes: bool
+    jobs_max: int
+    ran: list[Ran]
+
+
+class InProcessService:
+    """A service that starts empty. Use as `with InProcessService() as service:`, or `close` it.
+
+    `now` is where its clock begins; it stands still until it is turned. `settings` are a server's settings of jobs, and `admin_password`
+    what `delete_queue` asks for. Everything here may be used from plain code and from coroutines, of any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        now: datetime = STARTS_AT,
+        settings: ServiceSettings | None = None,
+        admin_password: str | None = None,
+    ) -> None:
+        self.clock = TurnedClock(now)
+        self._record = Record()
+        self._ran: list[Ran] = []
+        self._cron_made_until: WeakKeyDictionary[Worker, datetime] = WeakKeyDictionary()
+        self._started_at = self.clock.now
+        self._thread = LoopThread(self.clock)
+        self._rooms = Rooms(self.clock, settings or ServiceSettings(), admin_password and hash_password(admin_password))
+        self._thread.start()
+        self._thread.run(self._rooms.open)
+        self._record.watch(self._rooms.service)
+        self._connect = Connector(self._rooms, self._thread, self.clock)
+        self.client = Client(str(ADDRESS), source="test", clock=self.clock, connect=self._connect)
+        self.clock.when_turned(self._sweep)
+
+    def async_client(self, *, source: str = "test") -> AsyncClient:
+        """A new asynchronous client, not open yet: `async with service.async_client() as client:`. `client` is the sync one."""
+        return AsyncClient(str(ADDRESS), source=source, clock=self.clock, connect=self._connect)
+
+    def close(self) -> None:
+        """Ends it, with all its jobs. May be called twice."""
+        if self._connect.closed:
+            return
+        self._connect.closed = True
+        self.clock.when_turned(None)
+        self.client.close()
+        self._thread.run(self._rooms.close)
+        self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _sweep(self) -> None:
+        self._thread.run(self._rooms.sweep)
+
+    # --- running ----------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def serving(self, *workers: Worker) -> Iterator[Self]:
+        """Meanwhile the tasks of these workers enqueue here, by this clock, wherever they are enqueued. Makes the workers' queues."""
+        with ExitStack() as stack:
+            for worker in workers:
+                for queue in worker.queues:
+                    self.client.create_queue(queue)
+                stack.enter_context(worker.redirected(self.client, self.clock))
+            yield self
+
+    async def run_until_idle(
+        self,
+        *workers: Worker,
+        raise_errors: bool = True,
+        concurrency: int = 1,
+        queues: Sequence[str] | None = None,
+        processes: bool = False,
+        jobs_max: int = 10_000,
+    ) -> list[Ran]:
+        """Runs what is due, and what that enqueues for now, on this event loop; returns the attempts in the order of their ends.
+
+        One job at a time unless `concurrency` says more. What is due later waits until the clock is turned. Cron entries fire for the
+        time since the last run (at first: since the service began), as if the worker had been there. Handlers that ask for a process
+        run in a thread, where they see what the test has put in place, unless `processes` says so. The first error of a handler is
+        raised when all is done, but for `raise_errors=False`; `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
+        """
+        run = _Run(concurrency, queues, processes, jobs_max, [])
+        with self.serving(*workers):
+            for worker in workers:
+                await worker.fire_cron(self._cron_made_until.get(worker, self._started_at), self.clock.now)
+                self._cron_made_until[worker] = self.clock.now
+            before = -1
+            while len(run.ran) != before:
+                before = len(run.ran)
+                for worker in workers:
+                    await self._run(worker, run)
+                if len(workers) == 1:
+                    break
+        if raise_errors:
+            _raise_first([one for one in run.ran if one.failed])
+        return run.ran
+
+    async def _run(self, worker: Worker, run: _Run) -> None:
+        def ended(job: ClaimedJob, ending: Ending, error: BaseException | None) -> None:
+            task = envelope.opened(job.body, job.headers).task
+            one = Ran(task, job.descriptor, job.attempt, ending.kind, error, ending.error_type, ending.error_text)
+            run.ran.append(one)
+            self._ran.append(one)
+            if len(run.ran) >= run.jobs_max:
+                worker.request_stop()
+
+        settings = replace(worker.settings, concurrency=run.concurrency)
+        queues = [queue for queue in worker.queues if run.queues is None or queue in run.queues]
+        if queues:
+            async with self.async_client(source="worker") as client:
+                await worker.run_until_idle(
+                    client=client, settings=settings, queues=queues, processes=run.processes, ended=ended
+                )
+        if len(run.ran) >= run.jobs_max:
+            raise NeverIdle(f"{run.jobs_max} attempts were made and there is no end; the last: {run.ran[-1].task!r}")
+
+    async def run_for(
+        self,
+        *workers: Worker,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        raise_errors: bool = True,
+        concurrency: int = 1,
+    ) -> list[Ran]:
+        """Lets that much time pass with the workers at work: the clock stops wherever something is due, and they run until idle there."""
+        end = self.clock.now + timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        ran = await self.run_until_idle(*workers, raise_errors=raise_errors, concurrency=concurrency)
+        while (moment := self._next_moment(workers, end)) is not None:
+            self.clock.advance_to(moment)
+            ran += await self.run_until_idle(*workers, raise_errors=raise_errors, concurrency=concurrency)
+        self.clock.advance_to(end)
+        return ran
+
+    def _next_moment(self, workers: Sequence[Worker], end: datetime) -> datetime | None:
+        """The next one, up to `end`, at which a job becomes due, a claim times out or a cron entry fires."""
+        now = self.clock.now
+        moments = [worker.next_cron(now) for worker in workers]
+        for queue in {queue for worker in workers for queue in worker.queues}:
+            for job in self.jobs(queue):
+                pending = job.state is JobState.PENDING
+                at_ms = (
+                    job.run_after_ms if pending else (job.claim_deadline_ms or 0) + 1
+                )  # a claim holds up to its deadline
+                if at_ms is not None and job.state in (JobState.PENDING, JobState.IN_PROGRESS):
+                    moments.append(datetime.fromtimestamp(at_ms / 1000, UTC))
+        return min((moment for moment in moments if moment is not None and now < moment <= end), default=None)
+
+    # --- looking ----------------------------------------------------------------------------------------------------------
+    @property
+    def ran(self) -> list[Ran]:
+        """Every attempt of all runs so far."""
+        return list(self._ran)
+
+    @property
+    def failures(self) -> list[Ran]:
+        """Those that failed."""
+        return [one for one in self._ran if one.failed]
+
+    def enqueued(self, task: Task[P, Any]) -> list[EnqueuedCall]:
+        """The calls of this task that were ever enqueued here, in order, also those that have been run.
+
+        Jobs that were there already under their unique key are left out.
+        """
+        called = [call_of(task, stored) for stored in self._record.stored]
+        return [call for call in called if call is not None]
+
+    def assert_enqueued(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> EnqueuedCall:
+        """The last enqueued call of this task with these arguments. Raises AssertionError, which says what was enqueued instead."""
+        expected = task.job(*args, **kwargs)
+        content_type = (expected.headers or {}).get(envelope.CONTENT_TYPE_HEADER, "")
+        arguments = arguments_of(task, expected.body, content_type)
+        calls: list[EnqueuedCall] = self.enqueued(task)
+        same = [call for call in calls if call.arguments == arguments]
+        if same:
+            return same[-1]
+        raise AssertionError(f"{task.name}({_shown(arguments)}) was not enqueued; enqueued were:{_listed(calls)}")
+
+    def forget_enqueued(self) -> None:
+        """`enqueued` and `assert_enqueued` begin anew; the jobs stay."""
+        self._record.clear()
+
+    def jobs(self, queue: str, state: JobState | None = None) -> list[JobInfo]:
+        """The queue's jobs as they are now, with their bodies, in the order in which they were enqueued; of one state if that is said."""
+        found: list[JobInfo] = []
+        for one in JobState if state is None else (state,):
+            for future in (False, True) if one is JobState.PENDING else (False,):
+                found += self._scan(queue, one, future)
+        return sorted(found, key=lambda job: int(job.descriptor.rpartition(":")[2]))
+
+    def _scan(self, queue: str, state: JobState, future: bool) -> Iterator[JobInfo]:
+        continuation = "0"
+        while continuation != "-1":
+            page = self.client.scan(
+                queue, state, future=future, limit=_PAGE, continuation=continuation, paged=True, bodies=True
+            )
+            yield from page.jobs
+            continuation = page.continuation
+
+    def job(self, descriptor: str) -> JobInfo:
+        """One job as it is now. Raises KeyError where there is none."""
+        return self.client.lookup([descriptor], bodies=True)[descriptor]
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+
+
+def _listed(calls: Sequence[EnqueuedCall]) -> str:
+    left_out = f"\n  and {len(calls) - _LISTED_MAX} more before" if len(calls) > _LISTED_MAX else ""
+    last = calls[-_LISTED_MAX:]
+    return "".join(f"\n  {call.task}({_shown(call.arguments)})" for call in last) + left_out or " none of this task"
+
+
+def _raise_first(failures: Sequence[Ran]) -> None:
+    if not failures:
+        return
+    first = failures[0]
+    more = f"; {len(failures) - 1} more attempts failed, see `failures`" if len(failures) > 1 else ""
+    note = f"attempt {first.attempt} of task {first.task!r}, job {first.descriptor}{more}"
+    if not isinstance(first.error, Exception):  # nothing that a test could catch without harm, or in another process
+        raise JobFailed(f"{first.error_type}: {first.error_text} ({note})") from first.error
+    first.error.add_note(note)
+    raise first.error

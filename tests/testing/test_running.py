@@ -1,0 +1,393 @@
+"""Workers run by an in-process service: until nothing is due, on the test's loop, by the test's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pinlater import JobState, Reject, Snooze, Worker, current_job
+from pinlater.client.errors import QueueNotFound
+from pinlater.client.values import QueueConfig
+from pinlater.testing import InProcessService, JobFailed, NeverIdle
+from pinlater.worker import Kind, constant
+from tests.worker import process_tasks
+
+
+@dataclass
+class Mail:
+    to: str
+    subject: str = "hello"
+
+
+class Office:
+    """A worker with a few tasks, and what they have done."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+        self.worker = worker = Worker("nowhere.invalid:1", retry=constant(60))
+        done = self.done
+
+        @worker.handler("mail", attempts=3)
+        async def send(to: str, copies: int = 1) -> None:
+            done.append((to, copies))
+            if to == "fails":
+                raise ValueError("no such address")
+
+        @worker.handler("mail")
+        async def mail(mail: Mail) -> None:
+            done.append(mail)
+
+        @worker.handler("files")
+        def convert(steps: int) -> None:
+            done.append((steps, threading.current_thread() is threading.main_thread()))
+            if steps:
+                convert.enqueue(steps - 1)
+
+        @worker.cron("*/20 * * * *", queue="clock")
+        async def tick() -> None:
+            done.append("tick")
+
+        self.send, self.mail, self.convert, self.tick = send, mail, convert, tick
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+@pytest.fixture
+def service(pinlater_service: InProcessService, office: Office) -> Any:
+    with pinlater_service.serving(office.worker):
+        yield pinlater_service
+
+
+# --- what was enqueued --------------------------------------------------------------------------------------------------------
+def test_plain_code_enqueues_here_while_the_worker_is_served(service: InProcessService, office: Office) -> None:
+    office.send.using(delay=60, priority=2, unique="k", headers={"a": "b"}, expires_in=90).enqueue("x")
+    office.send.using(unique="k").enqueue("y")  # there already
+    (call,) = service.enqueued(office.send)
+    assert (call.task, call.arguments, call.queue, call.priority) == ("send", {"to": "x", "copies": 1}, "mail", 2)
+    now_ms = service.clock.now_ms()
+    assert (call.run_after_ms, call.expires_at_ms, call.attempts_allowed) == (now_ms + 60_000, now_ms + 90_000, 3)
+    assert call.headers == {"a": "b"}
+    assert call.unique is not None
+    assert call.unique.key == "k"
+    assert service.enqueued(office.convert) == []
+
+
+async def test_coroutines_do_too(service: InProcessService, office: Office) -> None:
+    await office.send.enqueue_async("x")
+    await office.send.enqueue_many_async([office.send.job("y"), office.send.job("z", copies=2)])
+    assert [call.arguments["to"] for call in service.enqueued(office.send)] == ["x", "y", "z"]
+    with pytest.raises(RuntimeError, match="ends in _async"):
+        office.send.enqueue("x")  # as it is with a real server
+
+
+def test_a_call_is_found_by_its_arguments_however_they_were_written(service: InProcessService, office: Office) -> None:
+    office.send.enqueue("x", copies=1)
+    office.mail.enqueue(Mail("a"))
+    assert service.assert_enqueued(office.send, to="x").queue == "mail"
+    assert service.assert_enqueued(office.mail, Mail("a", "hello")).arguments == {"mail": Mail("a")}
+
+
+def test_a_call_that_was_not_made_is_told_with_those_that_were(service: InProcessService, office: Office) -> None:
+    with pytest.raises(AssertionError, match=r"send\(to='x', copies=1\) was not enqueued; enqueued were: none of this"):
+        service.assert_enqueued(office.send, "x")
+    for copies in range(25):
+        office.send.enqueue("y", copies)
+    with pytest.raises(AssertionError, match=r"send\(to='y', copies=24\)\n  and 5 more before"):
+        service.assert_enqueued(office.send, "x")
+    service.forget_enqueued()
+    assert service.enqueued(office.send) == []
+    assert len(service.jobs("mail")) == 25
+
+
+def test_a_worker_is_its_own_again_afterwards(pinlater_service: InProcessService, office: Office) -> None:
+    outbox = office.worker._outbox
+    before = outbox._servers
+    with pinlater_service.serving(office.worker), pinlater_service.serving(office.worker):
+        assert outbox._servers is pinlater_service.client
+    assert (outbox._servers, office.worker._clock is pinlater_service.clock) == (before, False)
+
+
+# --- running ------------------------------------------------------------------------------------------------------------------
+async def test_everything_that_is_due_runs_and_what_it_enqueues(service: InProcessService, office: Office) -> None:
+    await office.send.enqueue_async("x")
+    await office.send.using(delay=3600).enqueue_async("later")
+    await asyncio.to_thread(office.convert.enqueue, 2)
+    ran = await service.run_until_idle(office.worker)
+    assert sorted(one.task for one in ran) == ["convert", "convert", "convert", "send"]
+    assert {one.kind for one in ran} == {Kind.SUCCEEDED}
+    assert [entry for entry in office.done if entry != ("x", 1)] == [(2, False), (1, False), (0, False)]
+    service.clock.advance(hours=1)
+    await service.run_until_idle(office.worker, queues=["mail", "files"])
+    assert office.done[-1] == ("later", 1)
+    assert [job.state.name for job in service.jobs("mail")] == ["SUCCEEDED", "SUCCEEDED"]
+
+
+async def test_handlers_run_on_the_tests_own_loop_one_at_a_time_by_priority(pinlater_service: InProcessService) -> None:
+    worker, loops, order = Worker(), set(), []
+
+    @worker.handler("q")
+    async def note(name: str) -> None:
+        loops.add(asyncio.get_running_loop())
+        order.append(f"{name} begins")
+        await asyncio.sleep(0)
+        order.append(f"{name} ends")
+
+    with pinlater_service.serving(worker):
+        await note.using(priority=3).enqueue_async("c")
+        await note.enqueue_many_async([note.job("a"), note.job("b")])
+        await pinlater_service.run_until_idle(worker)
+    assert loops == {asyncio.get_running_loop()}
+    assert order == [f"{name} {what}" for name in "abc" for what in ("begins", "ends")]
+
+
+async def test_jobs_that_wait_for_each_other_run_side_by_side_on_request(pinlater_service: InProcessService) -> None:
+    worker, barrier = Worker(), asyncio.Barrier(3)
+
+    @worker.handler("q")
+    async def meet() -> None:
+        await barrier.wait()
+
+    with pinlater_service.serving(worker):
+        await meet.enqueue_many_async([meet.job() for _ in range(3)])
+        assert len(await pinlater_service.run_until_idle(worker, concurrency=3)) == 3
+
+
+async def test_workers_that_enqueue_for_each_other_run_together(pinlater_service: InProcessService) -> None:
+    one, other, seen = Worker(), Worker(), []
+
+    @one.handler("one")
+    async def ping(left: int) -> None:
+        seen.append(("ping", left))
+        if left:
+            await pong.enqueue_async(left - 1)
+
+    @other.handler("other")
+    async def pong(left: int) -> None:
+        seen.append(("pong", left))
+        if left:
+            await ping.enqueue_async(left - 1)
+
+    with pinlater_service.serving(one, other):
+        await ping.enqueue_async(3)
+        await pinlater_service.run_until_idle(one, other)
+    assert seen == [("ping", 3), ("pong", 2), ("ping", 1), ("pong", 0)]
+
+
+def test_plain_tests_run_jobs_too(service: InProcessService, office: Office) -> None:
+    """A Django test has no event loop of its own."""
+    office.send.enqueue("x")
+    asyncio.run(service.run_until_idle(office.worker))
+    assert office.done == [("x", 1)]
+
+
+async def test_nothing_to_do_is_soon_done(service: InProcessService, office: Office) -> None:
+    assert await service.run_until_idle(office.worker) == []
+
+
+async def test_a_job_that_enqueues_itself_for_ever_is_told(pinlater_service: InProcessService) -> None:
+    worker = Worker()
+
+    @worker.handler("q")
+    async def again() -> None:
+        await again.enqueue_async()
+
+    with pinlater_service.serving(worker):
+        await again.enqueue_async()
+        with pytest.raises(NeverIdle, match="'again'"):
+            await pinlater_service.run_until_idle(worker, jobs_max=50)
+
+
+async def test_jobs_wait_while_their_queue_is_paused_or_limited(service: InProcessService, office: Office) -> None:
+    await office.send.enqueue_many_async([office.send.job(name) for name in "abc"])
+    service.client.pause_queue("mail")
+    assert await service.run_until_idle(office.worker) == []
+    service.client.resume_queue("mail")
+    service.client.configure_queue("mail", QueueConfig(max_jobs_per_second=1))
+    assert 1 <= len(await service.run_until_idle(office.worker)) < 3
+    await service.run_for(office.worker, seconds=10)
+    service.clock.advance(seconds=10)
+    await service.run_until_idle(office.worker)
+    assert all(job.state is not JobState.IN_PROGRESS for job in service.jobs("mail"))
+
+
+async def test_a_worker_without_a_queue_says_so(pinlater_service: InProcessService) -> None:
+    worker = Worker()
+
+    @worker.handler("q")
+    async def note() -> None: ...
+
+    async with pinlater_service.async_client() as client:
+        with pytest.raises(QueueNotFound):
+            await worker.run_until_idle(client=client)
+
+
+# --- failures -----------------------------------------------------------------------------------------------------------------
+async def test_the_first_error_of_a_handler_is_raised_when_all_is_done(
+    service: InProcessService, office: Office
+) -> None:
+    await office.send.enqueue_async("fails")
+    await office.send.enqueue_async("fails", 2)
+    await office.send.enqueue_async("x")
+    with pytest.raises(ValueError, match="no such address") as caught:
+        await service.run_until_idle(office.worker)
+    (note,) = caught.value.__notes__
+    assert note.startswith("attempt 1 of task 'send', job mail:")
+    assert note.endswith("1 more attempts failed, see `failures`")
+    assert office.done[-1] == ("x", 1)
+    assert [one.error_type for one in service.failures] == ["ValueError", "ValueError"]
+    assert service.failures[0].error is caught.value
+
+
+async def test_retries_wait_for_the_clock_and_end(service: InProcessService, office: Office) -> None:
+    placed = await office.send.enqueue_async("fails")
+    ran = await service.run_until_idle(office.worker, raise_errors=False)
+    assert [(one.attempt, one.kind, one.failed) for one in ran] == [(1, Kind.FAILED, True)]
+    assert await service.run_until_idle(office.worker) == []
+    service.clock.advance(seconds=60)
+    assert [one.attempt for one in await service.run_until_idle(office.worker, raise_errors=False)] == [2]
+    await service.run_for(office.worker, minutes=10, raise_errors=False)
+    job = service.job(placed.descriptor)
+    assert (job.state, job.attempts_remaining, job.error_type) == (JobState.FAILED, 0, "ValueError")
+    assert "no such address" in job.error_text
+    assert len(service.failures) == 3
+
+
+async def test_giving_up_and_snoozing_are_told_apart(pinlater_service: InProcessService) -> None:
+    worker = Worker()
+
+    @worker.handler("q")
+    async def reject() -> None:
+        raise Reject("never")
+
+    @worker.handler("q")
+    async def snooze() -> None:
+        if current_job().job.created_at_ms == pinlater_service.clock.now_ms():
+            raise Snooze(60)
+
+    with pinlater_service.serving(worker):
+        await reject.enqueue_async()
+        await snooze.enqueue_async()
+        ran = await pinlater_service.run_until_idle(worker, raise_errors=False)
+        assert {one.task: (one.kind, one.failed) for one in ran} == {
+            "reject": (Kind.GIVEN_UP, True),
+            "snooze": (Kind.SNOOZED, False),
+        }
+        pinlater_service.clock.advance(seconds=60)
+        assert [one.kind for one in await pinlater_service.run_until_idle(worker)] == [Kind.SUCCEEDED]
+
+
+async def test_a_failure_without_an_exception_of_its_own_is_raised_as_one(pinlater_service: InProcessService) -> None:
+    worker = Worker()
+
+    @worker.handler("q", time_limit=0.05)
+    async def slow() -> None:
+        await asyncio.sleep(10)
+
+    @worker.handler("q")
+    async def rude() -> None:
+        raise SystemExit(3)
+
+    with pinlater_service.serving(worker):
+        await rude.enqueue_async()
+        with pytest.raises(JobFailed, match="SystemExit"):
+            await pinlater_service.run_until_idle(worker)
+        await slow.enqueue_async()
+        with pytest.raises(Exception, match="time limit"):
+            await pinlater_service.run_until_idle(worker)
+
+
+async def test_a_handler_that_takes_longer_than_its_claim_loses_it(pinlater_service: InProcessService) -> None:
+    """The clock may be turned by a handler, for what happens when time passes meanwhile."""
+    worker, seen = Worker(), []
+
+    @worker.handler("q")
+    async def slow() -> None:
+        seen.append(current_job().attempt)
+        if seen == [1]:
+            pinlater_service.clock.advance(hours=1)
+
+    with pinlater_service.serving(worker):
+        placed = await slow.enqueue_async()
+        await pinlater_service.run_until_idle(worker)
+        assert seen == [1, 2]
+        assert pinlater_service.job(placed.descriptor).attempts[0].outcome == "timed_out"
+
+
+async def test_jobs_of_tasks_that_nobody_knows_are_left(service: InProcessService, office: Office) -> None:
+    service.client.enqueue("mail", [office.send.job("x")._replace(headers={"pinlater-task": "newer"})])
+    assert await service.run_until_idle(office.worker) == []
+    assert [job.state for job in service.jobs("mail")] == [JobState.PENDING]
+
+
+# --- time ---------------------------------------------------------------------------------------------------------------------
+async def test_cron_fires_for_the_time_that_has_passed(service: InProcessService, office: Office) -> None:
+    await service.run_until_idle(office.worker)
+    assert office.done == []
+    service.clock.advance(hours=1)
+    await service.run_until_idle(office.worker)
+    assert office.done == ["tick"] * 3
+    await service.run_until_idle(office.worker)
+    assert office.done == ["tick"] * 3
+
+
+async def test_time_passes_with_the_worker_at_work(pinlater_service: InProcessService, office: Office) -> None:
+    """Each thing happens at its own moment, not all at the end."""
+    service, moments = pinlater_service, []
+    worker = office.worker
+
+    @worker.handler("mail")
+    async def when(name: str) -> None:
+        moments.append((name, (service.clock.now - start).total_seconds()))
+
+    start = service.clock.now
+    with service.serving(worker):
+        await when.using(delay=90).enqueue_async("a")
+        await when.using(at=datetime(2026, 1, 1, 0, 5, tzinfo=UTC)).enqueue_async("b")
+        await when.using(delay=timedelta(hours=2)).enqueue_async("c")
+        await office.send.enqueue_async("fails")
+        await service.run_for(worker, hours=1, raise_errors=False)
+    assert moments == [("a", 90), ("b", 300)]
+    assert office.done == [("fails", 1)] * 3 + ["tick"] * 3
+    assert service.clock.now == start + timedelta(hours=1)
+
+
+async def test_reschedule_and_checkpoint_go_by_the_services_clock(pinlater_service: InProcessService) -> None:
+    worker, bodies = Worker(), []
+
+    @worker.handler("q")
+    async def steps(done: int = 0) -> None:
+        job = current_job()
+        bodies.append(done)
+        await job.progress_async(done / 2, "half")
+        if done < 2:
+            job.reschedule(timedelta(hours=1), {"done": done + 1})
+
+    with pinlater_service.serving(worker):
+        await steps.enqueue_async()
+        await pinlater_service.run_until_idle(worker)
+        assert bodies == [0]
+        await pinlater_service.run_for(worker, hours=2)
+    assert bodies == [0, 1, 2]
+
+
+# --- processes ----------------------------------------------------------------------------------------------------------------
+async def test_handlers_for_processes_run_in_this_one_unless_asked_for(
+    pinlater_service: InProcessService, tmp_path: Any
+) -> None:
+    worker = process_tasks.worker
+    with pinlater_service.serving(worker):
+        await process_tasks.note.enqueue_async(str(tmp_path))
+        await pinlater_service.run_until_idle(worker)
+        await process_tasks.note.enqueue_async(str(tmp_path))
+        await pinlater_service.run_until_idle(worker, processes=True)
+    here, there = [line.split()[0] for line in (tmp_path / "pids").read_text().splitlines()]
+    assert here == str(os.getpid()) != there
