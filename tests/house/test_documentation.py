@@ -39,7 +39,7 @@ def test_every_link_of_readme_and_contributing_leads_somewhere(repository: Path,
     assert [(page, link) for page, link in links if not (repository / link).exists()] == []
 
 
-@pytest.mark.parametrize("room", ["client", "worker"])
+@pytest.mark.parametrize("room", ["client", "worker", "testing"])
 def test_every_public_name_of_the_sdk_is_in_its_reference(room: str, pages: dict[str, str]) -> None:
     """What isn't on the page can't be found, and nobody knows that it is promised."""
     page = pages[f"reference/{room}.md"]

@@ -75,7 +75,7 @@ def test_plain_code_enqueues_here_while_the_worker_is_served(service: InProcessS
     assert (call.task, call.arguments, call.queue, call.priority) == ("send", {"to": "x", "copies": 1}, "mail", 2)
     now_ms = service.clock.now_ms()
     assert (call.run_after_ms, call.expires_at_ms, call.attempts_allowed) == (now_ms + 60_000, now_ms + 90_000, 3)
-    assert call.headers == {"a": "b"}
+    assert (call.delay, call.headers) == (timedelta(seconds=60), {"a": "b"})
     assert call.unique is not None
     assert call.unique.key == "k"
     assert service.enqueued(office.convert) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.domain.clock import Clock
 from pinlater.service.service import Service
 from pinlater.service.values import Caller, Enqueued, JobToEnqueue
 
@@ -15,12 +16,14 @@ class Stored(NamedTuple):
     descriptor: str
     queue: str
     job: JobToEnqueue
+    at_ms: int
 
 
 class Record:
     """Jobs in the order in which they were stored. Those that were there already under their unique key, and resends, are left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._stored: dict[str, Stored] = {}
 
     @property
@@ -47,7 +50,7 @@ class Record:
             existing = frozenset(enqueued.existing)
             for index, (descriptor, job) in enumerate(zip(enqueued.descriptors, jobs, strict=True)):
                 if index not in existing:
-                    self._stored.setdefault(descriptor, Stored(descriptor, queue, job))
+                    self._stored.setdefault(descriptor, Stored(descriptor, queue, job, self._clock.now_ms()))
             return enqueued
 
         service.enqueue = recorded_enqueue

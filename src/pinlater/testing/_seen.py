@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClaimedJob, UniqueKey
@@ -15,13 +16,17 @@ from pinlater.worker.tasks import Task
 
 
 class EnqueuedCall(NamedTuple):
-    """A call of a task as it was enqueued. `arguments` are decoded, by name, defaults included; `headers` the producer's own."""
+    """A call of a task as it was enqueued. `arguments` are decoded, by name, defaults included; `headers` the producer's own.
+
+    Times are milliseconds since the epoch, by the service's clock. None: not said.
+    """
 
     task: str
     arguments: Mapping[str, Any]
     descriptor: str
     queue: str
     body: bytes
+    enqueued_at_ms: int
     priority: int = 1
     run_after_ms: int | None = None
     attempts_allowed: int | None = None
@@ -29,6 +34,13 @@ class EnqueuedCall(NamedTuple):
     unique: UniqueKey | None = None
     claim_timeout_ms: int | None = None
     expires_at_ms: int | None = None
+
+    @property
+    def delay(self) -> timedelta:
+        """How long it was to wait when it was enqueued."""
+        if self.run_after_ms is None:
+            return timedelta(0)
+        return timedelta(milliseconds=max(0, self.run_after_ms - self.enqueued_at_ms))
 
 
 class Ran(NamedTuple):
@@ -62,6 +74,7 @@ def call_of(task: Task[..., Any], stored: Stored) -> EnqueuedCall | None:
         stored.descriptor,
         stored.queue,
         opened.body,
+        stored.at_ms,
         job.priority,
         job.run_after_ms,
         job.attempts_allowed,

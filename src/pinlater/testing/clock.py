@@ -12,11 +12,14 @@ STARTS_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class TurnedClock(ManualClock):
-    """Time goes on when the test says so: `clock.advance(hours=1)`. What the service does by the clock has then been done."""
+    """Time goes on when the test says so: `clock.advance(hours=1)`. What the service does by the clock has then been done.
 
-    def __init__(self, now: datetime = STARTS_AT) -> None:
+    `turned` is called each time, before `advance` returns.
+    """
+
+    def __init__(self, now: datetime = STARTS_AT, turned: Callable[[], None] | None = None) -> None:
         super().__init__(_ms(now))
-        self._turned: Callable[[], None] | None = None
+        self._turned = turned
 
     @property
     def now(self) -> datetime:
@@ -36,10 +39,6 @@ class TurnedClock(ManualClock):
     def advance_to(self, moment: datetime) -> int:
         """Moves the clock forward to `moment`, which must say its time zone."""
         return self.advance(ms=_ms(moment) - self.now_ms())
-
-    def when_turned(self, tell: Callable[[], None] | None) -> None:
-        """Who is told each time the clock was turned; one at a time."""
-        self._turned = tell
 
 
 def _ms(moment: datetime) -> int:

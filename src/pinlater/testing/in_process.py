@@ -52,8 +52,9 @@ class _Run(NamedTuple):
 class InProcessService:
     """A service that starts empty. Use as `with InProcessService() as service:`, or `close` it.
 
-    `now` is where its clock begins; it stands still until it is turned. `settings` are a server's settings of jobs, and `admin_password`
-    what `delete_queue` asks for. Everything here may be used from plain code and from coroutines, of any thread.
+    `clock` begins at `now` and stands still until it is turned. `client` is a synchronous client, for the test and for code under test.
+    `settings` are a server's settings of jobs, and `admin_password` is what `delete_queue` asks for. Everything here may be used from
+    plain code and from coroutines, of any thread.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class InProcessService:
         settings: ServiceSettings | None = None,
         admin_password: str | None = None,
     ) -> None:
-        self.clock = TurnedClock(now)
-        self._record = Record()
+        self.clock = TurnedClock(now, self._sweep)
+        self._record = Record(self.clock)
         self._ran: list[Ran] = []
         self._cron_made_until: WeakKeyDictionary[Worker, datetime] = WeakKeyDictionary()
         self._started_at = self.clock.now
@@ -75,10 +76,9 @@ class InProcessService:
         self._record.watch(self._rooms.service)
         self._connect = Connector(self._rooms, self._thread, self.clock)
         self.client = Client(str(ADDRESS), source="test", clock=self.clock, connect=self._connect)
-        self.clock.when_turned(self._sweep)
 
     def async_client(self, *, source: str = "test") -> AsyncClient:
-        """A new asynchronous client, not open yet: `async with service.async_client() as client:`. `client` is the sync one."""
+        """A new asynchronous client, not open yet: `async with service.async_client() as client:`."""
         return AsyncClient(str(ADDRESS), source=source, clock=self.clock, connect=self._connect)
 
     def close(self) -> None:
@@ -86,7 +86,6 @@ class InProcessService:
         if self._connect.closed:
             return
         self._connect.closed = True
-        self.clock.when_turned(None)
         self.client.close()
         self._thread.run(self._rooms.close)
         self._thread.stop()
@@ -100,12 +99,13 @@ class InProcessService:
         self.close()
 
     def _sweep(self) -> None:
-        self._thread.run(self._rooms.sweep)
+        if not self._connect.closed:
+            self._thread.run(self._rooms.sweep)
 
     # --- running ----------------------------------------------------------------------------------------------------------
     @contextmanager
     def serving(self, *workers: Worker) -> Iterator[Self]:
-        """Meanwhile the tasks of these workers enqueue here, by this clock, wherever they are enqueued. Makes the workers' queues."""
+        """In `with service.serving(worker):` the worker's tasks enqueue here, from wherever, by this clock. Makes the workers' queues."""
         with ExitStack() as stack:
             for worker in workers:
                 for queue in worker.queues:

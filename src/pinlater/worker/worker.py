@@ -249,8 +249,8 @@ class Worker:
         """Runs the jobs that are due, and what they enqueue for now, then returns; a batch run, or a test.
 
         Jobs that are due later stay where they are, and cron entries don't fire. Raises what the server says instead of waiting for
-        it to come back. Without `processes` handlers that ask for one run in threads. `ended` is told how each attempt ended; the rest
-        is as for `run_async`.
+        it to come back. Without `processes` handlers that ask for one run in threads. `ended(job, ending, error)` is called as each
+        attempt ends; the rest is as for `run_async`.
         """
         chosen = self._chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
