@@ -230,6 +230,64 @@ async def test_a_worker_without_a_queue_says_so(pinlater_service: InProcessServi
             await worker.run_until_idle(client=client)
 
 
+async def test_a_queue_that_nobody_serves_is_an_error(service: InProcessService, office: Office) -> None:
+    with pytest.raises(ValueError, match="no handler for queue 'mial'"):
+        await service.run_until_idle(office.worker, queues=["mial"])
+
+
+async def test_a_served_worker_runs_here_and_nowhere_else(service: InProcessService, office: Office) -> None:
+    """Its own address is not looked at: a test must never reach a real server by mistake."""
+    running = asyncio.create_task(office.worker.run_async(queues=["mail"]))
+    await office.send.enqueue_async("x")
+    async with asyncio.timeout(10):
+        while not office.done:
+            await asyncio.sleep(0.001)
+    office.worker.request_stop()
+    await running
+    assert [job.state for job in service.jobs("mail")] == [JobState.SUCCEEDED]
+
+
+async def test_a_run_that_is_cancelled_leaves_the_job_to_its_claim(pinlater_service: InProcessService) -> None:
+    worker, started = Worker(), []
+
+    @worker.handler("q")
+    async def hang() -> None:
+        started.append(current_job().attempt)
+        if len(started) == 1:
+            await asyncio.Event().wait()
+
+    with pinlater_service.serving(worker):
+        await hang.enqueue_async()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await pinlater_service.run_until_idle(worker)
+        assert [job.state for job in pinlater_service.jobs("q")] == [JobState.IN_PROGRESS]
+        await pinlater_service.run_for(worker, minutes=11)
+    assert started == [1, 2]
+
+
+async def test_many_jobs_of_many_queues_side_by_side_all_run(pinlater_service: InProcessService) -> None:
+    worker, done = Worker(), []
+
+    def register(number: int) -> Any:
+        @worker.handler(f"q{number}", name="note")
+        async def note(left: int) -> None:
+            await asyncio.sleep(0)
+            done.append(left)
+            if left:
+                await tasks[(number + left) % 4].enqueue_async(left - 1)
+
+        return note
+
+    tasks = [register(number) for number in range(4)]
+    with pinlater_service.serving(worker):
+        for task in tasks:
+            await task.enqueue_many_async([task.job(4) for _ in range(10)])
+        ran = await pinlater_service.run_until_idle(worker, concurrency=8)
+    assert len(ran) == len(done) == 4 * 10 * 5
+    assert all(job.state is JobState.SUCCEEDED for n in range(4) for job in pinlater_service.jobs(f"q{n}"))
+
+
 # --- failures -----------------------------------------------------------------------------------------------------------------
 async def test_the_first_error_of_a_handler_is_raised_when_all_is_done(
     service: InProcessService, office: Office

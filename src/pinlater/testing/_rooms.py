@@ -49,7 +49,8 @@ class Rooms:
         self.service = Service(
             self._shards, self._dispatcher, self._passwords, identity, metrics, clock, self._settings
         )
-        self.answering = Answering(self.service, ThriftSettings(), metrics, clock)
+        frames = ThriftSettings(max_frame_bytes=self._settings.max_frame_bytes)
+        self.answering = Answering(self.service, frames, metrics, clock)
         every = MaintenanceSettings()
         self._sweeps = Sweeps(self._shards, self._dispatcher, self._times_to_live, metrics, clock, every)
 

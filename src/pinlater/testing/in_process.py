@@ -110,12 +110,13 @@ class InProcessService:
             for worker in workers:
                 for queue in worker.queues:
                     self.client.create_queue(queue)
-                stack.enter_context(worker.redirected(self.client, self.clock))
+                stack.enter_context(worker.redirected(self.client, self._client_of_a_worker, self.clock))
             yield self
 
     async def run_until_idle(
         self,
-        *workers: Worker,
+        worker: Worker,
+        *more: Worker,
         raise_errors: bool = True,
         concurrency: int = 1,
         queues: Sequence[str] | None = None,
@@ -129,16 +130,20 @@ class InProcessService:
         run in a thread, where they see what the test has put in place, unless `processes` says so. The first error of a handler is
         raised when all is done, but for `raise_errors=False`; `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
         """
+        workers = (worker, *more)
+        unknown = set(queues or ()) - {queue for one in workers for queue in one.queues}
+        if unknown:
+            raise ValueError(f"no handler for queue {min(unknown)!r}")
         run = _Run(concurrency, queues, processes, jobs_max, [])
         with self.serving(*workers):
-            for worker in workers:
-                await worker.fire_cron(self._cron_made_until.get(worker, self._started_at), self.clock.now)
-                self._cron_made_until[worker] = self.clock.now
+            for one in workers:
+                await one.fire_cron(self._cron_made_until.get(one, self._started_at), self.clock.now)
+                self._cron_made_until[one] = self.clock.now
             before = -1
             while len(run.ran) != before:
                 before = len(run.ran)
-                for worker in workers:
-                    await self._run(worker, run)
+                for one in workers:
+                    await self._run(one, run)
                 if len(workers) == 1:
                     break
         if raise_errors:
@@ -157,16 +162,14 @@ class InProcessService:
         settings = replace(worker.settings, concurrency=run.concurrency)
         queues = [queue for queue in worker.queues if run.queues is None or queue in run.queues]
         if queues:
-            async with self.async_client(source="worker") as client:
-                await worker.run_until_idle(
-                    client=client, settings=settings, queues=queues, processes=run.processes, ended=ended
-                )
+            await worker.run_until_idle(settings=settings, queues=queues, processes=run.processes, ended=ended)
         if len(run.ran) >= run.jobs_max:
             raise NeverIdle(f"{run.jobs_max} attempts were made and there is no end; the last: {run.ran[-1].task!r}")
 
     async def run_for(
         self,
-        *workers: Worker,
+        worker: Worker,
+        *more: Worker,
         seconds: float = 0,
         minutes: float = 0,
         hours: float = 0,
@@ -174,7 +177,11 @@ class InProcessService:
         raise_errors: bool = True,
         concurrency: int = 1,
     ) -> list[Ran]:
-        """Lets that much time pass with the workers at work: the clock stops wherever something is due, and they run until idle there."""
+        """Lets that much time pass with the workers at work: the clock stops wherever something is due, and they run until idle there.
+
+        An error that is raised leaves the clock where it happened.
+        """
+        workers = (worker, *more)
         end = self.clock.now + timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
         ran = await self.run_until_idle(*workers, raise_errors=raise_errors, concurrency=concurrency)
         while (moment := self._next_moment(workers, end)) is not None:
@@ -188,14 +195,14 @@ class InProcessService:
         now = self.clock.now
         moments = [worker.next_cron(now) for worker in workers]
         for queue in {queue for worker in workers for queue in worker.queues}:
-            for job in self.jobs(queue):
-                pending = job.state is JobState.PENDING
-                at_ms = (
-                    job.run_after_ms if pending else (job.claim_deadline_ms or 0) + 1
-                )  # a claim holds up to its deadline
-                if at_ms is not None and job.state in (JobState.PENDING, JobState.IN_PROGRESS):
-                    moments.append(datetime.fromtimestamp(at_ms / 1000, UTC))
+            due = [job.run_after_ms for job in self._scan(queue, JobState.PENDING, future=True)]
+            # A claim holds up to its deadline and is over after it.
+            claims = [(job.claim_deadline_ms or 0) + 1 for job in self._scan(queue, JobState.IN_PROGRESS)]
+            moments += [datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in due + claims if at_ms is not None]
         return min((moment for moment in moments if moment is not None and now < moment <= end), default=None)
+
+    def _client_of_a_worker(self) -> AsyncClient:
+        return self.async_client(source="worker")
 
     # --- looking ----------------------------------------------------------------------------------------------------------
     @property
@@ -236,14 +243,14 @@ class InProcessService:
         found: list[JobInfo] = []
         for one in JobState if state is None else (state,):
             for future in (False, True) if one is JobState.PENDING else (False,):
-                found += self._scan(queue, one, future)
+                found += self._scan(queue, one, future=future, bodies=True)
         return sorted(found, key=lambda job: int(job.descriptor.rpartition(":")[2]))
 
-    def _scan(self, queue: str, state: JobState, future: bool) -> Iterator[JobInfo]:
+    def _scan(self, queue: str, state: JobState, *, future: bool = False, bodies: bool = False) -> Iterator[JobInfo]:
         continuation = "0"
         while continuation != "-1":
             page = self.client.scan(
-                queue, state, future=future, limit=_PAGE, continuation=continuation, paged=True, bodies=True
+                queue, state, future=future, limit=_PAGE, continuation=continuation, paged=True, bodies=bodies
             )
             yield from page.jobs
             continuation = page.continuation

@@ -76,7 +76,7 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         clock: Clock | None = None,
     ) -> None:
-        self._client = client
+        self._client: AsyncClient | Callable[[], AsyncClient] | str | PathLike[str] | Sequence[str] | None = client
         self._settings = settings or WorkerSettings()
         self._source = source
         self._codec = codec or JsonCodec()
@@ -215,9 +215,7 @@ class Worker:
         """Runs until `request_stop`. `client`, `settings` and `queues` (a part of those registered) override the worker's own."""
         chosen = self._chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
-            source = client if client is not None else self._client
-            if not isinstance(source, AsyncClient):
-                source = await stack.enter_async_context(AsyncClient(source, source=self._source))
+            source = await self._opened(stack, client)
             heart = Heart(source.twin, self._clock)
             team = self._team = self._new_team(source, settings or self._settings, heart, chosen)
             for name, queue in chosen.items():
@@ -254,9 +252,7 @@ class Worker:
         """
         chosen = self._chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
-            source = client if client is not None else self._client
-            if not isinstance(source, AsyncClient):
-                source = await stack.enter_async_context(AsyncClient(source, source=self._source))
+            source = await self._opened(stack, client)
             heart = Heart(source.twin, self._clock)
             team = self._team = self._new_team(source, settings_until_idle(settings or self._settings), heart, chosen)
             idleness = Idleness(team, ended)
@@ -286,15 +282,28 @@ class Worker:
         return min((firing for entry in self._crons for firing in islice(entry.after(after), 1)), default=None)
 
     @contextlib.contextmanager
-    def redirected(self, client: Client, clock: Clock) -> Iterator[None]:
-        """Meanwhile its tasks enqueue through `client`, and it runs by `clock`. `pinlater.testing` puts its service there."""
-        before = self._clock
-        self._clock = clock
+    def redirected(self, client: Client, new_client: Callable[[], AsyncClient], clock: Clock) -> Iterator[None]:
+        """Meanwhile its tasks enqueue through `client`, and it runs by `clock` with a client that `new_client` makes.
+
+        `pinlater.testing` puts its service there.
+        """
+        before = self._client, self._clock
+        self._client, self._clock = new_client, clock
         try:
             with self._outbox.redirected(client, clock):
                 yield
         finally:
-            self._clock = before
+            self._client, self._clock = before
+
+    async def _opened(
+        self, stack: contextlib.AsyncExitStack, given: AsyncClient | str | PathLike[str] | Sequence[str] | None
+    ) -> AsyncClient:
+        """The client to run with: one that was given is its giver's to close, one that is made here the stack's."""
+        source = self._client if given is None else given
+        if isinstance(source, AsyncClient):
+            return source
+        made = source() if callable(source) else AsyncClient(source, source=self._source)
+        return await stack.enter_async_context(made)
 
     def _new_team(
         self, client: AsyncClient, settings: WorkerSettings, heart: Heart, chosen: Mapping[str, _Queue]

@@ -1,0 +1,80 @@
+"""The fixtures, and what importing the package's test helpers brings along."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinlater import AsyncClient, Client, Worker
+from pinlater.testing import InProcessService, RealServer, TurnedClock
+from tests.house.test_imports import loaded_by
+
+
+def test_service_and_clock_belong_together(pinlater_service: InProcessService, pinlater_clock: TurnedClock) -> None:
+    assert pinlater_clock is pinlater_service.clock
+    assert pinlater_service.client.queue_names() == []
+
+
+async def test_the_real_server_runs_a_workers_jobs(pinlater_server: RealServer) -> None:
+    """A batch run: the worker ends by itself."""
+    done: list[str] = []
+    async with AsyncClient(pinlater_server.address) as client:
+        worker = Worker(client)
+
+        @worker.handler("plugin")
+        async def note(name: str, again: bool = False) -> None:
+            done.append(name)
+            if again:
+                await note.enqueue_async(f"{name} again")
+
+        await worker.create_queues_async()
+        await note.enqueue_many_async([note.job("a", again=True), note.job("b")])
+        await note.using(delay=3600).enqueue_async("later")
+        await worker.run_until_idle()
+        assert sorted(done) == ["a", "a again", "b"]
+        assert await client.count("plugin", future=True) == 1
+
+
+def test_the_real_server_is_the_same_for_the_whole_session(pinlater_server: RealServer) -> None:
+    with Client(pinlater_server.address) as client:
+        client.create_queue("session")
+        assert client.server_info().store_kind == "sqlite"
+
+
+@pytest.mark.parametrize("statement", ["import pinlater", "import pinlater.testing"])
+def test_nothing_imports_pytest_but_the_plugin(statement: str) -> None:
+    """Production has no pytest, and somebody else's test runner needs none."""
+    assert "pytest" not in loaded_by(statement)
+
+
+def test_the_service_needs_the_base_installation_only() -> None:
+    """Whoever tests producers installs no part of the server's extra for it."""
+    run = "with pinlater.testing.InProcessService() as s: s.client.create_queue('q'); s.client.enqueue('q', [b''])"
+    loaded = loaded_by(f"import pinlater.testing\n{run}")
+    assert [name for name in ("uvloop", "prometheus_client", "re2", "h11") if name in loaded] == []
+
+
+def test_a_user_gets_the_fixtures_by_one_line(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["pinlater.testing.plugin"]\n')
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(pinlater_service, pinlater_clock): pinlater_clock.advance(hours=1)\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:asyncio",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, json.dumps([done.stdout, done.stderr])
