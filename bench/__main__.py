@@ -15,13 +15,14 @@ from bench import table
 from bench.backlog import backlog
 from bench.busy_loop import busy_loop
 from bench.results import RESULTS_DIR, Results, RowResult, machine_facts, read_results
-from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, steady
+from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
 from bench.waiting import idle_waits, pickup
 from bench.workplace import FULL_BACKLOG, QUICK, Sizes, Workplace
 
 ROWS: dict[str, Callable[[Workplace], RowResult]] = {
     "enqueue_single": enqueue_single,
     "enqueue_batched": enqueue_batched,
+    "request_keys": request_keys,
     "claim_single": claim_single,
     "claim_batched": claim_batched,
     "steady": steady,

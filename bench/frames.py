@@ -65,6 +65,23 @@ def enqueue(queue: str, bodies: Sequence[bytes], *, run_after_ms: int | None = N
     return _call("enqueueJobs", _field(_STRUCT, 2, request))
 
 
+class KeyedEnqueue:
+    """An enqueueJobs frame that carries another request key each time, as our own clients' do."""
+
+    KEY_BYTES = 24
+
+    def __init__(self, queue: str, bodies: Sequence[bytes], name: str) -> None:
+        plain = enqueue(queue, bodies)[4:-2]  # without length and the two stops
+        self._head = _text(plain + _string(100, bytes(self.KEY_BYTES)) + b"\0\0")[: -self.KEY_BYTES - 2]
+        self._name = name
+        self._number = 0
+
+    def frame(self) -> bytes:
+        """The next one."""
+        self._number += 1
+        return self._head + f"{self._name}{self._number}".encode().rjust(self.KEY_BYTES, b"0") + b"\0\0"
+
+
 def dequeue(queue: str, limit: int, *, wait_ms: int | None = None) -> bytes:
     """A dequeueJobs frame; `wait_ms` makes it a long poll."""
     request = _string(1, queue.encode()) + _field(_I32, 2, _i32(limit)) + _field(_BOOL, 4, b"\0")

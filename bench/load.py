@@ -24,7 +24,7 @@ _BUFFER = memoryview(bytearray(256 * 1024))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do. `kind`: enqueue, or claim (a dequeue and then an ack, two requests). `rate` makes it an open loop."""
+    """What to do. `kind`: enqueue, enqueue with key, or claim (a dequeue and then an ack, two requests). `rate` makes it an open loop."""
 
     port: int
     queue: str
@@ -77,6 +77,22 @@ class Enqueuing:
         return self._jobs, self._frame
 
 
+class KeyedEnqueuing:
+    """An enqueue with a request key of its own each time."""
+
+    def __init__(self, plan: Plan, number: int) -> None:
+        body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
+        self._frames = frames.KeyedEnqueue(plan.queue, [body] * plan.jobs_per_request, f"{number}-")
+        self._jobs = plan.jobs_per_request
+
+    def first(self) -> bytes:
+        return self._frames.frame()
+
+    def answer(self, reply: bytes) -> tuple[int, bytes]:
+        frames.result_at(reply)
+        return self._jobs, self._frames.frame()
+
+
 class Claiming:
     """A dequeue, then an ack of what it gave, and so on. Counts a job when its ack is answered."""
 
@@ -104,7 +120,9 @@ class Claiming:
 
 def converse(plan: Plan, number: int) -> Conversation:
     """The conversation of connection `number`."""
-    return Enqueuing(plan, number) if plan.kind == "enqueue" else Claiming(plan)
+    if plan.kind == "claim":
+        return Claiming(plan)
+    return KeyedEnqueuing(plan, number) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
 
 
 class Connection:

@@ -43,6 +43,21 @@ def enqueue_batched(place: Workplace) -> RowResult:
     return _row("enqueue_batched", "enqueue, fifty a request, 32 connections", [Goal("bare_ratio", 0.15, 0.30)], runs)
 
 
+def request_keys(place: Workplace) -> RowResult:
+    """What a request key costs, one job a request, 64 connections: the dearest case, one narrow row more for each job."""
+    runs = []
+    for _ in range(place.sizes.repeats):
+        with place.pinlater() as server:
+            plain = place.load(server, place.plan(server, "enqueue", 64, 1))
+        with place.pinlater() as server:
+            keyed = place.load(server, place.plan(server, "enqueue with key", 64, 1))
+        runs.append(
+            {**keyed.facts("keyed"), "plain_rate": plain.report.rate, "keyed_ratio": keyed.report.rate / plain.report.rate}
+        )
+    title = "enqueue with a request key, one job a request, against without"
+    return _row("request_keys", title, [Goal("keyed_ratio", 0.8, 0.9)], runs)
+
+
 def claim_single(place: Workplace) -> RowResult:
     """Claim and ack, one job a request (two requests a job), 64 connections, beside the wire."""
     runs = []
