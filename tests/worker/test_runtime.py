@@ -353,6 +353,33 @@ async def test_a_coroutine_over_its_time_limit_is_cancelled_even_where_it_swallo
     )
 
 
+async def test_the_slot_of_a_handler_that_does_not_end_goes_to_the_next_job(client: AsyncClient) -> None:
+    """At once, not when some other job ends by chance."""
+    worker = Worker(client, settings=FAST)
+    may_end = asyncio.Event()
+
+    @worker.handler("q", time_limit=0.05, attempts=1, concurrency=2)
+    async def deaf() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await may_end.wait()
+
+    @worker.handler("q")
+    async def long() -> None:
+        await may_end.wait()
+
+    @worker.handler("q")
+    async def other() -> None: ...
+
+    await deaf.enqueue_async()
+    await long.enqueue_async()
+    waiting = await other.enqueue_async()
+    async with running(worker):
+        await ended(client, waiting.descriptor, JobState.SUCCEEDED)
+        assert not may_end.is_set()
+        may_end.set()
+
+
 async def test_a_thread_over_its_time_limit_fails_its_job_and_runs_on(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
     may_end = threading.Event()

@@ -413,6 +413,7 @@ class Consumer:
             "job %s: its handler does not end although it was cancelled (%s)", claim.job.descriptor, claim.stopped
         )
         self._free_slot(claim)
+        self._room.set()
         if claim.stopped is Stopped.TIME_LIMIT:
             reporting = asyncio.create_task(self._report(claim.job, self._too_long(claim)))
             self._unowned.add(reporting)
