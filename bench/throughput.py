@@ -52,7 +52,11 @@ def request_keys(place: Workplace) -> RowResult:
         with place.pinlater() as server:
             keyed = place.load(server, place.plan(server, "enqueue with key", 64, 1))
         runs.append(
-            {**keyed.facts("keyed"), "plain_rate": plain.report.rate, "keyed_ratio": keyed.report.rate / plain.report.rate}
+            {
+                **keyed.facts("keyed"),
+                "plain_rate": plain.report.rate,
+                "keyed_ratio": keyed.report.rate / plain.report.rate,
+            }
         )
     title = "enqueue with a request key, one job a request, against without"
     return _row("request_keys", title, [Goal("keyed_ratio", 0.8, 0.9)], runs)
