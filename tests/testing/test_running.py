@@ -248,22 +248,47 @@ async def test_a_served_worker_runs_here_and_nowhere_else(service: InProcessServ
 
 
 async def test_a_run_that_is_cancelled_leaves_the_job_to_its_claim(pinlater_service: InProcessService) -> None:
-    worker, started = Worker(), []
+    worker, attempts, started = Worker(), [], asyncio.Event()
 
     @worker.handler("q")
     async def hang() -> None:
-        started.append(current_job().attempt)
-        if len(started) == 1:
+        attempts.append(current_job().attempt)
+        started.set()
+        if attempts == [1]:
             await asyncio.Event().wait()
 
     with pinlater_service.serving(worker):
         await hang.enqueue_async()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await pinlater_service.run_until_idle(worker)
+        running = asyncio.create_task(pinlater_service.run_until_idle(worker))
+        await asyncio.wait_for(started.wait(), 10)
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
         assert [job.state for job in pinlater_service.jobs("q")] == [JobState.IN_PROGRESS]
         await pinlater_service.run_for(worker, minutes=11)
-    assert started == [1, 2]
+    assert attempts == [1, 2]
+
+
+async def test_jobs_of_several_queues_run_one_at_a_time_too(pinlater_service: InProcessService) -> None:
+    worker, running, most = Worker(), 0, 0
+
+    def register(queue: str) -> Any:
+        @worker.handler(queue)
+        async def note() -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.001)
+            running -= 1
+
+        return note
+
+    tasks = [register(queue) for queue in ("a", "b", "c")]
+    with pinlater_service.serving(worker):
+        for task in tasks * 3:
+            await task.enqueue_async()
+        assert len(await pinlater_service.run_until_idle(worker)) == 9
+    assert most == 1
 
 
 async def test_many_jobs_of_many_queues_side_by_side_all_run(pinlater_service: InProcessService) -> None:
@@ -395,6 +420,14 @@ async def test_cron_fires_for_the_time_that_has_passed(service: InProcessService
     assert office.done == ["tick"] * 3
     await service.run_until_idle(office.worker)
     assert office.done == ["tick"] * 3
+
+
+async def test_a_jump_over_too_many_firings_is_an_error(service: InProcessService, office: Office) -> None:
+    """Years of them at once are a slip of the pen, and would take for ever."""
+    service.clock.advance(days=365)
+    assert await service.run_until_idle(office.worker, queues=["mail", "files"]) == []
+    with pytest.raises(ValueError, match="cron tick: more than 10000 firings"):
+        await service.run_until_idle(office.worker)
 
 
 async def test_time_passes_with_the_worker_at_work(pinlater_service: InProcessService, office: Office) -> None:

@@ -57,7 +57,6 @@ class LoopThread:
         self._thread.start()
 
     def _turn(self) -> None:
-        asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         left = asyncio.all_tasks(self._loop)
         for task in left:

@@ -48,6 +48,10 @@ class _Run(NamedTuple):
     jobs_max: int
     ran: list[Ran]
 
+    def queues_of(self, worker: Worker) -> list[str]:
+        """Those of the worker that take part."""
+        return [queue for queue in worker.queues if self.queues is None or queue in self.queues]
+
 
 class InProcessService:
     """A service that starts empty. Use as `with InProcessService() as service:`, or `close` it.
@@ -67,7 +71,7 @@ class InProcessService:
         self.clock = TurnedClock(now, self._sweep)
         self._record = Record(self.clock)
         self._ran: list[Ran] = []
-        self._cron_made_until: WeakKeyDictionary[Worker, datetime] = WeakKeyDictionary()
+        self._cron_made_until: WeakKeyDictionary[Worker, dict[str, datetime]] = WeakKeyDictionary()
         self._started_at = self.clock.now
         self._thread = LoopThread(self.clock)
         self._rooms = Rooms(self.clock, settings or ServiceSettings(), admin_password and hash_password(admin_password))
@@ -125,10 +129,11 @@ class InProcessService:
     ) -> list[Ran]:
         """Runs what is due, and what that enqueues for now, on this event loop; returns the attempts in the order of their ends.
 
-        One job at a time unless `concurrency` says more. What is due later waits until the clock is turned. Cron entries fire for the
-        time since the last run (at first: since the service began), as if the worker had been there. Handlers that ask for a process
-        run in a thread, where they see what the test has put in place, unless `processes` says so. The first error of a handler is
-        raised when all is done, but for `raise_errors=False`; `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
+        One job at a time unless `concurrency` says more. What is due later waits until the clock is turned. Cron entries of `queues`
+        fire for the time since these last ran (at first: since the service began), as if the worker had been there; more than ten
+        thousand firings of one are a ValueError. Handlers that ask for a process run in a thread, where they see what the test has put
+        in place, unless `processes` says so. The first error of a handler is raised when all is done, but for `raise_errors=False`;
+        `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
         """
         workers = (worker, *more)
         unknown = set(queues or ()) - {queue for one in workers for queue in one.queues}
@@ -137,8 +142,7 @@ class InProcessService:
         run = _Run(concurrency, queues, processes, jobs_max, [])
         with self.serving(*workers):
             for one in workers:
-                await one.fire_cron(self._cron_made_until.get(one, self._started_at), self.clock.now)
-                self._cron_made_until[one] = self.clock.now
+                await self._fire_cron(one, run)
             before = -1
             while len(run.ran) != before:
                 before = len(run.ran)
@@ -150,6 +154,12 @@ class InProcessService:
             _raise_first([one for one in run.ran if one.failed])
         return run.ran
 
+    async def _fire_cron(self, worker: Worker, run: _Run) -> None:
+        made_until = self._cron_made_until.setdefault(worker, {})
+        for queue in run.queues_of(worker):
+            await worker.fire_cron(made_until.get(queue, self._started_at), self.clock.now, queues=[queue])
+            made_until[queue] = self.clock.now
+
     async def _run(self, worker: Worker, run: _Run) -> None:
         def ended(job: ClaimedJob, ending: Ending, error: BaseException | None) -> None:
             task = envelope.opened(job.body, job.headers).task
@@ -160,7 +170,7 @@ class InProcessService:
                 worker.request_stop()
 
         settings = replace(worker.settings, concurrency=run.concurrency)
-        queues = [queue for queue in worker.queues if run.queues is None or queue in run.queues]
+        queues = run.queues_of(worker)
         if queues:
             await worker.run_until_idle(settings=settings, queues=queues, processes=run.processes, ended=ended)
         if len(run.ran) >= run.jobs_max:

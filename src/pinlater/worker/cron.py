@@ -30,6 +30,7 @@ from pinlater.worker.tasks import Task
 
 _log = logging.getLogger("pinlater.worker")
 _MISSED_MAX = 1_000
+_FIRINGS_MAX = 10_000
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 1.0, 60.0
 # The longest sleep: a clock that is set right meanwhile must not leave a firing asleep for days.
 _SLEEP_MAX_S = 30.0
@@ -70,9 +71,12 @@ class Cron:
             past.append(firing)
         return past[-1:] if self.missed is Missed.LATEST else past
 
-    def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
-        """The firings later than `after`, up to `until`."""
-        return takewhile(lambda firing: firing <= until, self.after(after))
+    def between(self, after: datetime, until: datetime) -> list[datetime]:
+        """The firings later than `after`, up to `until`. Raises ValueError where there are too many."""
+        firings = list(islice(takewhile(lambda firing: firing <= until, self.after(after)), _FIRINGS_MAX + 1))
+        if len(firings) > _FIRINGS_MAX:
+            raise ValueError(f"cron {self.name}: more than {_FIRINGS_MAX} firings from {after} to {until}")
+        return firings
 
     def key(self, firing: datetime) -> UniqueKey:
         """What makes a firing one job, however many workers make it."""

@@ -268,10 +268,15 @@ class Worker:
         if idleness.failure is not None:
             raise idleness.failure
 
-    async def fire_cron(self, after: datetime, until: datetime) -> int:
-        """Enqueues the firings of all cron entries later than `after`, up to `until`; how many of them nobody had made before."""
+    async def fire_cron(self, after: datetime, until: datetime, *, queues: Sequence[str] | None = None) -> int:
+        """Enqueues the firings of cron entries (of `queues` only, if given) later than `after`, up to `until`; how many were new.
+
+        Raises ValueError where an entry has more than ten thousand.
+        """
         made = 0
         for entry in self._crons:
+            if queues is not None and entry.task.queue not in queues:
+                continue
             for firing in entry.between(after, until):
                 placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
                 made += not placed.existing
