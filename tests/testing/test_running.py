@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pinlater import JobState, Reject, Snooze, Worker, current_job
-from pinlater.client.errors import QueueNotFound
+from pinlater import AsyncClient, JobState, Reject, Snooze, Worker, current_job
+from pinlater.client.errors import QueueNotFound, ServerUnreachable
 from pinlater.client.values import QueueConfig
 from pinlater.testing import InProcessService, JobFailed, NeverIdle
 from pinlater.worker import Kind, constant
@@ -311,6 +311,20 @@ async def test_many_jobs_of_many_queues_side_by_side_all_run(pinlater_service: I
         ran = await pinlater_service.run_until_idle(worker, concurrency=8)
     assert len(ran) == len(done) == 4 * 10 * 5
     assert all(job.state is JobState.SUCCEEDED for n in range(4) for job in pinlater_service.jobs(f"q{n}"))
+
+
+async def test_a_batch_run_says_that_the_server_is_away_instead_of_waiting_for_it() -> None:
+    worker = Worker()
+
+    @worker.handler("q")
+    async def note() -> None: ...
+
+    @worker.handler("other")
+    async def other() -> None: ...
+
+    async with AsyncClient("127.0.0.1:1", retries=0) as client:
+        with pytest.raises(ServerUnreachable):
+            await worker.run_until_idle(client=client)
 
 
 # --- failures -----------------------------------------------------------------------------------------------------------------
