@@ -52,3 +52,32 @@ def refuse() -> None:
 @worker.handler("p", process=True)
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
+
+
+@worker.handler("p", process=True, attempts=3)
+def fork_and_return(folder: str) -> None:
+    child = os.fork()
+    with open(os.path.join(folder, "pids"), "a") as file:  # noqa: PTH123, PTH118 - plain on purpose
+        file.write(f"{os.getpid()}\n")
+    if child:
+        os.waitpid(child, 0)
+
+
+@worker.handler("p", process=True, attempts=1)
+def leave_a_daemon_and_die(folder: str) -> None:
+    if child := os.fork():
+        with open(os.path.join(folder, "daemon"), "w") as file:  # noqa: PTH123, PTH118
+            file.write(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.alarm(60)
+    signal.pause()
+
+
+@worker.handler("p", process=True, attempts=2)
+def large(data: str) -> int:
+    return len(data)
+
+
+@worker.handler("p", process=True, attempts=2)
+def raise_what_is_no_exception(kind: str) -> None:
+    raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "base": BaseException("base")}[kind]

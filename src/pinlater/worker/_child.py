@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import resource
 import signal
 import threading
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.domain.clock import SystemClock
 from pinlater.worker._calling import Attempt, call, context_of
-from pinlater.worker._endings import Ending
+from pinlater.worker._decisions import attempts_so_far
+from pinlater.worker._endings import Ending, failure
 from pinlater.worker.context import Channel
+from pinlater.worker.retries import delay_of, linear
 from pinlater.worker.tasks import Task
 
 
@@ -37,14 +41,18 @@ class Finished(NamedTuple):
     memory_bytes: int
 
 
-def main(jobs: Connection, lifeline: Connection) -> None:
-    """Runs jobs until the parent closes its end."""
+def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], None]]) -> None:
+    """Runs `setups`, then jobs until the parent closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
-    clock = SystemClock()
+    for setup in setups:
+        setup()
+    clock, process = SystemClock(), os.getpid()
 
     def ask(item: Checkpoint) -> AckResult:
+        if os.getpid() != process:
+            raise RuntimeError("this process was forked from the job's: only the job's own can reach the server")
         jobs.send(item)
         answer = jobs.recv()
         if isinstance(answer, BaseException):
@@ -54,12 +62,23 @@ def main(jobs: Connection, lifeline: Connection) -> None:
     channel = Channel(clock.now_ms, ask)
     while True:
         try:
-            order: ToRun = jobs.recv()
+            ordered = jobs.recv_bytes()
         except EOFError:
             return
+        ending = _carry_out(ordered, channel)
+        jobs.send(Finished(ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+
+def _carry_out(ordered: bytes, channel: Channel) -> Ending:
+    """What can't even be begun (a module that isn't there, say) is a failure with its reason, and no death of a process."""
+    retry, attempt = linear(1), 1
+    try:
+        order: ToRun = pickle.loads(ordered)  # noqa: S301 - from the parent
+        retry, attempt = order.attempt.default_retry, attempts_so_far(order.attempt.job)
         task = _find(order)
-        ended = call(task, order.attempt, context_of(task, order.attempt, channel))
-        jobs.send(Finished(ended.ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+    except Exception as error:  # noqa: BLE001 - importing runs users' code
+        return failure(error, delay_of(retry, attempt, error, 0.5))
+    return call(task, order.attempt, context_of(task, order.attempt, channel)).ending
 
 
 def _find(order: ToRun) -> Task[..., Any]:

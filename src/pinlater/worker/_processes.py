@@ -7,12 +7,13 @@ is lost, is killed. Children are made by `spawn`, so nothing of the parent's thr
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from multiprocessing.connection import Connection
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -24,50 +25,67 @@ from pinlater.worker._endings import Ending
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.tasks import Task
 
+# Runs first in every child; must be something that can be pickled.
+ChildSetup = Callable[[], None]
 _SPAWN = multiprocessing.get_context("spawn")
 _END_S = 2.0
+_THREADS = 8
 _PIPE_BYTES = 32 * 1024
 
 
 class Processes:
     """The children of one queue, made as needed. `jobs_max` and `memory_max` (bytes) bound what one child does before it is replaced."""
 
-    def __init__(self, *, jobs_max: int | None = None, memory_max: int | None = None) -> None:
+    def __init__(
+        self, *, jobs_max: int | None = None, memory_max: int | None = None, setups: Sequence[ChildSetup] = ()
+    ) -> None:
+        self._setups = tuple(setups)
         self._jobs_max = jobs_max
         self._memory_max = memory_max
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
+        self._closed = False
+        # Starting and burying a process takes milliseconds, which the loop doesn't have.
+        self._threads = ThreadPoolExecutor(_THREADS, "pinlater-processes")
 
     async def run(
         self, task: Task[..., Any], attempt: Attempt, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]
     ) -> Ending:
         """How the attempt ended. Raises `ProcessDied`. Cancelling this kills the child."""
-        child = self._take()
+        child = await self._take()
         try:
             finished = await child.run(ToRun(*task.reference(), attempt), checkpoint)
         except BaseException:
-            self._all.discard(child)
-            child.kill()
+            self._bury(child, kill=True)
             raise
         too_old = self._jobs_max is not None and child.jobs >= self._jobs_max
         too_large = self._memory_max is not None and finished.memory_bytes >= self._memory_max
         if too_old or too_large:
-            self._all.discard(child)
-            child.close()
+            self._bury(child, kill=False)
         else:
             self._idle.append(child)
         return finished.ending
 
-    def _take(self) -> _Child:
+    async def _take(self) -> _Child:
         while self._idle:
             child = self._idle.pop()
             if child.alive:
                 return child
-            self._all.discard(child)
-            child.kill()
-        child = _Child()
+            self._bury(child, kill=True)
+        starting = asyncio.get_running_loop().run_in_executor(self._threads, _Child, self._setups, self._threads)
+        try:
+            child = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_end_unwanted)
+            raise
         self._all.add(child)
         return child
+
+    def _bury(self, child: _Child, *, kill: bool) -> None:
+        self._all.discard(child)
+        child.end(kill=kill)
+        if not self._closed:
+            self._threads.submit(child.wait)
 
     @property
     def process_ids(self) -> list[int]:
@@ -75,23 +93,32 @@ class Processes:
         return [child.process_id for child in self._all]
 
     def close(self) -> None:
-        """Ends all children."""
+        """Ends all children and waits for them to be gone. Those at work are for `run` to close, which has to be cancelled."""
+        self._closed = True
         for child in self._all:
             child.kill()
+        for child in self._idle:
+            child.end(kill=False)
+        for child in self._all:
+            child.wait()
         self._all.clear()
         self._idle.clear()
+        self._threads.shutdown(wait=False)
 
 
 class _Child:
     """One process."""
 
-    def __init__(self) -> None:
+    def __init__(self, setups: Sequence[ChildSetup], threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
         self._jobs, theirs = _SPAWN.Pipe()
         their_lifeline, self._lifeline = _SPAWN.Pipe(duplex=False)
-        self._process = _SPAWN.Process(target=_child.main, args=(theirs, their_lifeline), daemon=True)
+        self._process = _SPAWN.Process(target=_child.main, args=(theirs, their_lifeline, setups), daemon=True)
         self._process.start()
         theirs.close()
         their_lifeline.close()
+        self._gone = _descriptor_of_end(self._process)
+        self._sending: Future[None] | None = None
         self.jobs = 0
 
     @property
@@ -105,22 +132,22 @@ class _Child:
     async def run(self, order: ToRun, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]) -> Finished:
         self.jobs += 1
         try:
-            await _sent(self._jobs, order)
+            await self._send(order)
             while True:
-                answer = await _received(self._jobs)
+                answer = await self._receive()
                 if isinstance(answer, Finished):
                     return answer
                 try:
                     result: AckResult | Exception = await checkpoint(answer)
                 except Exception as error:  # noqa: BLE001 - the handler's to deal with
                     result = RuntimeError(f"{type(error).__name__}: {error}")
-                await _sent(self._jobs, result)
+                await self._send(result)
         except (EOFError, OSError):
             raise ProcessDied(await self._how_it_died()) from None
 
     async def _how_it_died(self) -> str:
         """Waits a little for it to be dead: its end of the pipe may have gone first."""
-        await asyncio.to_thread(self._process.join, _END_S)
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._process.join, _END_S)
         code = self._process.exitcode
         if code is None:
             return "the process closed its pipe and went on"
@@ -130,41 +157,68 @@ class _Child:
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
         return f"the process was ended by {name}{hint}"
 
-    def kill(self) -> None:
-        """Ends it on the spot."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process_id, signal.SIGKILL)
-        self._process.join(_END_S)
-        self.close()
+    async def _receive(self) -> Any:
+        """The next message, without a thread. Raises EOFError where the process ended instead.
 
-    def close(self) -> None:
-        """Lets it end: it notices that nobody holds the other ends."""
-        self._jobs.close()
+        The pipe's own end doesn't tell: where the handler forked, the child's child holds it open.
+        """
+        loop = asyncio.get_running_loop()
+        readable: asyncio.Future[None] = loop.create_future()
+        descriptors = (self._jobs.fileno(), self._gone)
+        for descriptor in descriptors:
+            loop.add_reader(descriptor, _set, readable)
+        try:
+            await readable
+        finally:
+            for descriptor in descriptors:
+                loop.remove_reader(descriptor)
+        if not self._jobs.poll():
+            raise EOFError
+        return self._jobs.recv()
+
+    async def _send(self, message: object) -> None:
+        """Sends; what doesn't fit into the pipe's buffer from a thread, since the child may be about to read only after its start."""
+        data = ForkingPickler.dumps(message)
+        if len(data) > _PIPE_BYTES:
+            self._sending = self._threads.submit(self._jobs.send_bytes, data)
+            await asyncio.wrap_future(self._sending)
+        else:
+            self._jobs.send_bytes(data)
+
+    def end(self, *, kill: bool) -> None:
+        """Kills it, or lets it end: it notices that nobody holds the other ends."""
+        if kill:
+            self.kill()
+        if (
+            self._sending is not None and not self._sending.done()
+        ):  # it must not write to what gets the pipe's number next
+            self._sending.add_done_callback(lambda _: self._jobs.close())
+        else:
+            self._jobs.close()
         self._lifeline.close()
+        os.close(self._gone)
+
+    def kill(self) -> None:
+        """Ends it on the spot; `end` must follow."""
+        self._process.kill()  # knows if it is gone: its number may be another process's by now
+
+    def wait(self) -> None:
+        """Returns when it is gone, or after a while. Blocks."""
+        self._process.join(_END_S)
 
 
-async def _received(connection: Connection) -> Any:
-    """The next message, without a thread: waits until there is something to read."""
-    loop = asyncio.get_running_loop()
-    readable = loop.create_future()
-    descriptor = connection.fileno()
-    loop.add_reader(descriptor, _set, readable)
-    try:
-        await readable
-    finally:
-        loop.remove_reader(descriptor)
-    return connection.recv()
+def _descriptor_of_end(process: BaseProcess) -> int:
+    """Readable when the process has ended."""
+    if sys.platform == "linux":
+        return os.pidfd_open(process.pid or 0)
+    return os.dup(process.sentinel)  # weakness: not before the processes have ended that a handler forked
+
+
+def _end_unwanted(starting: asyncio.Future[_Child]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().end(kill=True)
 
 
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-async def _sent(connection: Connection, message: object) -> None:
-    """Sends; what doesn't fit into the pipe's buffer from a thread, since the child may be about to read only after its start."""
-    data = ForkingPickler.dumps(message)
-    if len(data) > _PIPE_BYTES:
-        await asyncio.to_thread(connection.send_bytes, data)
-    else:
-        connection.send_bytes(data)

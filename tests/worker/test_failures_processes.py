@@ -1,0 +1,171 @@
+"""What handlers do to their processes, and what others do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient, JobState
+from pinlater.worker import WorkerSettings, _child
+from pinlater.worker._processes import Processes
+from tests.worker import process_tasks
+from tests.worker.conftest import eventually
+from tests.worker.test_runtime import ended, running_processes
+
+ONE = WorkerSettings(concurrency=1, retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50)
+
+
+def processes_of(worker: Any) -> Processes:
+    assert worker._team is not None
+    found: Processes = worker._team.consumers[0]._runner.processes
+    return found
+
+
+async def test_a_child_that_the_system_kills_costs_an_attempt_and_says_so(client: AsyncClient) -> None:
+    """As the kernel does when memory runs out: from outside, in the middle of the job."""
+    async with running_processes(client) as worker:
+        placed = await process_tasks.sleep.using(attempts=2).enqueue_async(30)
+        await eventually(lambda: worker.counts.running == 1)
+        (first,) = await eventually(lambda: processes_of(worker).process_ids)
+        os.kill(first, signal.SIGKILL)
+        info = await eventually(lambda: _failed_once(client, placed.descriptor))
+        assert info.attempts[0].error_type == "pinlater.worker.errors.ProcessDied"
+        assert "SIGKILL (out of memory?)" in info.attempts[0].error_text
+        (second,) = await eventually(lambda: [pid for pid in processes_of(worker).process_ids if pid != first])
+        os.kill(second, signal.SIGSEGV)
+        info = await ended(client, placed.descriptor, JobState.FAILED)
+    assert "SIGSEGV" in info.error_text
+    assert info.custom_status == "" or "SIGSEGV" in info.custom_status
+
+
+async def _failed_once(client: AsyncClient, descriptor: str) -> Any:
+    info = (await client.lookup([descriptor]))[descriptor]
+    return info if info.attempts and info.attempts[0].error_text else None
+
+
+async def test_a_forked_child_that_comes_back_reports_nothing(client: AsyncClient, tmp_path: Path) -> None:
+    """Its answer would count for the process's next job."""
+    async with running_processes(client, ONE) as worker:
+        await process_tasks.fork_and_return.enqueue_async(str(tmp_path))
+        await eventually(lambda: worker.counts.succeeded == 1)
+        last = await process_tasks.sleep.enqueue_async(0.5)
+        await eventually(lambda: worker.counts.running == 1)
+        pending = (await client.lookup([last.descriptor]))[last.descriptor]
+        assert pending.state is JobState.IN_PROGRESS
+        await ended(client, last.descriptor, JobState.SUCCEEDED)
+        (living,) = processes_of(worker).process_ids
+    assert len(set((tmp_path / "pids").read_text().split())) == 2
+    assert str(living) in (tmp_path / "pids").read_text()
+
+
+async def test_a_process_that_dies_is_noticed_though_what_it_forked_lives(client: AsyncClient, tmp_path: Path) -> None:
+    """The fork holds the other end of every pipe, so that no end of file comes."""
+    async with running_processes(client) as worker:
+        placed = await process_tasks.leave_a_daemon_and_die.enqueue_async(str(tmp_path))
+        info = await ended(client, placed.descriptor, JobState.FAILED)
+        await eventually(lambda: not processes_of(worker).process_ids)
+    os.kill(int((tmp_path / "daemon").read_text()), signal.SIGKILL)
+    assert "SIGKILL" in info.error_text
+
+
+@pytest.mark.parametrize("kind", ["exit", "interrupt", "base"])
+async def test_what_is_no_exception_fails_the_job_and_not_the_process(client: AsyncClient, kind: str) -> None:
+    async with running_processes(client, ONE) as worker:
+        placed = await process_tasks.raise_what_is_no_exception.using(attempts=1).enqueue_async(kind)
+        info = await ended(client, placed.descriptor, JobState.FAILED)
+        assert len(processes_of(worker).process_ids) == 1
+    assert info.error_type in ("SystemExit", "KeyboardInterrupt", "BaseException")
+
+
+async def test_a_task_that_a_child_cant_find_fails_with_the_reason(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not as three processes that died of something."""
+    monkeypatch.setattr(process_tasks.refuse, "reference", lambda: ("tests.worker.no_such_module", "refuse"))
+    async with running_processes(client, ONE) as worker:
+        placed = await process_tasks.refuse.using(attempts=1).enqueue_async()
+        info = await ended(client, placed.descriptor, JobState.FAILED)
+        assert len(processes_of(worker).process_ids) == 1
+    assert info.error_type == "ModuleNotFoundError"
+    assert "no_such_module" in info.error_text
+
+
+def test_an_order_that_cant_be_read_is_a_failure_with_its_reason() -> None:
+    channel: Any = None
+    ending = _child._carry_out(b"no pickle", channel)
+    assert (ending.kind.value, ending.error_type) == ("failed", "_pickle.UnpicklingError")
+
+
+async def test_a_large_body_gets_into_a_process(client: AsyncClient) -> None:
+    async with running_processes(client, ONE) as worker:
+        await process_tasks.large.enqueue_async("x" * 900_000)
+        await eventually(lambda: worker.counts.succeeded == 1)
+
+
+async def test_starting_a_process_and_killing_it_leave_the_loop_free(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both take milliseconds to seconds, in which nobody else's handler would run."""
+    on_loop: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def watch(name: str) -> None:
+        original = getattr(_processes_module()._SPAWN.Process, name)
+
+        def watched(*args: Any, **options: Any) -> Any:
+            try:
+                if asyncio.get_running_loop() is loop:
+                    on_loop.append(name)
+            except RuntimeError:
+                pass
+            return original(*args, **options)
+
+        monkeypatch.setattr(_processes_module()._SPAWN.Process, name, watched)
+
+    async with running_processes(client, ONE) as worker:
+        watch("start")
+        watch("join")
+        placed = await process_tasks.spin.enqueue_async()
+        await ended(client, placed.descriptor, JobState.FAILED)
+        await eventually(lambda: not processes_of(worker).process_ids)
+        assert on_loop == []
+
+
+def _processes_module() -> Any:
+    from pinlater.worker import _processes
+
+    return _processes
+
+
+async def test_processes_and_their_pipes_are_gone_when_the_worker_is(client: AsyncClient, tmp_path: Path) -> None:
+    recycling = WorkerSettings(concurrency=2, child_jobs_max=1, backoff_first_ms=10, backoff_max_ms=50)
+    async with running_processes(client, recycling) as worker:
+        await process_tasks.note.enqueue_async(str(tmp_path))
+        await eventually(lambda: worker.counts.succeeded == 1)
+    before = _descriptors()
+    async with running_processes(client, recycling) as worker:
+        jobs = [process_tasks.note.job(str(tmp_path)) for _ in range(4)]
+        await process_tasks.note.enqueue_many_async(
+            [*jobs, process_tasks.spin.job(), process_tasks.large.job("x" * 200_000)]
+        )
+        await eventually(lambda: worker.counts.succeeded == 5 and worker.counts.failed == 1)
+    await eventually(lambda: _descriptors() <= before)
+    pids = {int(line.split()[0]) for line in (tmp_path / "pids").read_text().splitlines()}
+    await eventually(lambda: all(map(_gone, pids)))
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
