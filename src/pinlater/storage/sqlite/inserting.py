@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import NewJob, UniqueScope
@@ -16,7 +17,7 @@ from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.sqlite.changes import later
 from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
 from pinlater.storage.sqlite.options import options_text
-from pinlater.storage.sqlite.statements import Rows, sql
+from pinlater.storage.sqlite.statements import Rows, Wanted, sql
 
 REQUEST_KEY_KEPT_MS = 120_000
 
@@ -26,8 +27,8 @@ _EXPIRIES = Rows("insert_expiries")
 _READY_AFTER = sql("insert_ready_after")
 _READY_OF = sql("insert_ready_of")
 _KNOWN_IDS = sql("select_known_ids")
-_REQUEST_KEY = sql("select_request_key")
-_SAVE_REQUEST_KEY = sql("insert_request_key")
+_REQUEST_KEYS = Wanted("select_request_keys")
+_SAVE_REQUEST_KEYS = Rows("insert_request_key")
 _UNIQUE_KEY = sql("select_unique_key")
 _SAVE_UNIQUE_KEY = sql("insert_unique_key")
 
@@ -35,9 +36,20 @@ _SAVE_UNIQUE_KEY = sql("insert_unique_key")
 def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them."""
     batch = _Batch(transaction, now_ms)
+    if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
+        batch.recall(requests)
     results = [batch.add(request) for request in requests]
     batch.store()
     return results
+
+
+class _Answer(NamedTuple):
+    """What a keyed request was answered; `ids` packed, `existing` as JSON."""
+
+    seen_at_ms: int
+    fingerprint: bytes
+    ids: bytes
+    existing: str | None
 
 
 class _Batch:
@@ -53,6 +65,19 @@ class _Batch:
         self._expiries: list[int] = []
         self._behind: list[int] = []  # ids that don't lie behind the highest known one
         self._known: set[int] = set()
+        self._answers: dict[tuple[int, str], _Answer] = {}  # of request keys, from the file and from this call
+        self._new_keys: list[object] = []
+
+    def recall(self, requests: Sequence[InsertRequest]) -> None:
+        """Looks all the request keys up that come, at once."""
+        queues = self._ledger.queues
+        wanted: list[object] = []
+        for request in requests:
+            queue = queues.get(request.queue)
+            if queue is not None and request.request_key is not None:
+                wanted += (queue.queue_id, request.request_key)
+        for queue_id, key, *answer in _REQUEST_KEYS.run(self._transaction.execute, wanted):
+            self._answers[queue_id, key] = _Answer(*answer)
 
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._ledger.queues.get(request.queue)
@@ -140,6 +165,8 @@ class _Batch:
             _JOBS_WITH_OPTIONS.run(execute, self._with_options)
         if self._expiries:
             _EXPIRIES.run(execute, self._expiries)
+        if self._new_keys:
+            _SAVE_REQUEST_KEYS.run(execute, self._new_keys)
         if self._behind:
             execute(_READY_OF, (str(self._behind),))
         if self._highest > self._floor:
@@ -179,19 +206,21 @@ class _Batch:
     def _answered(self, queue: QueueEntry, request: InsertRequest) -> Inserted | PinLaterError | None:
         """The answer this keyed request got before, if it did."""
         key = request.request_key or ""
-        row = self._transaction.execute(_REQUEST_KEY, (queue.queue_id, key)).fetchone()
-        if row is None or row[0] + REQUEST_KEY_KEPT_MS < self._now_ms:
+        known = self._answers.get((queue.queue_id, key))
+        if known is None or known.seen_at_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
             return None
-        if row[1] != request.fingerprint:
+        if known.fingerprint != request.fingerprint:
             return RequestKeyConflict(key)
-        ids = array("q", row[2])
-        found = json.loads(row[3]) if row[3] else {}
+        ids = array("q", known.ids)
+        found = json.loads(known.existing) if known.existing else {}
         existing = {int(index): (job[0], job[1]) for index, job in found.items()}
         return Inserted(ids.tolist(), existing, repeated=True)
 
     def _remember(self, queue: QueueEntry, request: InsertRequest, answer: Inserted) -> None:
         existing = json.dumps(answer.existing) if answer.existing else None
         ids = array("q", answer.ids).tobytes()
-        row = (queue.queue_id, request.request_key, self._now_ms, request.fingerprint, ids, existing)
-        self._transaction.execute(_SAVE_REQUEST_KEY, row)
-        self._ledger.first_request_key_ms = min(self._ledger.first_request_key_ms, self._now_ms)
+        key = request.request_key or ""
+        self._new_keys.extend((queue.queue_id, key, self._now_ms, request.fingerprint, ids, existing))
+        self._answers[queue.queue_id, key] = _Answer(self._now_ms, request.fingerprint, ids, existing)
+        if self._now_ms < self._ledger.first_request_key_ms:
+            self._ledger.first_request_key_ms = self._now_ms
