@@ -17,7 +17,7 @@ CLAIM_TIMEOUT_MS = 500
 
 async def import_rows(client: AsyncClient, job: ClaimedJob, *, crash_at: int | None = None) -> list[int]:
     """Works through the job's rows, with a checkpoint after each; returns the rows it did."""
-    did = []
+    did: list[int] = []
     rows = json.loads(job.body)
     while rows:
         if rows[0] == crash_at:

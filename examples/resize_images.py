@@ -6,44 +6,41 @@ The mail server refuses the first attempt of each, so each mail is retried; one 
 from __future__ import annotations
 
 import asyncio
-import json
 
-from pinlater import AsyncClient, ClaimedJob, Job, JobState, Reject, Worker, WorkerSettings
+from pinlater import AsyncClient, JobState, Reject, Worker, WorkerSettings, current_job
+from pinlater.worker import constant
 
-worker = Worker(settings=WorkerSettings(concurrency=4, retry_delay_ms=50))
+worker = Worker(settings=WorkerSettings(concurrency=4), retry=constant(0.05))
 done: list[str] = []
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 
 
 @worker.handler("thumbnails")
-def make_thumbnail(job: ClaimedJob) -> None:
+def make_thumbnail(file: str, width: int = 200) -> None:
     """Plain functions may block: each runs in a thread."""
-    picture = json.loads(job.body)
-    done.append(f"thumbnail of {picture['file']}")
+    done.append(f"thumbnail of {file}, {width} wide")
 
 
-@worker.handler("mails")
-async def send_mail(job: ClaimedJob) -> None:
+@worker.handler("mails", attempts=3)
+async def send_mail(to: str) -> None:
     """An exception fails the attempt, and the job comes back after a delay."""
-    address = job.body.decode()
-    if "@" not in address:
-        raise Reject(f"not an address: {address}")
-    if job.attempt == 1:
+    if "@" not in to:
+        raise Reject(f"not an address: {to}")
+    if current_job().attempt == 1:
         raise ConnectionError("mail server is busy")
-    done.append(f"mail to {address}")
+    done.append(f"mail to {to}")
 
 
 async def main() -> None:
     """Enqueues, lets the worker run until all jobs have ended, and says what happened."""
     async with AsyncClient() as client:
-        for queue in worker.queues:
-            await client.create_queue(queue)
-        pictures = [Job(json.dumps({"file": f"{n}.png"}).encode()) for n in range(3)]
-        mails = [b"ada@example.org", b"grace@example.org", b"nobody"]
-        jobs = [
-            *(await client.enqueue("thumbnails", pictures)).descriptors,
-            *(await client.enqueue("mails", mails)).descriptors,
+        await worker.create_queues_async()
+        mails = ["ada@example.org", "grace@example.org", "nobody"]
+        placed = [
+            *await make_thumbnail.enqueue_many_async(make_thumbnail.job(f"{number}.png") for number in range(3)),
+            *await send_mail.enqueue_many_async(send_mail.job(to) for to in mails),
         ]
+        jobs = [one.descriptor for one in placed]
         running = asyncio.create_task(worker.run_async(client=client))
         infos = (await client.lookup(jobs)).values()
         while any(info.state not in ENDED for info in infos):

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.house.conftest import REPOSITORY, need_thrift_compiler
-from tests.house.reader import Reader
+from tests.house.reader import Reader, free_port
 from tests.house.snippets import Block
+from tests.house.typing_check import assert_types_hold
 
 EXAMPLES = REPOSITORY / "examples"
 PRINTS = {
-    "resize_images.py": "mail to ada@example.org\nthumbnail of 0.png\nthumbnail of 2.png\ngiven up: not an address: nobody\n",
+    "resize_images.py": (
+        "mail to ada@example.org\nthumbnail of 0.png, 200 wide\nthumbnail of 2.png, 200 wide\n"
+        "given up: not an address: nobody\n"
+    ),
     "import_in_steps.py": "first worker did [1, 2, 3]\nsecond worker did [4, 5]\n",
     "once_an_hour.py": "first machine: enqueued\nsecond machine: was there already\n",
     "original_worker.py": "succeeded 20, failed 0, retried 1\n",
@@ -41,6 +51,94 @@ def test_an_example_runs_and_shows_its_point(name: str, reader: Reader) -> None:
         subprocess.run(["thrift", "-nowarn", "--gen", "py", "-out", reader.folder, idl], check=True)
     shutil.copy(EXAMPLES / name, reader.folder)
     reader.do(Block("sh", f"python {name}\n", 0, prints=PRINTS[name]))
+
+
+class Visitor:
+    """Somebody who talks to a web server as it comes up."""
+
+    def __init__(self, port: int) -> None:
+        self._base = f"http://127.0.0.1:{port}"
+
+    def ask(self, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+        """Status and answer of a GET, or a POST where there is a body; status 0 where nobody listens yet."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._base + path, data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=15) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, {}
+        except urllib.error.URLError:
+            return 0, {}
+
+    def wait_until(self, path: str, state: str) -> None:
+        """Returns once what is at `path` is in that state."""
+        deadline = time.monotonic() + 20
+        while (seen := self.ask(path)[1].get("state")) != state:
+            assert time.monotonic() < deadline, f"{path} is {seen}"
+            time.sleep(0.05)
+
+
+def copied(name: str, tmp_path: Path) -> Reader:
+    """Somebody in a copy of that folder of examples."""
+    shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return Reader(tmp_path / name)
+
+
+@pytest.mark.docs
+def test_fastapi_enqueues_in_a_request_and_a_worker_beside_it_does_the_work(tmp_path: Path) -> None:
+    """In coroutines and in plain functions; a second click is no second job; a server that is away is no error of the visitor's."""
+    reader, port = copied("web_fastapi", tmp_path), free_port()
+    visitor = Visitor(port)
+    ada = {"mail": "ada@example.org", "name": "Ada"}
+    with ExitStack() as running:
+        with reader.server():
+            running.enter_context(reader.beside(f"uvicorn --port {port} app:app", "Uvicorn running"))
+            status, first = visitor.ask("/signups", ada)
+            assert (status, first["new"]) == (202, True)
+            assert visitor.ask("/signups", ada)[1] == {"job": first["job"], "new": False}
+            status, report = visitor.ask("/reports/2026-11", {})
+            assert status == 202
+            with reader.beside("pinlater worker tasks:worker", "welcome Ada"):
+                visitor.wait_until(f"/jobs/{first['job']}", "SUCCEEDED")
+                visitor.wait_until(f"/jobs/{report['job']}", "SUCCEEDED")
+            assert visitor.ask("/jobs/mails:s1:p1:1")[0] == 404
+            assert visitor.ask("/signups", {"name": "nobody"})[0] == 422
+        assert visitor.ask("/signups", ada)[0] == 503
+
+
+@pytest.mark.docs
+def test_djangos_orders_take_their_jobs_along_through_an_outbox(tmp_path: Path) -> None:
+    """Ordered while no job service is there, shipped once it is; what was taken back is never shipped."""
+    reader, port = copied("web_django", tmp_path), free_port()
+    visitor = Visitor(port)
+    reader.do(Block("sh", "python manage.py migrate --run-syncdb\n", 0))
+    with ExitStack() as running:
+        running.enter_context(reader.beside(f"python manage.py runserver --noreload {port}", "Starting development"))
+        visitor.wait_until("/health", "up")
+        assert visitor.ask("/orders", {"item": "apples"}) == (202, {"order": 1})
+        assert visitor.ask("/orders", {"item": "unicorn"})[0] == 500
+        assert visitor.ask("/orders", {"item": "pears"}) == (202, {"order": 2})
+        running.enter_context(reader.server())
+        reader.do(Block("sh", "pinlater queue create orders\npinlater queue create outbox\n", 0))
+        running.enter_context(reader.beside("pinlater worker shop.tasks:worker", "shipped: 2"))
+        visitor.wait_until("/orders/1", "shipped")
+        visitor.wait_until("/orders/2", "shipped")
+        reader.do(Block("sh", "pinlater queue stats orders --json\n", 0, prints='…"succeeded": 2…\n'))
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("name", ["web_fastapi", "web_django"])
+def test_the_types_of_a_web_example_hold(name: str, tmp_path: Path) -> None:
+    reader = copied(name, tmp_path)
+    assert_types_hold(sorted(reader.folder.rglob("*.py")), reader.folder)
+
+
+@pytest.mark.docs
+def test_the_types_of_the_examples_hold(tmp_path: Path) -> None:
+    """But for the one on code that a Thrift compiler makes."""
+    assert_types_hold([EXAMPLES / name for name in PRINTS if name != "plain_thrift.py"], tmp_path)
 
 
 def test_every_example_is_run_and_listed() -> None:

@@ -1,0 +1,1 @@
+"""A shop: orders are stored, and shipped by a worker."""

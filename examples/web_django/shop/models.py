@@ -1,0 +1,15 @@
+"""An order, and the jobs that wait for its transaction."""
+
+from django.db import models
+
+
+class Order(models.Model):
+    item = models.CharField(max_length=100)
+    state = models.CharField(max_length=20, default="ordered")
+
+
+class OutboxEntry(models.Model):
+    """A job that is to be enqueued once its transaction has committed. Its id is its key: databases don't give one out twice."""
+
+    queue = models.CharField(max_length=64)
+    job = models.TextField()

@@ -1,0 +1,43 @@
+"""Jobs that go with a transaction: they are enqueued if it commits, and never if it doesn't.
+
+`put` writes the job beside the rows that it belongs to. `relay` enqueues what has committed, and then forgets it. A relay that dies in
+between enqueues the same entries again; the unique key of each makes that nothing, for a day.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+
+import msgspec
+from django.db import transaction
+
+from pinlater import Client, Job, UniqueKey, UniqueScope
+from shop.models import OutboxEntry
+
+_AT_A_TIME = 500
+_DAY_MS = 24 * 3_600_000
+
+
+def put(queue: str, job: Job) -> None:
+    """To be called in the transaction that the job belongs to."""
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError("an outbox entry belongs into a transaction: use transaction.atomic()")
+    if job.unique is not None:
+        raise ValueError("an entry's unique key is its own: what is in the outbox twice is enqueued twice")
+    OutboxEntry.objects.create(queue=queue, job=msgspec.json.encode(job).decode())
+
+
+def relay(client: Client) -> int:
+    """Enqueues what waits, the oldest first; how many. Several at once do no harm."""
+    entries = sorted(OutboxEntry.objects.order_by("id")[:_AT_A_TIME], key=attrgetter("queue"))
+    for queue, waiting in groupby(entries, key=attrgetter("queue")):
+        of_queue = list(waiting)
+        client.enqueue(queue, [_job_of(entry) for entry in of_queue])
+        OutboxEntry.objects.filter(id__in=[entry.id for entry in of_queue]).delete()
+    return len(entries)
+
+
+def _job_of(entry: OutboxEntry) -> Job:
+    job = msgspec.json.decode(entry.job, type=Job)
+    return job._replace(unique=UniqueKey(f"shop-outbox-{entry.id}", UniqueScope.TIME, _DAY_MS))

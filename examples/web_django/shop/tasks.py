@@ -1,0 +1,60 @@
+"""What is done later, and the worker that does it: `pinlater worker shop.tasks:worker`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import django
+from django.apps import apps
+
+# In the worker's process nobody else has set Django up.
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
+if not apps.ready:
+    django.setup()
+
+from django.db import close_old_connections
+
+from pinlater import Client, Worker
+from pinlater.worker import exponential
+from shop import outbox
+from shop.models import Order
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+worker = Worker(retry=exponential(1, max=600))
+client = Client()
+
+
+def with_database(function: Callable[P, R]) -> Callable[P, R]:
+    """Django closes stale connections between requests; a worker's threads have none, so it is done around each job."""
+
+    @functools.wraps(function)
+    def around(*args: P.args, **kwargs: P.kwargs) -> R:
+        close_old_connections()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return around
+
+
+@worker.handler("orders", attempts=8, time_limit=60)
+@with_database
+def ship(order_id: int) -> None:
+    """A plain function, in a thread: Django's models may be used as always. Shipping twice is prevented here."""
+    changed = Order.objects.filter(id=order_id, state="ordered").update(state="shipped")
+    print("shipped:" if changed else "was shipped already:", order_id, flush=True)
+
+
+@worker.cron("* * * * * *", queue="outbox")
+@worker.handler("outbox", attempts=1, time_limit=60)
+@with_database
+def relay_outbox() -> None:
+    """Every second, by whichever worker is free."""
+    while outbox.relay(client):
+        pass
