@@ -17,7 +17,7 @@ JOBS = 20
 worker = Worker(settings=WorkerSettings(concurrency=10, prefetch_max=40), retry=linear(1))
 
 
-@worker.handler(QUEUE, attempts=2)
+@worker.handler(QUEUE, attempts=10)
 def log_and_sometimes_fail(body: bytes) -> None:
     """A plain function, so it runs in one of ten threads. Jobs of the original's producers, which name no task, come here too."""
     number = int(body.removeprefix(b"task_"))

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from pinlater.client import AsyncClient, Job, JobInfo, JobState
+from pinlater.client.errors import QueueNotFound
 from pinlater.testing import RealServer
 from pinlater.worker import (
     Ending,
@@ -103,6 +104,9 @@ async def test_a_worker_makes_the_queues_of_its_handlers(client: AsyncClient) ->
     @worker.handler("new")
     async def new() -> None: ...
 
+    with pytest.raises(QueueNotFound) as missing:
+        await new.enqueue_async()
+    assert "create_queues()" in missing.value.__notes__[0]
     await worker.create_queues_async()
     await asyncio.to_thread(worker.create_queues)
     assert await client.queue_names() == ["new", "q"]

@@ -15,7 +15,7 @@ from pinlater.client import _calls
 from pinlater.client._calls import Call
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import UnknownMethod
+from pinlater.client.errors import QueueNotFound, UnknownMethod
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
@@ -66,8 +66,9 @@ class Outbox:
             except UnknownMethod:
                 self._keeps_headers = False
         placed: list[Placed] = []
-        for part in _parts(jobs):
-            placed += _placed(self._client().submit(self._enqueue(queue, part)).result())
+        with _saying_how_to_make(queue):
+            for part in _parts(jobs):
+                placed += _placed(self._client().submit(self._enqueue(queue, part)).result())
         return placed
 
     async def send_async(self, queue: str, jobs: list[Job]) -> list[Placed]:
@@ -79,8 +80,9 @@ class Outbox:
             except UnknownMethod:
                 self._keeps_headers = False
         placed: list[Placed] = []
-        for part in _parts(jobs):
-            placed += _placed(await asyncio.wrap_future(self._client().submit(self._enqueue(queue, part))))
+        with _saying_how_to_make(queue):
+            for part in _parts(jobs):
+                placed += _placed(await asyncio.wrap_future(self._client().submit(self._enqueue(queue, part))))
         return placed
 
     def create_queues(self, names: Sequence[str]) -> None:
@@ -112,6 +114,18 @@ class Outbox:
         if own is None:  # two threads may come here at once: one client stays, the other never began
             own = self._own.setdefault(_OWN, Client(self._servers, source=self._source, clock=self._clock))
         return own
+
+
+@contextlib.contextmanager
+def _saying_how_to_make(queue: str) -> Iterator[None]:
+    """Who meets a queue that isn't there has mostly just begun."""
+    try:
+        yield
+    except QueueNotFound as error:
+        error.add_note(
+            f"Make it with `pinlater queue create {queue}`, or all of the worker's with worker.create_queues()."
+        )
+        raise
 
 
 def _placed(enqueued: Enqueued) -> list[Placed]:
