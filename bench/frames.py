@@ -7,6 +7,7 @@ client and server share would go unseen. Only what the benchmark and the fault h
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -79,7 +80,8 @@ class KeyedEnqueue:
     def frame(self) -> bytes:
         """The next one."""
         self._number += 1
-        return self._head + f"{self._name}{self._number}".encode().rjust(self.KEY_BYTES, b"0") + b"\0\0"
+        key = f"{time.time_ns() // 1_000_000:012x}{self._name}{self._number}".ljust(self.KEY_BYTES, "-")
+        return self._head + key.encode() + b"\0\0"
 
 
 def dequeue(queue: str, limit: int, *, wait_ms: int | None = None) -> bytes:

@@ -8,7 +8,6 @@ a request key, which makes it safe.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from secrets import token_hex
 
 from pinlater.client import _calls, values
 from pinlater.client._faces import AsyncFace
@@ -70,7 +69,7 @@ class AsyncClient(AsyncFace):
         other enqueues get a key by themselves.
         """
         if request_key is None and self._request_keys:
-            request_key = token_hex(12)
+            request_key = _calls.new_request_key(self._clock.now_ms())
         return await self._run(_calls.enqueue(queue, jobs, request_key, repeat))
 
     async def dequeue(

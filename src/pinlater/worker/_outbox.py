@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from secrets import token_hex
 
 from pinlater.client import _calls
 from pinlater.client._calls import Call
@@ -105,7 +104,7 @@ class Outbox:
 
     def _enqueue(self, queue: str, jobs: list[Job]) -> Call[Enqueued]:
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
-        return _calls.enqueue(queue, sent, token_hex(12), False)
+        return _calls.enqueue(queue, sent, _calls.new_request_key(self.now_ms()), False)
 
     def _client(self) -> AsyncClient | Client:
         if isinstance(self._servers, AsyncClient | Client):

@@ -71,5 +71,6 @@ class Wanted:
             part = flat[start : start + 2 * ROWS_MAX]
             count = len(part) // 2
             size = 1 << (count - 1).bit_length()
-            found += execute(self._by_size[size], [*part, *part[-2:] * (size - count)]).fetchall()
+            filled = [*part, *list(part[-2:]) * (size - count)]
+            found += execute(self._by_size[size], filled).fetchall()
         return found
