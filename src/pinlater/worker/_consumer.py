@@ -39,6 +39,8 @@ _log = logging.getLogger("pinlater.worker")
 _BUSY_CLAIM_S = 0.25
 # How long a handler that was cancelled may take to end before its slot goes to the next job.
 _CANCEL_S = 1.0
+# How long what has ended may take to be reported at a stop.
+_REPORT_S = 6.0
 # A job that killed its process so often is not tried again, whatever attempts it has left.
 _CRASHES_MAX = 3
 
@@ -124,6 +126,8 @@ class Consumer:
         self._server_ahead_ms: int | None = None
         self._failures = 0
         self._early_answers = 0
+        self._asked = False
+        self._reporting: set[InHand] = set()  # their handlers have ended: nothing is to be stopped any more
         self._unknown_told: dict[str, float] = {}
         self._held_back = False
         self._backlogged = True  # until a claim gets less than it asked for
@@ -144,8 +148,7 @@ class Consumer:
             async with asyncio.TaskGroup() as group:
                 flushing = group.create_task(self._reports.flush_until_cancelled())
                 await self._claim_until_stopped(group.create_task(self._claim_for_ever()))
-                await self._finish()
-                flushing.cancel()
+                await self._finish(flushing)
         finally:
             for claim in [*self._stock, *self._running]:
                 claim.stopped = claim.stopped or Stopped.GIVEN_BACK
@@ -220,7 +223,10 @@ class Consumer:
         if self._server_ahead_ms is None:
             await self._ask_clock()
         riding = AckBatch(self.queue, acks) if acks else None
-        return await self._client.dequeue(self.queue, limit, wait_ms=self._settings.wait_ms, acks=riding)
+        # Until it is known whether this queue has jobs, its share of the slots is kept from the others: not for a whole long poll.
+        first, self._asked = not self._asked, True
+        wait_ms = 0 if first and len(self._team.consumers) > 1 else self._settings.wait_ms
+        return await self._client.dequeue(self.queue, limit, wait_ms=wait_ms, acks=riding)
 
     async def _ask_clock(self) -> None:
         try:
@@ -254,7 +260,8 @@ class Consumer:
                 claim.beat = self._team.heart.keep(Beat(job, self._when_lost(claim)), max(1, length_ms))
         self._counts.claimed += len(jobs)
         self._start_more()
-        self._slots.wants(self.queue, self._backlogged or bool(self._stock))
+        if self._slots.wants(self.queue, self._backlogged or bool(self._stock)) and len(self._team.consumers) > 1:
+            self._team.slot_freed()
 
     # --- running ----------------------------------------------------------------------------------------------------------
     def slot_freed(self) -> None:
@@ -279,10 +286,15 @@ class Consumer:
             except asyncio.CancelledError:
                 if claim.stopped is None:
                     raise
+            except Exception as error:  # noqa: BLE001 - a fault of the worker's own must not leave the job without an end
+                self._reporting.add(claim)
+                ended = self._failed(claim.job, error, self._team.retry)
             if claim.stopped is None and ended is not None:
                 await self._report(claim.job, ended)
             elif claim.stopped is Stopped.TIME_LIMIT and not claim.abandoned:
                 await self._report(claim.job, self._too_long(claim))
+        except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
+            _log.exception("job %s: how it ended can't be reported; its claim times out", claim.job.descriptor)
         finally:
             self._end(claim)
 
@@ -300,10 +312,14 @@ class Consumer:
             claim.timer = asyncio.get_running_loop().call_later(
                 limit_ms / 1000, self._stop_job, claim, Stopped.TIME_LIMIT
             )
+            if claim.beat is not None:
+                self._team.heart.limit(claim.beat, self._clock.monotonic() + limit_ms / 1000 + _CANCEL_S + 1)
         opened_job = job._replace(body=opened.body, headers=opened.headers)
         started = self._clock.monotonic()
         ended = await self._runner.run(task, Attempt(opened_job, opened.content_type, deadline_ms, self._team.retry))
         self._mean_ms = _decisions.smoothed_ms(self._mean_ms, (self._clock.monotonic() - started) * 1000)
+        if claim.stopped is None:
+            self._reporting.add(claim)
         return ended
 
     async def _give_back_unknown(self, job: ClaimedJob, task: str) -> None:
@@ -349,7 +365,10 @@ class Consumer:
         limit_s = (task.options.time_limit_ms or 0) / 1000 if task else 0
         error = TimeLimitExceeded(f"ran longer than its time limit of {limit_s:g} s")
         retry = (task.options.retry if task else None) or self._team.retry
-        delay_ms = delay_of(retry, _decisions.attempts_so_far(claim.job), error, _spread())
+        return self._failed(claim.job, error, retry)
+
+    def _failed(self, job: ClaimedJob, error: Exception, retry: Retry) -> Ended:
+        delay_ms = delay_of(retry, _decisions.attempts_so_far(job), error, _spread())
         return Ended(failure(error, delay_ms), error)
 
     def _task_of(self, job: ClaimedJob) -> Task[..., Any] | None:
@@ -359,6 +378,7 @@ class Consumer:
     def _end(self, claim: InHand) -> None:
         if claim.timer is not None:
             claim.timer.cancel()
+        self._reporting.discard(claim)
         self._drop_beat(claim)
         if claim.abandoned:
             self._abandoned -= 1
@@ -388,7 +408,7 @@ class Consumer:
         """The claim is gone: the job is no longer ours to run or to report."""
         if claim in self._stock:
             self._stock.remove(claim)
-        elif claim not in self._running or claim.stopped is not None:
+        elif claim not in self._running or claim.stopped is not None or claim in self._reporting:
             return
         _log.warning("job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder)
         self._counts.lost += 1
@@ -397,7 +417,7 @@ class Consumer:
             self._stop_job(claim, Stopped.LOST)
 
     def _stop_job(self, claim: InHand, why: Stopped) -> None:
-        if claim.stopped is not None or claim.task is None or claim.task.done():
+        if claim.stopped is not None or claim in self._reporting or claim.task is None or claim.task.done():
             return
         claim.stopped = why
         claim.task.cancel()
@@ -420,15 +440,15 @@ class Consumer:
             reporting.add_done_callback(self._unowned.discard)
 
     # --- stopping the worker ----------------------------------------------------------------------------------------------
-    async def _finish(self) -> None:
+    async def _finish(self, flushing: asyncio.Task[None]) -> None:
         """Gives back what has not begun, lets what runs finish within the grace time, gives back the rest, reports all."""
         unstarted = list(self._stock)
         self._stock.clear()
         for claim in unstarted:
             self._drop_beat(claim)
-        await self._reports.release([claim.job for claim in unstarted])
-        await self._drain(self._settings.grace_ms / 1000)
-        left = [claim for claim in self._running if claim.stopped is None]
+        unstarted_jobs = [claim.job for claim in unstarted]
+        await asyncio.gather(self._reports.release(unstarted_jobs), self._drain(self._settings.grace_ms / 1000))
+        left = [claim for claim in self._running if claim.stopped is None and claim not in self._reporting]
         if left:
             _log.warning("queue %s: %d jobs did not finish in time and are given back", self.queue, len(left))
             for claim in left:
@@ -437,6 +457,11 @@ class Consumer:
             for claim in left:
                 self._drop_beat(claim)
             await self._reports.release([claim.job for claim in left])
+        last = [*self._unowned, *(claim.task for claim in self._reporting if claim.task is not None)]
+        if last:
+            await asyncio.wait(last, timeout=_REPORT_S)
+        flushing.cancel()  # it may have acks in hand: it gives them back
+        await asyncio.wait({flushing})
         await self._reports.flush_the_rest()
 
     async def _drain(self, grace_s: float) -> None:

@@ -5,6 +5,7 @@ A claim is renewed each time a third of its length has passed, so that two heart
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -36,6 +37,17 @@ class HeartbeatTable(Generic[K]):
         for claim in due:
             self._due[claim] = now + self._every[claim]
         return due
+
+    def hurry(self, claims: Sequence[K], now: float) -> None:
+        """Their heartbeat failed: the next try comes sooner than a heartbeat would."""
+        for claim in claims:
+            if claim in self._due:
+                soon = now + max(_SHORTEST_S, self._every[claim] / 4)
+                self._due[claim] = min(self._due[claim], soon)
+
+    def shortest(self, claims: Sequence[K]) -> float:
+        """How long the one that is due most often can wait for its next heartbeat, in seconds."""
+        return min((self._every[claim] for claim in claims if claim in self._every), default=_SHORTEST_S)
 
     def next_due(self) -> float | None:
         """When the next one is due, or None."""

@@ -103,7 +103,7 @@ class Processes:
             child.wait()
         self._all.clear()
         self._idle.clear()
-        self._threads.shutdown(wait=False)
+        self._threads.shutdown()
 
 
 class _Child:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
+from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod, WorldError
 from pinlater.client.values import Ack, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
 from pinlater.domain.clock import Clock
 from pinlater.worker._acks import AckBuffer
+from pinlater.worker._decisions import backoff_ms
 from pinlater.worker._endings import Ending, Kind, type_name
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.settings import WorkerSettings
 
+T = TypeVar("T")
 _log = logging.getLogger("pinlater.worker")
 _FINAL_FLUSH_S = 5.0
 PROCESS_DIED = type_name(ProcessDied)
@@ -112,11 +116,19 @@ class Reports:
 
     async def flush_until_cancelled(self) -> None:
         """Sends what no claim takes soon."""
+        failures = 0
         while True:
             await self._acks.wait_filled()
             await asyncio.sleep(self._settings.ack_flush_ms / 1000)
-            if not await self._deliver():
-                await asyncio.sleep(self._settings.backoff_first_ms / 1000)
+            if await self._deliver():
+                failures = 0
+            else:
+                failures += 1
+                await asyncio.sleep(self._pause_s(failures))
+
+    def _pause_s(self, failures: int) -> float:
+        settings, spread = self._settings, random.random()  # noqa: S311 - spreads returns, guards nothing
+        return backoff_ms(failures, settings.backoff_first_ms, settings.backoff_max_ms, spread) / 1000
 
     async def flush_the_rest(self) -> None:
         """Sends all, trying for a few seconds."""
@@ -155,7 +167,7 @@ class Reports:
         self._sent_before.difference_update(ack.descriptor for ack in acks)
 
     async def release(self, jobs: Sequence[ClaimedJob], delay_ms: int = 0) -> None:
-        """Gives jobs back unspent. If that can't be delivered their claims time out, which costs them an attempt."""
+        """Gives jobs back unspent. If that can't be delivered for some seconds their claims time out, which costs them an attempt."""
         if self.original_server:
             await self._move_to_pending(jobs, self._clock.now_ms() + delay_ms, None)
             return
@@ -163,10 +175,24 @@ class Reports:
         if not claims:
             return
         try:
-            results = await self._client.release(self._queue, claims, delay_ms=delay_ms)
-            self._counts.released += sum(result.applied for result in results)
-        except PinLaterError as error:
+            again, results = await self._until_delivered(
+                lambda: self._client.release(self._queue, claims, delay_ms=delay_ms)
+            )
+            self._counts.released += sum(again or result.applied for result in results)
+        except (PinLaterError, TimeoutError) as error:
             _log.warning("queue %s: %d jobs could not be given back: %s", self._queue, len(claims), error)
+
+    async def _until_delivered(self, send: Callable[[], Awaitable[T]]) -> tuple[bool, T]:
+        """Repeats for some seconds what tokens make safe to repeat. The answer, and whether it may be to a repetition."""
+        failures = 0
+        async with asyncio.timeout(_FINAL_FLUSH_S):
+            while True:
+                try:
+                    return failures > 0, await send()
+                except WorldError as error:
+                    failures += 1
+                    _log.debug("queue %s: %s; trying again", self._queue, error)
+                await asyncio.sleep(self._pause_s(failures))
 
     async def _move_to_pending(self, jobs: Sequence[ClaimedJob], at_ms: int, body: bytes | None) -> None:
         if not jobs:
@@ -180,7 +206,7 @@ class Reports:
                 await self._client.checkpoint_plain(self._queue, items)
                 self._counts.released += len(items)
                 return
-            results = await self._client.checkpoint(self._queue, items)
-            self._counts.released += sum(result.applied for result in results)
-        except PinLaterError as error:
+            again, results = await self._until_delivered(lambda: self._client.checkpoint(self._queue, items))
+            self._counts.released += sum(again or result.applied for result in results)
+        except (PinLaterError, TimeoutError) as error:
             _log.warning("queue %s: %d jobs could not be put back: %s", self._queue, len(items), error)

@@ -27,12 +27,14 @@ class Slots:
         """How many slots the queue may have at once."""
         return self._most[queue]
 
-    def wants(self, queue: str, wants: bool) -> None:
-        """Whether the queue has jobs that wait for a slot: one that has none leaves its share to the others."""
+    def wants(self, queue: str, wants: bool) -> bool:
+        """Whether the queue has jobs that wait for a slot: one that has none leaves its share to the others. True where it leaves it."""
         if wants:
             self._wanting.add(queue)
-        else:
-            self._wanting.discard(queue)
+            return False
+        leaves = queue in self._wanting
+        self._wanting.discard(queue)
+        return leaves
 
     def free_for(self, queue: str) -> int:
         """How many slots the queue may take now."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from itertools import islice, takewhile
@@ -34,6 +34,9 @@ _FIRINGS_MAX = 10_000
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 1.0, 60.0
 # The longest sleep: a clock that is set right meanwhile must not leave a firing asleep for days.
 _SLEEP_MAX_S = 30.0
+_LOOK_FIRST = timedelta(minutes=1)
+# A firing that is not made so long after its time was missed.
+_LATE = timedelta(minutes=1)
 _KEPT_AT_LEAST = timedelta(hours=1)
 
 
@@ -64,12 +67,24 @@ class Cron:
         """The firings to make up for at `now`, the oldest first."""
         if self.missed is Missed.SKIP:
             return []
-        past: list[datetime] = []
-        for firing in islice(self.after(now - self.look_back), _MISSED_MAX):
-            if firing > now:
-                break
-            past.append(firing)
-        return past[-1:] if self.missed is Missed.LATEST else past
+        wanted = 1 if self.missed is Missed.LATEST else _MISSED_MAX
+        back = min(self.look_back, _LOOK_FIRST)
+        while True:  # further back each time, so that an entry that fires often is not gone through from long ago
+            past = list(takewhile(lambda firing: firing <= now, self.after(now - back)))
+            if len(past) >= wanted or back >= self.look_back:
+                return past[-wanted:]
+            back = min(self.look_back, 4 * back)
+
+    def late(self, due: datetime, now: datetime) -> list[datetime]:
+        """What to fire at `now` when `due` was the next firing: just that, unless the worker stood still or the server was away.
+
+        What is older than `look_back` stays missed: another worker may have made it so long ago that its key is forgotten.
+        """
+        if self.missed is Missed.SKIP:
+            back, missed = _LATE, Missed.LATEST
+        else:
+            back, missed = max(self.look_back, _LATE), self.missed
+        return [firing for firing in replace(self, missed=missed, look_back=back).missed_before(now) if firing >= due]
 
     def between(self, after: datetime, until: datetime) -> list[datetime]:
         """The firings later than `after`, up to `until`. Raises ValueError where there are too many."""
@@ -130,8 +145,9 @@ class Timetable:
                 _log.warning("cron %s: %r fires no more", self._entry.name, self._entry.expression)
                 return
             await self._sleep_until(due)
-            await self._fire(due)
-            now = due
+            now = max(due, self._now())
+            for firing in self._entry.late(due, now):
+                await self._fire(firing)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
@@ -141,7 +157,8 @@ class Timetable:
             await asyncio.sleep(min(left, _SLEEP_MAX_S))
 
     async def _fire(self, firing: datetime) -> None:
-        """Enqueues it, again and again until the server has it: a firing is not lost because a server was away."""
+        """Enqueues it, again and again until the server has it: a firing is not lost because a server was away. One that is overtaken
+        by the next is given up, unless all are to be made up for."""
         entry, failures = self._entry, 0
         while True:
             try:
@@ -152,6 +169,8 @@ class Timetable:
                 level = logging.ERROR if isinstance(error, QueueNotFound) else logging.WARNING
                 _log.log(level, "cron %s: can't enqueue, again in %g s: %s", entry.name, pause_s, error)
                 await asyncio.sleep(pause_s)
+                if entry.missed is not Missed.ALL and next(entry.after(firing), self._now()) < self._now():
+                    return
             else:
                 if not placed.existing:
                     _log.info("cron %s fired", entry.name, extra={"job": placed.descriptor, "due": firing.isoformat()})
