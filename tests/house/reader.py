@@ -20,11 +20,11 @@ BLOCK_TIMEOUT_S = 60
 
 
 class Reader:
-    """Somebody who follows a page in a folder: `9010` and `9999` in what they type become ports that are free."""
+    """Somebody who follows a page in a folder: `9010`, `9999` and `8081` in what they type become ports that are free."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ports = {"9010": free_port(), "9999": free_port()}
+        self.ports = {"9010": free_port(), "9999": free_port(), "8081": free_port()}
         binaries = str(Path(sys.executable).parent)
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PINLATER_")} | {
             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",

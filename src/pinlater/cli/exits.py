@@ -24,6 +24,7 @@ UNREACHABLE = 3
 BUSY = 4
 UNEXPECTED_RESULT = 5
 BUG = 70
+RECYCLED = 75
 SETTINGS = 78
 INTERRUPTED = 130
 TERMINATED = 143
@@ -36,6 +37,7 @@ MEANINGS: dict[int, str] = {
     BUSY: "The server can't do it now: a limit, a pause, a full queue or store, a shard out of reach. Again later may help.",
     UNEXPECTED_RESULT: "It ran, but the outcome is not what was to come (`demo`, `load`).",
     BUG: "An error of this program. Please report it.",
+    RECYCLED: "Nothing is wrong, start it again: a `worker` has done its number of jobs, has its age, or too much memory.",
     SETTINGS: "The settings are wrong (`serve`, `settings`).",
     INTERRUPTED: "Interrupted from the keyboard. `load` ends with its summary and 0, `serve` and `worker` in order and with 0.",
     TERMINATED: "Ended by SIGTERM; `serve` and `worker` end in order and with 0.",

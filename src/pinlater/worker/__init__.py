@@ -14,6 +14,7 @@ from pinlater.worker.errors import (
     TimeLimitExceeded,
     UnusableHandler,
 )
+from pinlater.worker.logs import JobFields
 from pinlater.worker.middleware import Ending, Kind, Middleware
 from pinlater.worker.retries import Retry, by_error, constant, exponential, linear, never
 from pinlater.worker.settings import WorkerSettings
@@ -27,6 +28,7 @@ __all__ = [
     "Codec",
     "Ending",
     "JobContext",
+    "JobFields",
     "JsonCodec",
     "Kind",
     "MessagePackCodec",

@@ -8,11 +8,13 @@ which an idle long poll is given up at a stop comes back only when its claim tim
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from pinlater.client.async_client import AsyncClient
@@ -23,12 +25,14 @@ from pinlater.worker import _decisions, envelope
 from pinlater.worker._calling import Attempt, Ended
 from pinlater.worker._endings import Ending, Kind, failure
 from pinlater.worker._heart import ORIGINAL_CLAIM_MS, Beat, Heart
-from pinlater.worker._processes import Processes
+from pinlater.worker._processes import ChildSetup, Processes
+from pinlater.worker._recycling import Recycling
 from pinlater.worker._reports import Reports
 from pinlater.worker._running import Runner
 from pinlater.worker._slots import Slots
-from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.counts import Tally, WorkerCounts
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
+from pinlater.worker.logs import fields_of
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import Retry, delay_of
 from pinlater.worker.settings import WorkerSettings
@@ -56,7 +60,7 @@ class Stopped(Enum):
 class InHand:
     """A claim in hand. Equal to itself only: a job may come a second time while its first, lost claim still runs."""
 
-    __slots__ = ("abandoned", "beat", "in_thread", "job", "stopped", "task", "timer")
+    __slots__ = ("abandoned", "beat", "began", "in_thread", "job", "stopped", "tally", "task", "timer")
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
@@ -66,6 +70,8 @@ class InHand:
         self.in_thread = False
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.began = 0.0  # by the monotonic clock
+        self.tally: Tally | None = None  # from when it is known which task it is for
 
 
 class Team:
@@ -80,6 +86,7 @@ class Team:
         middleware: Sequence[Middleware],
         retry: Retry,
         counts: WorkerCounts,
+        child_setups: Sequence[ChildSetup] = (),
     ) -> None:
         self.client = client
         self.settings = settings
@@ -88,10 +95,20 @@ class Team:
         self.middleware = middleware
         self.retry = retry
         self.counts = counts
+        self.recycling = Recycling()
+        self.child_setups = tuple(child_setups)
+        self.recycled = ""  # why the worker makes room for another
         self.slots = Slots(settings.concurrency)
         self.stop = asyncio.Event()
         self.hurry = asyncio.Event()
         self.consumers: list[Consumer] = []
+
+    def recycle(self, reason: str) -> None:
+        """Stops as at a signal, and says why."""
+        if not self.stop.is_set():
+            self.recycled = reason
+            _log.info("the worker ends so that another takes its place: %s", reason)
+            self.stop.set()
 
     def slot_freed(self) -> None:
         """A job ended: whoever waits for a slot may have it."""
@@ -115,7 +132,13 @@ class Consumer:
         self._tasks = tasks
         self._default = default
         self._reports = Reports(team.client, queue, team.settings, team.counts, team.clock)
-        processes = Processes(jobs_max=team.settings.child_jobs_max, memory_max=team.settings.child_memory_bytes_max)
+        processes = Processes(
+            jobs_max=team.settings.child_jobs_max,
+            memory_max=team.settings.child_memory_bytes_max,
+            setups=team.child_setups,
+        )
+        # Each job starts from a copy of it: what one leaves in context variables is not for the next.
+        self._context = contextvars.copy_context()
         self._runner = Runner(queue, self._reports.checkpoint, team.middleware, processes, team.clock)
         self._stock: deque[InHand] = deque()
         self._running: set[InHand] = set()
@@ -129,7 +152,7 @@ class Consumer:
         self._asked = False
         self._reporting: set[InHand] = set()  # their handlers have ended: nothing is to be stopped any more
         self._unknown_told: dict[str, float] = {}
-        self._held_back = False
+        self.held_back_since: float | None = None  # by the monotonic clock; functions left behind hold all its slots
         self._backlogged = True  # until a claim gets less than it asked for
 
     @property
@@ -137,6 +160,11 @@ class Consumer:
         """Functions that still run although their jobs were given up: in threads, or deaf to cancellation."""
         at_work = sum([claim.in_thread and claim.stopped is None for claim in self._running])
         return self._abandoned + max(0, self._runner.threads.busy - at_work)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the server answered when this queue's jobs were last asked for; False before the first time."""
+        return self._server_ahead_ms is not None
 
     async def run(self) -> None:
         """Claims and runs jobs until stopped. Ends without an error unless the worker itself has a bug.
@@ -168,19 +196,22 @@ class Consumer:
     async def _claim_for_ever(self) -> None:
         while not self._team.stop.is_set():
             limit = self._claim_limit()
-            if limit:
-                await self._claim(limit)
+            left = self._team.recycling.jobs_left(self._counts.claimed)
+            if left == 0:
+                self._team.recycle(f"{self._counts.claimed} jobs claimed")
+            elif limit:
+                await self._claim(limit if left is None else min(limit, left))
             else:
                 self._room.clear()
                 await self._room.wait()
 
     def _claim_limit(self) -> int:
         if self.left_behind >= self._slots.most(self.queue):
-            if not self._held_back:
-                self._held_back = True
+            if self.held_back_since is None:
+                self.held_back_since = self._clock.monotonic()
                 _log.error("queue %s: %d functions don't end; no more jobs until they do", self.queue, self.left_behind)
             return 0
-        self._held_back = False
+        self.held_back_since = None
         allowed = len(self._running) + self._slots.free_for(self.queue)
         prefetch = _decisions.prefetch_count(self._mean_ms, allowed, self._settings.prefetch_max)
         limit = _decisions.claim_limit(len(self._running) + len(self._stock), allowed, prefetch)
@@ -276,7 +307,9 @@ class Consumer:
             self._running.add(claim)
             self._slots.take(self.queue)
             self._counts.running += 1
-            claim.task = asyncio.create_task(self._run_job(claim), name=f"job {claim.job.descriptor}")
+            claim.task = asyncio.create_task(
+                self._run_job(claim), name=f"job {claim.job.descriptor}", context=self._context.copy()
+            )
 
     async def _run_job(self, claim: InHand) -> None:
         ended: Ended | None = None
@@ -290,9 +323,10 @@ class Consumer:
                 self._reporting.add(claim)
                 ended = self._failed(claim.job, error, self._team.retry)
             if claim.stopped is None and ended is not None:
+                self._count(claim, ended.ending.kind)
                 await self._report(claim.job, ended)
             elif claim.stopped is Stopped.TIME_LIMIT and not claim.abandoned:
-                await self._report(claim.job, self._too_long(claim))
+                await self._report_too_long(claim)
         except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
             _log.exception("job %s: how it ended can't be reported; its claim times out", claim.job.descriptor)
         finally:
@@ -306,6 +340,7 @@ class Consumer:
             await self._give_back_unknown(job, opened.task)
             return None
         claim.in_thread = task.options.place is Place.THREAD
+        claim.tally = self._counts.tally(self.queue, task.name)
         limit_ms = task.options.time_limit_ms
         deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
         if limit_ms is not None:
@@ -315,12 +350,25 @@ class Consumer:
             if claim.beat is not None:
                 self._team.heart.limit(claim.beat, self._clock.monotonic() + limit_ms / 1000 + _CANCEL_S + 1)
         opened_job = job._replace(body=opened.body, headers=opened.headers)
-        started = self._clock.monotonic()
-        ended = await self._runner.run(task, Attempt(opened_job, opened.content_type, deadline_ms, self._team.retry))
+        started = claim.began = self._clock.monotonic()
+        attempt = Attempt(opened_job, opened.content_type, deadline_ms, self._team.retry)
+        ended = await self._runner.run(task, attempt, partial(self._stopped, claim))
         self._mean_ms = _decisions.smoothed_ms(self._mean_ms, (self._clock.monotonic() - started) * 1000)
         if claim.stopped is None:
             self._reporting.add(claim)
         return ended
+
+    def _stopped(self, claim: InHand) -> Ended | None:
+        """How an attempt ended that was stopped from outside."""
+        if claim.stopped is None:
+            return None
+        if claim.stopped is Stopped.TIME_LIMIT:
+            return self._too_long(claim)
+        return Ended(Ending(Kind.LOST if claim.stopped is Stopped.LOST else Kind.GIVEN_BACK))
+
+    def _count(self, claim: InHand, kind: Kind) -> None:
+        if claim.tally is not None:
+            claim.tally.note(kind, self._clock.monotonic() - claim.began)
 
     async def _give_back_unknown(self, job: ClaimedJob, task: str) -> None:
         """A newer producer's, most likely: another worker may know it, or this one after its next deployment."""
@@ -344,11 +392,9 @@ class Consumer:
             self._counts.succeeded += 1
         elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
             self._counts.failed += 1
-            extra = {"queue": self.queue, "job": job.descriptor, "attempt": _decisions.attempts_so_far(job)}
-            trace = job.headers.get("traceparent")
             _log.warning(
                 "queue %s: job %s failed: %s", self.queue, job.descriptor, ending.status,
-                exc_info=ended.error, extra={**extra, "trace": trace} if trace else extra,
+                exc_info=ended.error, extra={**fields_of(job), "attempt": _decisions.attempts_so_far(job)},
             )  # fmt: skip
         await self._reports.end(job, ending)
 
@@ -359,6 +405,11 @@ class Consumer:
             return ending
         text = f"{ending.error_text}; set aside, since it was the {before + 1}th process that ended under this job"
         return ending._replace(kind=Kind.GIVEN_UP, error_text=text, status=f"{ending.status}; set aside")
+
+    async def _report_too_long(self, claim: InHand) -> None:
+        ended = self._too_long(claim)
+        self._count(claim, ended.ending.kind)
+        await self._report(claim.job, ended)
 
     def _too_long(self, claim: InHand) -> Ended:
         task = self._task_of(claim.job)
@@ -410,7 +461,10 @@ class Consumer:
             self._stock.remove(claim)
         elif claim not in self._running or claim.stopped is not None or claim in self._reporting:
             return
-        _log.warning("job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder)
+        _log.warning(
+            "job %s: claim lost (%s %s)", result.descriptor, result.outcome.name, result.holder,
+            extra=fields_of(claim.job),
+        )  # fmt: skip
         self._counts.lost += 1
         claim.beat = None
         if claim.task is not None:
@@ -420,6 +474,8 @@ class Consumer:
         if claim.stopped is not None or claim in self._reporting or claim.task is None or claim.task.done():
             return
         claim.stopped = why
+        if why is not Stopped.TIME_LIMIT:
+            self._count(claim, Kind.LOST if why is Stopped.LOST else Kind.GIVEN_BACK)
         claim.task.cancel()
         asyncio.get_running_loop().call_later(_CANCEL_S, self._abandon, claim)
 
@@ -430,12 +486,13 @@ class Consumer:
         claim.abandoned = True
         self._abandoned += 1
         _log.error(
-            "job %s: its handler does not end although it was cancelled (%s)", claim.job.descriptor, claim.stopped
-        )
+            "job %s: its handler does not end although it was cancelled (%s)", claim.job.descriptor, claim.stopped,
+            extra=fields_of(claim.job),
+        )  # fmt: skip
         self._free_slot(claim)
         self._room.set()
         if claim.stopped is Stopped.TIME_LIMIT:
-            reporting = asyncio.create_task(self._report(claim.job, self._too_long(claim)))
+            reporting = asyncio.create_task(self._report_too_long(claim))
             self._unowned.add(reporting)
             reporting.add_done_callback(self._unowned.discard)
 

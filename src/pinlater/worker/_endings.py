@@ -26,6 +26,8 @@ class Kind(Enum):
     GIVEN_UP = "given up"  # FAILED for good
     SNOOZED = "snoozed"  # again later, nothing spent
     RESCHEDULED = "rescheduled"  # again at a time, perhaps with a new body, nothing spent
+    LOST = "lost"  # the claim ended before the attempt did; nothing is reported
+    GIVEN_BACK = "given back"  # the worker stopped first; nothing spent
 
 
 class Ending(NamedTuple):

@@ -16,7 +16,7 @@ from pinlater.worker._calling import Attempt, Ended, call, call_async, context_o
 from pinlater.worker._endings import Kind, ending_of, failure
 from pinlater.worker._processes import Processes
 from pinlater.worker._threads import Threads
-from pinlater.worker.context import Channel, JobContext
+from pinlater.worker.context import Channel, JobContext, set_current
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import delay_of
@@ -38,20 +38,34 @@ class Runner:
         self.threads = Threads(f"pinlater-{queue}")
         self.processes = processes
 
-    async def run(self, task: Task[..., Any], attempt: Attempt) -> Ended:
-        """How it ended. Cancelling this stops a coroutine and a process, and leaves a thread running."""
+    async def run(self, task: Task[..., Any], attempt: Attempt, stopped: Callable[[], Ended | None]) -> Ended:
+        """How it ended. Cancelling this stops a coroutine and a process, and leaves a thread running.
+
+        `stopped`: how an attempt ended that was stopped from outside, whatever its handler made of that; None for any other.
+        """
         context = context_of(task, attempt, self._channel(task.options.place))
+        set_current(context)  # for what hooks log
+        try:
+            ended = await self._call_after_hooks(task, attempt, context)
+        except asyncio.CancelledError:
+            from_outside = stopped()
+            if from_outside is None:
+                raise
+            ended = from_outside
+        else:
+            ended = stopped() or ended
+        if self._middleware:
+            await self._tell(context, ended)
+        return ended
+
+    async def _call_after_hooks(self, task: Task[..., Any], attempt: Attempt, context: JobContext) -> Ended:
         try:
             for middleware in self._middleware:
                 await _done(middleware.before(context))
         except Exception as error:  # noqa: BLE001 - a hook may refuse the job as its handler may
             spread = random.random()  # noqa: S311 - spreads retries, guards nothing
-            ended = Ended(ending_of(error, context, attempt.retry_of(task), spread), error)
-        else:
-            ended = await self._call(task, attempt, context)
-        if self._middleware:
-            await self._tell(context, ended)
-        return ended
+            return Ended(ending_of(error, context, attempt.retry_of(task), spread), error)
+        return await self._call(task, attempt, context)
 
     async def _call(self, task: Task[..., Any], attempt: Attempt, context: JobContext) -> Ended:
         place = task.options.place

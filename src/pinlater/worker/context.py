@@ -151,6 +151,11 @@ def current_job() -> JobContext:
     return context
 
 
+def job_at_hand() -> JobContext | None:
+    """`current_job`, or None outside of one."""
+    return _CURRENT.get(None)
+
+
 def set_current(context: JobContext) -> None:
     """For whoever runs jobs."""
     _CURRENT.set(context)

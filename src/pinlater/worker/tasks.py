@@ -20,6 +20,7 @@ from pinlater.worker.codecs import Codec
 from pinlater.worker.context import as_time_ms
 from pinlater.worker.errors import UnusableHandler
 from pinlater.worker.retries import Retry
+from pinlater.worker.tracing import with_trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -178,7 +179,7 @@ class Producer(Generic[P]):
             priority=options.priority or task.options.priority,
             run_after_ms=_run_after_ms(options, now_ms),
             attempts_allowed=options.attempts or task.options.attempts,
-            headers=envelope.headers_for(task.name, task.parameters.content_type(codec), options.headers),
+            headers=envelope.headers_for(task.name, task.parameters.content_type(codec), with_trace(options.headers)),
             unique=unique,
             claim_timeout_ms=_ms(options.claim_timeout),
             expires_at_ms=None if options.expires_in is None else now_ms + (_ms(options.expires_in) or 0),

@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from os import PathLike
 from typing import Any, ParamSpec, TypeVar
@@ -27,11 +29,17 @@ from zoneinfo import ZoneInfo
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, SystemClock
+from pinlater.worker._beside import Beside, Service
 from pinlater.worker._consumer import Consumer, Team
+from pinlater.worker._endpoint import serve_probes
 from pinlater.worker._heart import Heart
+from pinlater.worker._line import Hello, Line, Orders
 from pinlater.worker._loop import run
 from pinlater.worker._outbox import Outbox
+from pinlater.worker._processes import ChildSetup
+from pinlater.worker._recycling import EXIT_CODE, recycling_of
 from pinlater.worker._until_idle import ConsumerUntilIdle, Idleness, OnEnd, in_threads, settings_until_idle
+from pinlater.worker._vitals import Vitals
 from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.cron import Cron, Missed, Timetable, cron
@@ -63,6 +71,7 @@ class Worker:
 
     `client`: where the jobs are: addresses (as for `AsyncClient`), or a client that the caller opened and closes.
     `codec` and `retry` hold for tasks that have none of their own; `middleware` runs around every job, the first one outermost.
+    `child_setup` runs first in every process that handlers run in: a function at the top of a module, for logging and the like.
     """
 
     def __init__(
@@ -74,6 +83,7 @@ class Worker:
         codec: Codec | None = None,
         retry: Retry | None = None,
         middleware: Sequence[Middleware] = (),
+        child_setup: ChildSetup | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._client: AsyncClient | Callable[[], AsyncClient] | str | PathLike[str] | Sequence[str] | None = client
@@ -82,12 +92,19 @@ class Worker:
         self._codec = codec or JsonCodec()
         self._retry = retry
         self._middleware = tuple(middleware)
+        self._child_setup = child_setup
         self._clock = clock or SystemClock()
         self._queues: dict[str, _Queue] = {}
         self._outbox = Outbox(client, source, self._clock)
         self._crons: list[Cron] = []
         self._team: Team | None = None
+        self._stop_asked = False
         self.counts = WorkerCounts()
+
+    @property
+    def recycled(self) -> str:
+        """Why the worker ended to make room for another; empty where it did not."""
+        return "" if self._team is None else self._team.recycled
 
     @property
     def settings(self) -> WorkerSettings:
@@ -201,8 +218,13 @@ class Worker:
 
     # --- running ----------------------------------------------------------------------------------------------------------
     def run(self) -> None:
-        """Runs until SIGTERM or SIGINT; a second one hurries. Blocks. What is left behind does not keep the process from ending."""
+        """Runs until SIGTERM or SIGINT; a second one hurries. Blocks. What is left behind does not keep the process from ending.
+
+        Raises SystemExit with the code 75 where the worker was recycled: whoever started the process starts it anew.
+        """
         run(self.run_async(handle_signals=True))
+        if self.recycled:
+            raise SystemExit(EXIT_CODE)
 
     async def run_async(
         self,
@@ -211,28 +233,41 @@ class Worker:
         settings: WorkerSettings | None = None,
         queues: Sequence[str] | None = None,
         handle_signals: bool = False,
+        child_setup: ChildSetup | None = None,
+        line: Line | None = None,
     ) -> None:
-        """Runs until `request_stop`. `client`, `settings` and `queues` (a part of those registered) override the worker's own."""
+        """Runs until `request_stop`. `client`, `settings` and `queues` (a part of those registered) override the worker's own.
+
+        `child_setup` runs in processes before the worker's own. `line` leads to a supervisor, for `pinlater worker --processes`.
+        """
         chosen = self._chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
             source = await self._opened(stack, client)
             heart = Heart(source.twin, self._clock)
-            team = self._team = self._new_team(source, settings or self._settings, heart, chosen)
+            team = self._team = self._new_team(source, settings or self._settings, heart, chosen, child_setup)
+            team.recycling = recycling_of(team.settings, random.random())  # noqa: S311 - spreads processes, guards nothing
+            self._stop_asked = False
             for name, queue in chosen.items():
                 team.consumers.append(Consumer(team, name, queue.tasks, queue.default()))
             if handle_signals:
                 stack.enter_context(self._signals())
+            vitals = Vitals(team, self._clock, None if line is None else {"process": str(line.number)})
+            beside = Beside(self._services(team, vitals, line))
+            beside.start()
+            stack.callback(beside.stop)
             heart.start()
             stack.callback(heart.stop)
             _log.info("worker started", extra={"queues": ",".join(chosen)})
             timetables = [Timetable(entry, self._clock) for entry in self._crons if entry.task.queue in chosen]
             async with asyncio.TaskGroup() as group:
                 firing = [group.create_task(table.run(), name="cron") for table in timetables]
+                turning = group.create_task(vitals.turn())
                 consuming = [group.create_task(consumer.run()) for consumer in team.consumers]
                 await team.stop.wait()
                 for task in firing:
                     task.cancel()
                 await asyncio.wait(consuming)
+                turning.cancel()
             _log.info("worker stopped", extra={"left_behind": self.functions_left_behind})
 
     async def run_until_idle(
@@ -311,21 +346,48 @@ class Worker:
         return await stack.enter_async_context(made)
 
     def _new_team(
-        self, client: AsyncClient, settings: WorkerSettings, heart: Heart, chosen: Mapping[str, _Queue]
+        self,
+        client: AsyncClient,
+        settings: WorkerSettings,
+        heart: Heart,
+        chosen: Mapping[str, _Queue],
+        child_setup: ChildSetup | None = None,
     ) -> Team:
         retry = self._retry or linear(settings.retry_delay_ms / 1000)
-        team = Team(client, settings, self._clock, heart, self._middleware, retry, self.counts)
+        setups = [setup for setup in (child_setup, self._child_setup) if setup is not None]
+        team = Team(client, settings, self._clock, heart, self._middleware, retry, self.counts, setups)
         for name, queue in chosen.items():
             team.slots.add(name, queue.weight, queue.concurrency)
         return team
+
+    def _services(self, team: Team, vitals: Vitals, line: Line | None) -> list[Service]:
+        """What answers while the event loop is blocked: the supervisor's line, which probes then come through, or else probes."""
+        settings, loop = team.settings, asyncio.get_running_loop()
+        if line is not None:
+            hello = Hello(settings.health_host, settings.health_port, settings.grace_ms)
+            orders = Orders(
+                vitals.report,
+                partial(loop.call_soon_threadsafe, team.stop.set),
+                partial(loop.call_soon_threadsafe, self._hurry),
+            )
+            return [partial(line.obey, hello, orders)]
+        if settings.health_port is not None:
+            return [partial(serve_probes, settings.health_host, settings.health_port, vitals)]
+        return []
 
     def request_stop(self) -> None:
         """Stops claiming and lets running jobs finish within the grace time; asked a second time, gives them back at once."""
         if self._team is None:
             return
-        if self._team.stop.is_set():
-            self._team.hurry.set()
+        if self._stop_asked:
+            self._hurry()
+        self._stop_asked = True
         self._team.stop.set()
+
+    def _hurry(self) -> None:
+        if self._team is not None:
+            self._team.hurry.set()
+            self._team.stop.set()
 
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError where there is nothing to run, or one of `queues` has no handler."""

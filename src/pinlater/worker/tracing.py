@@ -1,0 +1,99 @@
+"""OpenTelemetry: a job goes on with the trace of whoever enqueued it.
+
+Tasks put the current span's `traceparent` into the headers of the jobs that they enqueue, wherever OpenTelemetry is in use; the
+middleware makes a span of each attempt, whose parent is that one. The SDK and its exporters are the program's to set up.
+
+Needs the extra `otel`, and only for the middleware. Weakness: a handler in a process does not see the span, since context variables
+stay here; its headers name the same trace.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, NamedTuple
+
+from pinlater.version import __version__
+from pinlater.worker._endings import Ending
+from pinlater.worker.context import JobContext
+from pinlater.worker.logs import TRACEPARENT
+from pinlater.worker.middleware import Middleware
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, TracerProvider
+
+_CARRIED = (TRACEPARENT, "tracestate")
+
+
+class _Open(NamedTuple):
+    span: Span
+    token: Token[Context]
+
+
+_OPEN: ContextVar[_Open | None] = ContextVar("pinlater_open_span", default=None)
+
+
+class OpenTelemetry(Middleware):
+    """A span of each attempt, current in coroutines and in threads. `provider`: else the process's own."""
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        from opentelemetry import trace
+
+        self._tracer = (provider or trace.get_tracer_provider()).get_tracer("pinlater", __version__)
+
+    def before(self, job: JobContext) -> None:
+        from opentelemetry import context, trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        carrier = {name: job.headers[name] for name in _CARRIED if name in job.headers}
+        parent = TraceContextTextMapPropagator().extract(carrier)
+        attributes: dict[str, str | int] = {
+            "messaging.system": "pinlater",
+            "messaging.destination.name": job.queue,
+            "messaging.operation.type": "process",
+            "messaging.message.id": job.descriptor,
+            "pinlater.task": job.task,
+            "pinlater.attempt": job.attempt,
+        }
+        span = self._tracer.start_span(
+            f"process {job.task}", parent, kind=trace.SpanKind.CONSUMER, attributes=attributes
+        )
+        _OPEN.set(_Open(span, context.attach(trace.set_span_in_context(span, parent))))
+
+    def on_failure(self, job: JobContext, ending: Ending, error: BaseException | None) -> None:
+        from opentelemetry.trace import StatusCode
+
+        opened = _OPEN.get()
+        if opened is None:
+            return
+        if error is not None:
+            opened.span.record_exception(error)
+        opened.span.set_attribute("error.type", ending.error_type)
+        opened.span.set_status(StatusCode.ERROR, ending.status)
+
+    def after(self, job: JobContext, ending: Ending) -> None:
+        from opentelemetry import context
+
+        opened = _OPEN.get()
+        if opened is None:
+            return
+        _OPEN.set(None)
+        opened.span.set_attribute("pinlater.outcome", ending.kind.value)
+        opened.span.end()
+        context.detach(opened.token)
+
+
+def with_trace(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """`headers` with the current span's `traceparent`, where there is a span and none is given. Imports nothing by itself."""
+    if "opentelemetry.trace" not in sys.modules or TRACEPARENT in headers:
+        return headers
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    if not trace.get_current_span().get_span_context().is_valid:
+        return headers
+    carrier = dict(headers)
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier

@@ -1,0 +1,248 @@
+"""`pinlater worker` with real processes: several under a supervisor, signals, crashes, recycling, reloading, probes, logs."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import COMMAND, Pinlater
+from tests.cli.test_processes import free_port
+
+MODULE = """
+import asyncio, logging, os, signal, threading
+from pinlater import Worker
+
+worker = Worker()
+VERSION = {version}
+
+@worker.handler("{queue}", attempts=20)
+async def run(what: str) -> None:
+    print("ran", what, os.getpid(), VERSION, flush=True)
+    if what == "crash":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "long":
+        await asyncio.Event().wait()
+    if what == "block":
+        threading.Event().wait()
+    if what == "log":
+        logging.getLogger("shop").warning("hello from the handler")
+
+@worker.handler("{queue}", process=True)
+def apart() -> None:
+    logging.getLogger("shop").warning("hello from a process")
+"""
+
+
+class Workers:
+    """`pinlater worker` in a folder of its own, ended with the test."""
+
+    def __init__(self, folder: Path, pinlater: Pinlater, queue: str) -> None:
+        self.folder = folder
+        self.queue = queue
+        self._pinlater = pinlater
+        self._processes: list[subprocess.Popen[str]] = []
+        self.write()
+
+    def write(self, version: int = 1) -> None:
+        """The module of the worker."""
+        (self.folder / "shop.py").write_text(MODULE.format(queue=self.queue, version=version))
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        """Its output goes to `out`, its log to `log`."""
+        with (self.folder / "out").open("a") as out, (self.folder / "log").open("a") as log:
+            process = subprocess.Popen(
+                [*COMMAND, "worker", "shop:worker", "--log-format", "json", *options],
+                cwd=self.folder, env=os.environ | {"PINLATER_SERVERS": self._pinlater.address}, stdout=out, stderr=log, text=True,
+            )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def enqueue(self, *what: str) -> None:
+        """One job each."""
+        bodies = [word for one in what for word in ("--body", json.dumps({"what": one}))]
+        self._pinlater.ok("enqueue", self.queue, *bodies, "--header", "pinlater-task=run")
+
+    def ran(self, what: str) -> list[tuple[int, int]]:
+        """Process and version of each run."""
+        lines = [line.split() for line in (self.folder / "out").read_text().splitlines()]
+        return [(int(line[2]), int(line[3])) for line in lines if line[:2] == ["ran", what]]
+
+    def logged(self, text: str) -> list[dict[str, Any]]:
+        """Log lines with that text in their event."""
+        entries = []
+        for line in (self.folder / "log").read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                entries.append(json.loads(line))
+        return [entry for entry in entries if text in entry["event"]]
+
+    def stats(self) -> dict[str, Any]:
+        """The queue's numbers."""
+        (found,) = self._pinlater.ok("queue", "stats", self.queue, "--json").json["queues"]
+        return dict(found)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def workers(tmp_path: Path, pinlater: Pinlater, queue: str) -> Iterator[Workers]:
+    """No worker yet."""
+    made = Workers(tmp_path, pinlater, queue)
+    yield made
+    made.close()
+
+
+def wait_for(ask: Callable[[], Any], what: str = "", seconds: float = 40) -> Any:
+    """Polls until it is true."""
+    deadline = time.monotonic() + seconds
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, what or "waited in vain"
+        time.sleep(0.02)
+    return answer
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """(0, "") where nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except OSError:
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def test_processes_share_the_work_answer_probes_as_one_and_stop_in_order(workers: Workers) -> None:
+    port = free_port()
+    supervisor = workers.start("--processes", "2", "--health-port", str(port), "--grace", "100ms", "--concurrency", "1")
+    wait_for(lambda: get(port, "/readyz")[0] == 200)
+    workers.enqueue("long", "long")
+    wait_for(lambda: len(workers.ran("long")) == 2)
+    pids = {pid for pid, _ in workers.ran("long")}
+    assert pids == set(children_of(supervisor))
+    page = get(port, "/metrics")[1]
+    assert page.count("# TYPE pinlater_worker_jobs_running gauge") == 1
+    for number in (0, 1):
+        assert f'pinlater_worker_jobs_running{{process="{number}"}} 1' in page
+        assert f'pinlater_worker_process_starts_total{{process="{number}"}} 1' in page
+    assert get(port, "/healthz") == (200, "ok\n")
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(30) == 0
+    assert not any(alive(pid) for pid in pids)
+    assert (workers.stats()["pending"], workers.stats()["in_progress"]) == (2, 0)
+
+
+def test_a_second_signal_hurries_all_processes(workers: Workers) -> None:
+    supervisor = workers.start("--processes", "2", "--grace", "1h", "--concurrency", "1")
+    workers.enqueue("long", "long")
+    wait_for(lambda: len(workers.ran("long")) == 2)
+    supervisor.send_signal(signal.SIGINT)
+    wait_for(lambda: all(alive(pid) for pid, _ in workers.ran("long")))
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(30) == 0
+    assert (workers.stats()["pending"], workers.stats()["in_progress"]) == (2, 0)
+
+
+def test_a_process_that_dies_is_replaced(workers: Workers) -> None:
+    workers.start("--processes", "1")
+    workers.enqueue("one")
+    ((first, _),) = wait_for(lambda: workers.ran("one"))
+    os.kill(first, signal.SIGKILL)
+    workers.enqueue("two")
+    ((second, _),) = wait_for(lambda: workers.ran("two"))
+    assert second != first
+    assert "was ended by SIGKILL; starts again in" in wait_for(lambda: workers.logged("process 0"))[0]["event"]
+
+
+def test_a_killed_supervisor_leaves_no_orphans_and_their_jobs_are_given_back(workers: Workers) -> None:
+    supervisor = workers.start("--processes", "2", "--grace", "100ms", "--concurrency", "1")
+    workers.enqueue("long", "long")
+    wait_for(lambda: len(workers.ran("long")) == 2)
+    supervisor.kill()
+    wait_for(lambda: not any(alive(pid) for pid, _ in workers.ran("long")))
+    assert (workers.stats()["pending"], workers.stats()["in_progress"]) == (2, 0)
+
+
+def test_a_recycled_worker_ends_with_its_code_and_a_supervisor_starts_the_next(workers: Workers) -> None:
+    workers.enqueue("a", "a", "a")
+    alone = workers.start("--recycle-jobs", "2", "--concurrency", "1")
+    assert alone.wait(40) == 75
+    assert len(workers.ran("a")) == 2
+    workers.enqueue("a", "a", "a")
+    workers.start("--processes", "1", "--recycle-jobs", "2", "--concurrency", "1")
+    wait_for(lambda: len(workers.ran("a")) == 6)
+    assert len({pid for pid, _ in workers.ran("a")}) == 3
+    assert wait_for(lambda: workers.logged("ended with exit code 75"))
+
+
+def test_a_change_of_the_program_starts_it_anew_even_where_it_was_broken(workers: Workers) -> None:
+    workers.start("--reload", "--grace", "1h")
+    workers.enqueue("long")
+    wait_for(lambda: workers.ran("long"))
+    (workers.folder / "shop.py").write_text("this is no Python")
+    wait_for(lambda: workers.logged("waits for a change"))
+    workers.write(version=22)
+    wait_for(lambda: any(version == 22 for _, version in workers.ran("long")))
+    assert workers.stats()["failed"] == 0
+
+
+@pytest.mark.parametrize("application", ["nowhere:worker", "shop", "shop:VERSION"])
+def test_what_is_no_worker_ends_the_supervisor_too(workers: Workers, application: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "worker", application, "--processes", "3"], cwd=workers.folder, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("error: ")) == (2, 1)
+
+
+def test_a_port_for_probes_that_is_taken_is_said(workers: Workers) -> None:
+    port = free_port()
+    workers.start("--health-port", str(port))
+    wait_for(lambda: get(port, "/readyz")[0] == 200)
+    for more in ((), ("--processes", "1")):
+        second = workers.start("--health-port", str(port), *more)
+        assert second.wait(40) == 1
+    assert "address already in use" in (workers.folder / "log").read_text()
+
+
+def test_log_lines_say_which_job_they_are_about_in_threads_and_processes_too(
+    workers: Workers, pinlater: Pinlater
+) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    workers.start("--processes", "1")
+    for task, body in (("run", '{"what": "log"}'), ("apart", "{}")):
+        pinlater.ok(
+            "enqueue", workers.queue, "--body", body, "--header", f"pinlater-task={task}",
+            "--header", f"traceparent={trace}",
+        )  # fmt: skip
+    for text, task in (("from the handler", "run"), ("from a process", "apart")):
+        (entry,) = wait_for(partial(workers.logged, text))
+        assert (entry["logger"], entry["level"], entry["queue"]) == ("shop", "warning", workers.queue)
+        assert (entry["task"], entry["attempt"], entry["trace"], entry["process_number"]) == (task, 1, trace, 0)
+        assert entry["job"].startswith(workers.queue)
