@@ -58,6 +58,18 @@ def test_a_failure_with_all_it_can_say(pinlater: Pinlater, queue: str) -> None:
     assert re.search(r"run_after\t20\d\d-\d\d-\d\dT", shown)
 
 
+def test_an_error_with_its_trace_is_one_line_in_tables_and_whole_in_a_lookup(pinlater: Pinlater, queue: str) -> None:
+    (descriptor,) = enqueue(pinlater, queue, "x")
+    pinlater.ok("dequeue", queue)
+    text = 'no such address\n  File "mails.py", line 7, in send\n\x1b[31m'
+    pinlater.ok("ack", descriptor, "--failed", "--final", "--error-type", "ValueError", "--error-text", text)
+    (_, row) = pinlater.ok("scan", queue, "--state", "failed").out.splitlines()
+    assert "ValueError: no such address\t" in row
+    shown = pinlater.ok("lookup", descriptor).out.splitlines()
+    assert shown[-4:] == ["last error:", "no such address", '  File "mails.py", line 7, in send', "\\x1b[31m"]
+    assert any(line.endswith("\tValueError: no such address") for line in shown)
+
+
 def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "a", "b", "c")
     pinlater.ok("dequeue", queue, "--limit", "3")

@@ -42,12 +42,22 @@ def _print_job(job: JobInfo) -> None:
     shown = {name: value for name, value in job._asdict().items() if value not in (None, "", {}, ())}
     shown |= {name: value for name, value in times.items() if value is not None}
     shown.pop("attempts", None)
+    text, _, trace = job.error_text.partition("\n")
+    if trace:
+        shown["error_text"] = text
     if job.body is not None:
         shown["body"] = output.body_text(job.body)
     output.print_table(["field", "value"], [(name.removesuffix("_ms"), value) for name, value in shown.items()])
     if job.attempts:
-        rows = [(a.number, a.outcome, a.claimed_by, a.error_type, a.error_text) for a in job.attempts]
-        output.print_table(["attempt", "outcome", "claimed by", "error type", "error text"], rows)
+        rows = [(a.number, a.outcome, a.claimed_by, _first_line(a.error_type, a.error_text)) for a in job.attempts]
+        output.print_table(["attempt", "outcome", "claimed by", "error"], rows)
+    if trace:
+        output.print_lines(["last error:", *map(output.one_line, job.error_text.splitlines())])
+
+
+def _first_line(error_type: str, error_text: str) -> str | None:
+    """What failed in one line: workers put where it came from behind that."""
+    return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None
 
 
 def count(
@@ -127,7 +137,7 @@ def _print_page(jobs: Sequence[JobInfo], bodies: bool) -> None:
             job.state,
             job.attempts_remaining,
             output.iso(job.run_after_ms),
-            job.error_text or job.error_type or None,
+            _first_line(job.error_type, job.error_text),
             job.custom_status or None,
             *([output.body_text(job.body or b"")] if bodies else []),
         )

@@ -64,7 +64,12 @@ def _cell(value: object) -> str:
         return ", ".join(map(_cell, value))
     if isinstance(value, float):
         return f"{value:.1f}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+    return one_line(str(value))
+
+
+def one_line(text: str) -> str:
+    """What others wrote, with control characters escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def iso(moment_ms: int | None) -> str | None:
