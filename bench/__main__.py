@@ -15,6 +15,7 @@ from bench import table
 from bench.backlog import backlog
 from bench.busy_loop import busy_loop
 from bench.results import RESULTS_DIR, Results, RowResult, machine_facts, read_results
+from bench.sdk import client_sync, worker_async, worker_threads
 from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
 from bench.waiting import idle_waits, pickup
 from bench.workplace import FULL_BACKLOG, QUICK, Sizes, Workplace
@@ -30,6 +31,9 @@ ROWS: dict[str, Callable[[Workplace], RowResult]] = {
     "pickup": pickup,
     "idle_waits": idle_waits,
     "busy_loop": busy_loop,
+    "worker_async": worker_async,
+    "worker_threads": worker_threads,
+    "client_sync": client_sync,
 }
 
 

@@ -40,6 +40,8 @@ class Sizes:
     idle_waits: int = 1_000
     idle_seconds: float = 5.0
     busy_jobs: int = 20_000
+    worker_jobs: int = 100_000
+    client_calls: int = 10_000
 
 
 QUICK = Sizes(
@@ -56,6 +58,8 @@ QUICK = Sizes(
     idle_waits=20,
     idle_seconds=0.2,
     busy_jobs=200,
+    worker_jobs=500,
+    client_calls=20,
 )
 FULL_BACKLOG = 5_000_000
 
