@@ -29,6 +29,8 @@ PRINTS = {
     "import_in_steps.py": "first worker did [1, 2, 3]\nsecond worker did [4, 5]\n",
     "once_an_hour.py": "first machine: enqueued\nsecond machine: was there already\n",
     "original_worker.py": "succeeded 20, failed 0, retried 1\n",
+    "middleware_prometheus.py": "succeeded 2.0\nfailed 1.0\ntimed 3.0\n",
+    "middleware_errors.py": "ValueError: the card has expired task=charge attempt=3\n",
     "plain_thrift.py": "claimed one two\noutcomes 0 0\n413 Queue not found: no_such_queue\n",
 }
 

@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,19 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.client import AsyncClient, Job, JobState
-from pinlater.worker import Ending, JobContext, JobFields, Middleware, Worker, WorkerSettings, _metrics, current_job
+from pinlater.worker import (
+    Ending,
+    JobContext,
+    JobFields,
+    Middleware,
+    Worker,
+    WorkerSettings,
+    _line,
+    _metrics,
+    current_job,
+)
 from pinlater.worker._recycling import EXIT_CODE, Recycling, recycling_of
+from pinlater.worker._vitals import Report
 from pinlater.worker.counts import DURATION_BOUNDS_S
 from pinlater.worker.supervisor import STARTS
 from tests.worker import set_up_tasks
@@ -391,3 +403,27 @@ async def test_processes_of_handlers_are_set_up_before_their_first_job(client: A
     done, _, process_id = told.read_text().partition(" in ")
     assert done == "by the command, by the worker"
     assert int(process_id) != os.getpid()
+
+
+# --- the line to a supervisor ---------------------------------------------------------------------------------------------
+async def test_a_worker_that_can_not_obey_is_ended_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its loop is blocked, say; an order to stop changes nothing then."""
+    ended = asyncio.Event()
+    monkeypatch.setattr(_line, "_EXTRA_S", 0.01)
+    monkeypatch.setattr(_line, "_end", ended.set)
+    told: list[str] = []
+    ours, theirs = socket.socketpair()
+    orders = _line.Orders(lambda: Report([], ["so"], "page"), lambda: told.append("stop"), lambda: told.append("hurry"))
+    ready: Future[None] = Future()
+    obeying = asyncio.create_task(
+        _line.Line(theirs.detach(), 3).obey(_line.Hello("127.0.0.1", None, 10), orders, ready)
+    )
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    assert b'"grace_ms":10' in await reader.readline()
+    writer.write(_line.REPORT + _line.HURRY)
+    assert b'"so"' in await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+    await asyncio.wait_for(obeying, 10)
+    assert told == ["hurry", "stop"]
+    await asyncio.wait_for(ended.wait(), 10)

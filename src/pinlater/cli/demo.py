@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
+import logging
 import signal
 import tempfile
 import time
@@ -64,6 +65,7 @@ def demo(
 
     Example: pinlater demo --jobs 20000
     """
+    logging.getLogger("pinlater").addHandler(logging.NullHandler())  # the jobs that fail are meant to
     view = DemoView(jobs, quiet=json)
     with exits.reported(), tempfile.TemporaryDirectory(prefix="pinlater-demo-") as folder:
         try:

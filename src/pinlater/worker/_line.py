@@ -70,6 +70,8 @@ class Line:
                     orders.stop()
         except OSError:
             pass
+        finally:
+            writer.close()
         _log.warning("the supervisor is gone: stopping")
         _end_anyway(hello.grace_ms)
         orders.stop()

@@ -1,0 +1,42 @@
+"""Middleware that reports failures to an error tracker such as Sentry: the last attempt's, with what the job was."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pinlater import JobContext, Worker, WorkerSettings
+from pinlater.worker import Ending, Kind, Middleware
+
+
+def capture(error: BaseException | None, tags: dict[str, str]) -> None:
+    """Stands for the tracker's own: `sentry_sdk.capture_exception(error, tags=tags)`."""
+    print(f"{type(error).__name__}: {error}", *(f"{name}={value}" for name, value in tags.items()))
+
+
+class ErrorReports(Middleware):
+    """Says nothing of an attempt that is tried again: a network that trips now and then is no news."""
+
+    def on_failure(self, job: JobContext, ending: Ending, error: BaseException | None) -> None:
+        if ending.kind is Kind.GIVEN_UP or job.attempts_remaining <= 1:
+            # A handler in a process leaves no exception here, but its type and text.
+            capture(error or RuntimeError(ending.error_text), {"task": job.task, "attempt": str(job.attempt)})
+
+
+worker = Worker(middleware=[ErrorReports()], settings=WorkerSettings(retry_delay_ms=0))
+
+
+@worker.handler("bills", attempts=3)
+def charge(card: str) -> None:
+    if card == "expired":
+        raise ValueError("the card has expired")
+
+
+async def main() -> None:
+    """One bill is paid, the other is tried three times and reported once."""
+    await worker.create_queues_async()
+    await charge.enqueue_many_async([charge.job("valid"), charge.job("expired")])
+    await worker.run_until_idle()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
