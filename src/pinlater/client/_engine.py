@@ -20,6 +20,8 @@ from pinlater.client._servers import ServerChoice, ServerSource
 from pinlater.client.errors import DeadlineExceeded, PinLaterError, UnknownMethod
 
 T = TypeVar("T")
+# A call given up after so long without an answer says that its network may hang, half open.
+_SUSPICIOUS_S = 0.5
 _log = logging.getLogger("pinlater.client")
 
 
@@ -66,6 +68,7 @@ class Engine:
             async with asyncio.timeout_at(deadline):
                 return await self._try(call, deadline)
         except TimeoutError as error:
+            self._pool.renew()
             raise DeadlineExceeded(f"No answer to {call.method} within {timeout_s:g} s") from error
 
     async def _try(self, call: Call[T], deadline: float) -> T:
@@ -94,11 +97,14 @@ class Engine:
             async with self._pool.alone() as connection:
                 return await self._ask(connection, call)
         connection = await self._pool.shared()
+        began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout_at(self._patience(call, deadline)) as patience:
                 answer = await self._ask(connection, call)
         except asyncio.CancelledError:
             connection.retire()
+            if asyncio.get_running_loop().time() - began > _SUSPICIOUS_S:
+                self._pool.renew()
             raise
         except TimeoutError:
             if not patience.expired():

@@ -116,6 +116,15 @@ class ConnectionPool:
             raise failure
         raise ClientClosed("The client is closed")
 
+    def renew(self) -> None:
+        """Makes no new call over any connection of now: one of them does not answer, and who knows about the others. Calls under way
+        go on."""
+        for connection in self._shared:
+            if connection is not None:
+                connection.retire()
+        while self._idle:
+            self._idle.pop().abort()
+
     async def close(self) -> None:
         """Closes all connections; calls under way end with ConnectionLost."""
         self._closed = True

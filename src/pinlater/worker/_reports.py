@@ -62,8 +62,8 @@ class Reports:
             token=job.token,
             retry_delay_ms=ending.delay_ms,
             final=ending.kind is Kind.GIVEN_UP,
-            error_type=ending.error_type,
-            error_text=ending.error_text,
+            error_type="" if self.original_server else ending.error_type,
+            error_text="" if self.original_server else ending.error_text,
             append_status=f"{ending.status}\n" if self.original_server else "",
         )
 
