@@ -20,7 +20,7 @@ from tests.cli.conftest import COMMAND, Pinlater
 from tests.cli.test_processes import free_port
 
 MODULE = """
-import asyncio, logging, os, signal, threading
+import asyncio, logging, os, signal
 from pinlater import Worker
 
 worker = Worker()
@@ -33,8 +33,9 @@ async def run(what: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "long":
         await asyncio.Event().wait()
-    if what == "block":
-        threading.Event().wait()
+    if what == "until-told":
+        while not os.path.exists("told"):
+            await asyncio.sleep(0.02)
     if what == "log":
         logging.getLogger("shop").warning("hello from the handler")
 
@@ -167,6 +168,20 @@ def test_a_second_signal_hurries_all_processes(workers: Workers) -> None:
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(30) == 0
     assert (workers.stats()["pending"], workers.stats()["in_progress"]) == (2, 0)
+
+
+def test_a_signal_that_reaches_the_processes_too_hurries_nobody(workers: Workers) -> None:
+    """As systemd sends it unless told otherwise: to the supervisor and to all below it."""
+    supervisor = workers.start("--processes", "2", "--grace", "1h", "--concurrency", "1")
+    workers.enqueue("until-told", "until-told")
+    wait_for(lambda: len(workers.ran("until-told")) == 2)
+    for pid in children_of(supervisor):
+        os.kill(pid, signal.SIGTERM)
+    supervisor.send_signal(signal.SIGTERM)
+    wait_for(lambda: workers.stats()["in_progress"] == 2)
+    (workers.folder / "told").touch()
+    assert supervisor.wait(30) == 0
+    assert workers.stats()["succeeded"] == 2
 
 
 def test_a_process_that_dies_is_replaced(workers: Workers) -> None:
