@@ -19,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.client import AsyncClient, Job, JobState
+from pinlater.testing import RealServer
 from pinlater.worker import (
     Ending,
     JobContext,
@@ -427,3 +428,31 @@ async def test_a_worker_that_can_not_obey_is_ended_when_its_supervisor_is_gone(m
     await asyncio.wait_for(obeying, 10)
     assert told == ["hurry", "stop"]
     await asyncio.wait_for(ended.wait(), 10)
+
+
+# --- heartbeats -----------------------------------------------------------------------------------------------------------
+async def test_heartbeats_that_fail_are_seen_while_there_is_a_claim_to_lose(tmp_path: Path) -> None:
+    port = free_port()
+    with RealServer(tmp_path) as server:
+        async with AsyncClient(server.address) as client:
+            await client.create_queue("q")
+            worker = Worker(client, settings=replace(FAST, health_port=port))
+            may_end = asyncio.Event()
+
+            @worker.handler("q")
+            async def slow() -> None:
+                await may_end.wait()
+
+            await slow.using(claim_timeout=1).enqueue_async()
+            async with running(worker):
+                await eventually(lambda: worker.counts.running)
+                server.kill()
+                await eventually(lambda: metric(port, "pinlater_worker_heartbeats_failing 1"), 30)
+                server.start()
+                may_end.set()
+                await eventually(lambda: metric(port, "pinlater_worker_heartbeats_failing 0"), 30)
+            assert worker.counts.claim_errors
+
+
+async def metric(port: int, line: str) -> bool:
+    return f"\n{line}\n" in (await asked(port, "/metrics"))[1]

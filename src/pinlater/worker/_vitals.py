@@ -8,7 +8,6 @@ thread that would answer, too; a probe's own time limit finds that.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 
 import msgspec
@@ -18,7 +17,6 @@ from pinlater.worker import _metrics
 from pinlater.worker._consumer import Team
 from pinlater.worker._recycling import resident_bytes
 
-_log = logging.getLogger("pinlater.worker")
 _TURN_S = 0.5
 
 
@@ -93,7 +91,7 @@ class Vitals:
             team.settings.concurrency,
             self._left_behind,
             team.heart.errors,
-            team.heart.failing,
+            team.heart.failing and team.counts.running > 0,  # without a claim there is nothing to lose
             self._blocked_s(),
             self._memory_bytes,
             self._started_at_s,
