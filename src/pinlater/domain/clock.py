@@ -35,6 +35,16 @@ class SystemClock:
         return int(self._wall() * 1000) - self.now_ms()
 
 
+class WallClock(SystemClock):
+    """Wall time as it is now, wherever it is set: for those who say when something is to happen, and whose process may live for months.
+
+    Weakness: it jumps; nothing may measure with its `now_ms`.
+    """
+
+    def now_ms(self) -> int:
+        return int(self._wall() * 1000)
+
+
 class ManualClock:
     """A clock that a test turns by hand."""
 

@@ -266,7 +266,8 @@ class Consumer:
             self._server_ahead_ms = 0
             self._reports.original_server = True
         else:
-            self._server_ahead_ms = info.now_ms - self._clock.now_ms()
+            # Counted from a clock that nobody sets: a step of this machine's time must not make claims look longer than they are.
+            self._server_ahead_ms = info.now_ms - round(self._clock.monotonic() * 1000)
             self._reports.original_server = False
 
     async def _stay_away(self, error: PinLaterError) -> None:
@@ -282,7 +283,7 @@ class Consumer:
         return _decisions.backoff_ms(failures, settings.backoff_first_ms, settings.backoff_max_ms, _spread())
 
     def _take_in(self, jobs: Sequence[ClaimedJob]) -> None:
-        now_ms = self._clock.now_ms() + (self._server_ahead_ms or 0)
+        now_ms = round(self._clock.monotonic() * 1000) + (self._server_ahead_ms or 0)
         for job in jobs:
             claim = InHand(job)
             self._stock.append(claim)

@@ -28,7 +28,7 @@ from zoneinfo import ZoneInfo
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
-from pinlater.domain.clock import Clock, SystemClock
+from pinlater.domain.clock import Clock, WallClock
 from pinlater.worker._beside import Beside, Service
 from pinlater.worker._consumer import Consumer, Team
 from pinlater.worker._endpoint import serve_probes
@@ -93,7 +93,7 @@ class Worker:
         self._retry = retry
         self._middleware = tuple(middleware)
         self._child_setup = child_setup
-        self._clock = clock or SystemClock()
+        self._clock = clock or WallClock()
         self._queues: dict[str, _Queue] = {}
         self._outbox = Outbox(client, source, self._clock)
         self._crons: list[Cron] = []
