@@ -27,6 +27,7 @@ ALLOWED_SCANS = {
         "select_oldest_claims",
         "claims",
     ): "an operator's deletion of jobs in progress, on a reader; once for each priority of a deleted queue",
+    ("list_unique_queues", "unique_keys"): "on a reader, and only where there are several shards",
     ("select_first_expiry", "expiries"): "the first row of the key and no more",
     ("select_first_key_times", "request_keys"): "the first row of the index and no more",
 }

@@ -223,6 +223,15 @@ class ShardConnectionFailed(WorldError):
     detail = "SHARD_UNREACHABLE"
 
 
+class OutcomeUnknown(ShardConnectionFailed):
+    """The shard went away, or took too long, between a change and its answer: it may have been stored or not.
+
+    Only what is recognised when it comes again (a keyed enqueue that says `repeat`, an ack) may simply be sent again.
+    """
+
+    detail = "OUTCOME_UNKNOWN"
+
+
 class Draining(WorldError):
     """The server is stopping; another one, or this one after its restart, will answer."""
 

@@ -7,6 +7,8 @@ What a store may rely on: values were checked by the service (names, priorities,
 What it must decide itself, inside its transaction: whether a queue exists, who holds a claim, whether a key is taken, whether a
 queue is full. Results come back in the order of the arguments. An item that can't be done is answered with a `PinLaterError`
 *value* in its place and harms no other; a call raises only `WorldError`s (the shard is out of reach, full, broken) and bugs.
+Where a store can't know whether a raised call was stored (the connection went between COMMIT and its answer) it raises
+`OutcomeUnknown`; of every other error callers believe that nothing was, and may put the jobs elsewhere.
 
 Regular expressions, merging over priorities and shards, rate limits, waiting and waking are not the store's business.
 """
@@ -67,6 +69,28 @@ class Inserted(NamedTuple):
     ids: Sequence[int]
     existing: dict[int, tuple[int, int]]
     repeated: bool = False
+
+
+class RequestRef(NamedTuple):
+    """A keyed enqueue request that is looked for; the words mean what they do in `InsertRequest`."""
+
+    queue: str
+    request_key: str
+    fingerprint: bytes
+
+
+class UniqueRef(NamedTuple):
+    """A unique key that is looked for."""
+
+    queue: str
+    key: str
+
+
+class UniqueHeld(NamedTuple):
+    """A queue has unique keys on this shard; `oldest_id` is the lowest id of a job that one of them names."""
+
+    queue: str
+    oldest_id: int
 
 
 class ClaimCall(NamedTuple):
@@ -278,6 +302,34 @@ class Shard(Protocol):
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
         """Ends attempts. Only a job IN_PROGRESS changes. Two acks of one job in a call: the first counts."""
+        ...
+
+    # --- keys across shards: asked only where there are several, so that a key counts on all of them -------------------------
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        """What an insert with that request key would be answered because it was answered so before (`repeated`).
+
+        None: the key is not known here, or its two minutes are over, or there is no such queue; `RequestKeyConflict` as a value:
+        known with another fingerprint. Changes nothing.
+        """
+        ...
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        """(id, priority) of the job that an insert with that unique key would find there already; None for a free key."""
+        ...
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        """The queues that have unique keys here, by name; keys that time has freed may still count.
+
+        Asked at the start and, where rows from before the last change of the shard map are left, about once a minute: it may cost
+        a walk over the keys (or an index), but must hold nothing up.
+        """
+        ...
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        """Keeps which shards take enqueues (a text of at most 64 KiB, compared by equality), and answers since when it is so:
+        `now_ms` where another text was kept before or none, else the time that was kept with it."""
         ...
 
     # --- jobs in hand -----------------------------------------------------------------------------------------------------

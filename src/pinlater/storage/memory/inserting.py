@@ -13,11 +13,9 @@ REQUEST_KEY_KEPT_MS = 120_000
 def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted | PinLaterError:
     """Decides first (known request, jobs already there, room), then stores."""
     if request.request_key is not None:
-        seen = queue.requests.get(request.request_key)
-        if seen is not None and seen.at_ms + REQUEST_KEY_KEPT_MS >= now_ms:
-            if seen.fingerprint != request.fingerprint:
-                return RequestKeyConflict(request.request_key)
-            return seen.answer._replace(repeated=True)
+        known = answered(queue, request.request_key, request.fingerprint, now_ms)
+        if known is not None:
+            return known
     answer = _plan(queue, request, now_ms)
     growth = len(request.jobs) - len(answer.existing)
     pending = queue.pending()
@@ -25,6 +23,14 @@ def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted |
         return QueueFull(request.queue, pending, request.max_pending)
     _store(queue, request, answer, now_ms)
     return answer
+
+
+def answered(queue: QueueState, key: str, fingerprint: bytes, now_ms: int) -> Inserted | PinLaterError | None:
+    """What this keyed request was answered before, if it was."""
+    seen = queue.requests.get(key)
+    if seen is None or seen.at_ms + REQUEST_KEY_KEPT_MS < now_ms:
+        return None
+    return RequestKeyConflict(key) if seen.fingerprint != fingerprint else seen.answer._replace(repeated=True)
 
 
 def _plan(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted:

@@ -25,9 +25,12 @@ from pinlater.storage.interface import (
     Page,
     PageRow,
     Purge,
+    RequestRef,
     Requeue,
     Swept,
     TimeToLive,
+    UniqueHeld,
+    UniqueRef,
 )
 from pinlater.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
 from pinlater.storage.memory.queue_state import QueueState
@@ -49,6 +52,7 @@ class MemoryShard:
         self.name = name
         self._queues: dict[str, QueueState] = {}
         self._highest_id = 0
+        self._map: tuple[str, int] | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------
 
@@ -116,6 +120,35 @@ class MemoryShard:
             finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else finishing.NOT_FOUND
             for ack in acks
         ]
+
+    # --- keys across shards ---------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        return [
+            inserting.answered(queue, ref.request_key, ref.fingerprint, now_ms)
+            if (queue := self._queues.get(ref.queue))
+            else None
+            for ref in requests
+        ]
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        queues = (self._queues.get(ref.queue) for ref in keys)
+        holds = [queue.key_holder(ref.key, now_ms) if queue else None for queue, ref in zip(queues, keys, strict=True)]
+        return [(hold.job_id, hold.priority) if hold else None for hold in holds]
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        return [
+            UniqueHeld(name, min(hold.job_id for hold in queue.unique_keys.values()))
+            for name, queue in sorted(self._queues.items())
+            if queue.unique_keys
+        ]
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        if self._map is None or self._map[0] != shard_map:
+            self._map = (shard_map, now_ms)
+        return self._map[1]
 
     # --- jobs in hand ---------------------------------------------------------------------------------------------------
 

@@ -43,13 +43,24 @@ def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: 
     return results
 
 
-class _Answer(NamedTuple):
+class KeyedAnswer(NamedTuple):
     """What a keyed request was answered; `ids` packed, `existing` as JSON."""
 
     seen_at_ms: int
     fingerprint: bytes
     ids: bytes
     existing: str | None
+
+    def to(self, key: str, fingerprint: bytes, now_ms: int) -> Inserted | PinLaterError | None:
+        """The answer for a request of that key and content; None where the key's time is over."""
+        if self.seen_at_ms + REQUEST_KEY_KEPT_MS < now_ms:
+            return None
+        if self.fingerprint != fingerprint:
+            return RequestKeyConflict(key)
+        ids = array("q", self.ids)
+        found = json.loads(self.existing) if self.existing else {}
+        existing = {int(index): (job[0], job[1]) for index, job in found.items()}
+        return Inserted(ids.tolist(), existing, repeated=True)
 
 
 class _Batch:
@@ -65,7 +76,7 @@ class _Batch:
         self._expiries: list[int] = []
         self._behind: list[int] = []  # ids that don't lie behind the highest known one
         self._known: set[int] = set()
-        self._answers: dict[tuple[int, str], _Answer] = {}  # of request keys, from the file and from this call
+        self._answers: dict[tuple[int, str], KeyedAnswer] = {}  # of request keys, from the file and from this call
         self._new_keys: list[object] = []
 
     def recall(self, requests: Sequence[InsertRequest]) -> None:
@@ -77,7 +88,7 @@ class _Batch:
             if queue is not None and request.request_key is not None:
                 wanted += (queue.queue_id, request.request_key)
         for queue_id, key, *answer in _REQUEST_KEYS.run(self._transaction.execute, wanted):
-            self._answers[queue_id, key] = _Answer(*answer)
+            self._answers[queue_id, key] = KeyedAnswer(*answer)
 
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._ledger.queues.get(request.queue)
@@ -207,20 +218,13 @@ class _Batch:
         """The answer this keyed request got before, if it did."""
         key = request.request_key or ""
         known = self._answers.get((queue.queue_id, key))
-        if known is None or known.seen_at_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
-            return None
-        if known.fingerprint != request.fingerprint:
-            return RequestKeyConflict(key)
-        ids = array("q", known.ids)
-        found = json.loads(known.existing) if known.existing else {}
-        existing = {int(index): (job[0], job[1]) for index, job in found.items()}
-        return Inserted(ids.tolist(), existing, repeated=True)
+        return None if known is None else known.to(key, request.fingerprint, self._now_ms)
 
     def _remember(self, queue: QueueEntry, request: InsertRequest, answer: Inserted) -> None:
         existing = json.dumps(answer.existing) if answer.existing else None
         ids = array("q", answer.ids).tobytes()
         key = request.request_key or ""
         self._new_keys.extend((queue.queue_id, key, self._now_ms, request.fingerprint, ids, existing))
-        self._answers[queue.queue_id, key] = _Answer(self._now_ms, request.fingerprint, ids, existing)
+        self._answers[queue.queue_id, key] = KeyedAnswer(self._now_ms, request.fingerprint, ids, existing)
         if self._now_ms < self._ledger.first_request_key_ms:
             self._ledger.first_request_key_ms = self._now_ms

@@ -27,11 +27,14 @@ from pinlater.storage.interface import (
     Page,
     PageRow,
     Purge,
+    RequestRef,
     Requeue,
     Swept,
     TimeToLive,
+    UniqueHeld,
+    UniqueRef,
 )
-from pinlater.storage.sqlite import bulk, claiming, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.sqlite import bulk, claiming, finding, finishing, inserting, migration, queues, reading, sweeping
 from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log
 from pinlater.storage.sqlite.errors import translate
@@ -180,6 +183,22 @@ class SqliteShard:
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
         return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+
+    # --- keys across shards -------------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        return self._open.readers.quick(lambda c: finding.requests(c, requests, now_ms))
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        return self._open.readers.quick(lambda c: finding.unique(c, keys, now_ms))
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        return await self._open.readers.long(finding.unique_queues)
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        return await self._open.writer.carry_out(lambda t: finding.note_map(t, shard_map, now_ms))
 
     # --- jobs in hand -------------------------------------------------------------------------------------------------------
 

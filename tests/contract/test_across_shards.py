@@ -1,0 +1,112 @@
+"""What a server asks of a shard when a key may be on another one: it looks, and nothing changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.errors import RequestKeyConflict
+from pinlater.domain.job import UniqueScope
+from pinlater.storage.interface import Inserted, InsertRequest, RequestRef, UniqueHeld, UniqueRef
+from tests.contract.desk import QUEUE, Desk, unique
+
+TWO_MINUTES_MS = 120_000
+
+
+async def test_a_known_request_is_found_with_its_first_answer(desk: Desk) -> None:
+    """A resend may come to a server that would put it elsewhere now."""
+    old = desk.job(priority=2, unique=unique("k"))
+    await desk.insert(old)
+    jobs = [desk.job(), desk.job(unique=unique("k"))]
+    first = await desk.request(InsertRequest(QUEUE, jobs, request_key="r", fingerprint=b"f"))
+    assert isinstance(first, Inserted)
+
+    refs = [RequestRef(QUEUE, "other", b"f"), RequestRef(QUEUE, "r", b"f"), RequestRef("nowhere", "r", b"f")]
+    nothing, found, no_queue = await desk.shard.find_requests(refs, desk.now)
+
+    assert (nothing, no_queue) == (None, None)
+    assert isinstance(found, Inserted)
+    assert (list(found.ids), found.existing, found.repeated) == (list(first.ids), {1: (old.id, 2)}, True)
+    assert (await desk.counts()).enqueued_total == 1
+
+
+async def test_a_known_request_with_other_content_is_found_as_a_conflict(desk: Desk) -> None:
+    await desk.request(InsertRequest(QUEUE, [desk.job()], request_key="r", fingerprint=b"f"))
+
+    [found] = await desk.shard.find_requests([RequestRef(QUEUE, "r", b"other")], desk.now)
+
+    assert isinstance(found, RequestKeyConflict)
+
+
+async def test_a_request_is_not_found_after_its_two_minutes(desk: Desk) -> None:
+    await desk.request(InsertRequest(QUEUE, [desk.job()], request_key="r", fingerprint=b"f"))
+    ref = RequestRef(QUEUE, "r", b"f")
+    desk.clock.advance(ms=TWO_MINUTES_MS - 1)
+    assert await desk.shard.find_requests([ref], desk.now) != [None]
+    desk.clock.advance(ms=1_001)
+
+    assert await desk.shard.find_requests([ref], desk.now) == [None]
+
+
+async def test_looking_for_nothing_finds_nothing(desk: Desk) -> None:
+    assert list(await desk.shard.find_requests([], desk.now)) == []
+    assert list(await desk.shard.find_unique([], desk.now)) == []
+
+
+@pytest.mark.parametrize("scope", list(UniqueScope))
+async def test_a_taken_unique_key_is_found_with_its_job(desk: Desk, scope: UniqueScope) -> None:
+    job = desk.job(priority=3, unique=unique("k", scope, 5_000))
+    await desk.insert(job)
+
+    refs = [UniqueRef(QUEUE, "K"), UniqueRef(QUEUE, "k"), UniqueRef("nowhere", "k"), UniqueRef(QUEUE, "k")]
+
+    assert list(await desk.shard.find_unique(refs, desk.now)) == [None, (job.id, 3), None, (job.id, 3)]
+
+
+async def test_a_freed_unique_key_is_not_found(desk: Desk) -> None:
+    """By the claim, by the end, by time: each scope in its way."""
+    scopes = {"p": UniqueScope.PENDING, "u": UniqueScope.UNFINISHED, "t": UniqueScope.TIME}
+    jobs = {key: desk.job(unique=unique(key, scope, 5_000)) for key, scope in scopes.items()}
+    await desk.insert(*jobs.values())
+    refs = [UniqueRef(QUEUE, key) for key in scopes]
+
+    async def found() -> list[bool]:
+        return [answer is not None for answer in await desk.shard.find_unique(refs, desk.now)]
+
+    claimed = await desk.claim(3)
+    assert await found() == [False, True, True]
+    for held in claimed:
+        await desk.succeed(held.key)
+    assert await found() == [False, False, True]
+    desk.clock.advance(ms=5_000)
+    assert await found() == [False, False, False]
+
+
+async def test_queues_with_unique_keys_are_listed_with_their_oldest_job(desk: Desk) -> None:
+    """So a server knows which shards it has to ask after a change of the shard map."""
+    await desk.shard.create_queues(["other", "plain"], desk.now)
+    assert list(await desk.shard.list_unique_queues()) == []
+    first, second, third = (desk.job(unique=unique(key)) for key in "abc")
+    await desk.insert(desk.job(), second, first, desk.job())
+    await desk.insert(third, queue="other")
+    await desk.insert(desk.job(), queue="plain")
+
+    assert list(await desk.shard.list_unique_queues()) == [UniqueHeld(QUEUE, first.id), UniqueHeld("other", third.id)]
+
+    [held] = [held for held in await desk.claim(10) if held.job.id == first.id]
+    await desk.succeed(held.key)
+    assert (await desk.shard.list_unique_queues())[0] == UniqueHeld(QUEUE, second.id)
+
+
+async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk) -> None:
+    """Also across a restart, where the store is durable; every server that says the same hears the same."""
+    start = desk.now
+    assert await desk.shard.note_map("1 2", start) == start
+    desk.clock.advance(seconds=5)
+    assert await desk.shard.note_map("1 2", desk.now) == start
+    changed = desk.now
+    assert await desk.shard.note_map("1 2 3", changed) == changed
+    desk.clock.advance(seconds=5)
+    if desk.shard.capabilities.durable:
+        await desk.reopen()
+    assert await desk.shard.note_map("1 2 3", desk.now) == changed
+    assert await desk.shard.note_map("1 2", desk.now) == desk.now
