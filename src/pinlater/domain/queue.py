@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
@@ -30,6 +31,17 @@ class QueueConfig(NamedTuple):
     max_backlog: int | None = None
     default_attempts: int | None = None
     default_expiry_ms: int | None = None
+
+
+def config_of(text: str) -> QueueConfig:
+    """Settings as stored. What a newer version wrote and this one doesn't know is passed over."""
+    found = json.loads(text)
+    return QueueConfig(**{name: found[name] for name in QueueConfig._fields if name in found})
+
+
+def config_text(config: QueueConfig) -> str:
+    """Settings to store; only those that are set."""
+    return json.dumps({name: value for name, value in config._asdict().items() if value is not None})
 
 
 class Queue(NamedTuple):

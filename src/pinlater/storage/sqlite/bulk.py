@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.storage.events import Record
 from pinlater.storage.interface import JobKey, Purge, Requeue
-from pinlater.storage.sqlite.changes import Changes, Record
+from pinlater.storage.options import options_of
+from pinlater.storage.sqlite.changes import Changes
 from pinlater.storage.sqlite.ledger import Counter, Transaction
-from pinlater.storage.sqlite.options import options_of
 from pinlater.storage.sqlite.statements import sql
 
 # A requeue that passes over jobs whose keys are taken looks at this many more than it may put back.

@@ -12,10 +12,11 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, UniqueScope
+from pinlater.storage.events import HAS_KEY, HAS_PROGRESS, later
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
-from pinlater.storage.sqlite.changes import HAS_KEY, HAS_PROGRESS, Changes, later
+from pinlater.storage.options import Options, options_of
+from pinlater.storage.sqlite.changes import Changes
 from pinlater.storage.sqlite.ledger import NEVER_MS, Counter, QueueEntry, Transaction
-from pinlater.storage.sqlite.options import Options, options_of
 from pinlater.storage.sqlite.statements import Execute, Rows, sql
 
 # An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
-from pinlater.storage.sqlite.changes import later
+from pinlater.storage.options import options_text
 from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
-from pinlater.storage.sqlite.options import options_text
 from pinlater.storage.sqlite.statements import Rows, Wanted, sql
 
 REQUEST_KEY_KEPT_MS = 120_000

@@ -8,12 +8,11 @@ The counters tell a claim which priorities have jobs at all, so that it never lo
 
 from __future__ import annotations
 
-import json
 import sqlite3
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.queue import QueueConfig, config_of
 from pinlater.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
@@ -190,17 +189,6 @@ class Ledger:
             if counter.queue_id in self.by_id:
                 execute(statement, counter.row())
         self._touched.clear()
-
-
-def config_of(text: str) -> QueueConfig:
-    """Settings as stored. What a newer version wrote and this one doesn't know is passed over."""
-    found = json.loads(text)
-    return QueueConfig(**{name: found[name] for name in QueueConfig._fields if name in found})
-
-
-def config_text(config: QueueConfig) -> str:
-    """Settings to store; only those that are set."""
-    return json.dumps({name: value for name, value in config._asdict().items() if value is not None})
 
 
 class Transaction:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.queue import QueueConfig
-from pinlater.storage.sqlite.ledger import Transaction, config_text
+from pinlater.domain.queue import QueueConfig, config_text
+from pinlater.storage.sqlite.ledger import Transaction
 from pinlater.storage.sqlite.statements import sql
 
 

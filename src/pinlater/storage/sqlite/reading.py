@@ -10,11 +10,11 @@ from typing import Any
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueCounts, config_of
 from pinlater.storage.interface import JobKey, Page, PageRow, Purge
-from pinlater.storage.sqlite.ledger import config_of
-from pinlater.storage.sqlite.options import options_of
+from pinlater.storage.looking import job_of
+from pinlater.storage.options import options_of
 from pinlater.storage.sqlite.statements import sql
 
 # SQLite keeps the newest id in 63 bits, so nothing lies behind this.
@@ -38,7 +38,7 @@ def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bo
     ids = str([key.id for key in keys])
     found = {}
     for row in connection.execute(_LOOKUP, (ids, bodies)):
-        job = _job(row)
+        job = job_of(row)
         found[JobKey(job.queue, job.priority, job.id)] = job
     return [found.get(key) for key in keys]
 
@@ -89,7 +89,7 @@ def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], pag
         for (sort_ms, _), row in zip(order, found, strict=False):
             if page.bodies and size_bytes > page.max_bytes:
                 break
-            rows.append(PageRow(sort_ms, _job(row)))
+            rows.append(PageRow(sort_ms, job_of(row)))
             size_bytes += len(row[21] or b"")
     return rows
 
@@ -156,40 +156,3 @@ def list_queues(connection: sqlite3.Connection) -> list[Queue]:
         Queue(name, config_of(config), bool(paused))
         for _, name, paused, config in connection.execute(sql("list_queues"))
     ]
-
-
-def _job(row: tuple[Any, ...]) -> Job:
-    job_id, queue, priority, run_after_ms, allowed, created_ms, options_text = row[:7]
-    p_allowed, p_remaining, p_run_after, p_updated, p_status, error_type, error_text, history = row[7:15]
-    claimed_ms, deadline_ms, holder, done_state, finished_ms, last_holder, body = row[15:22]
-    options = options_of(options_text)
-    changed = p_allowed is not None
-    updated_ms = p_updated if changed else created_ms
-    state = JobState.PENDING
-    if claimed_ms is not None:
-        state = JobState.IN_PROGRESS
-        updated_ms = max(updated_ms, claimed_ms)
-    elif done_state is not None:
-        state = JobState(done_state)
-        updated_ms = finished_ms
-    return Job(
-        id=job_id,
-        queue=queue,
-        priority=priority,
-        state=state,
-        attempts_allowed=p_allowed if changed else allowed,
-        attempts_remaining=p_remaining if changed else allowed,
-        custom_status=p_status if changed else options.status,
-        created_at_ms=created_ms,
-        run_after_ms=p_run_after if changed else run_after_ms,
-        updated_at_ms=updated_ms,
-        claim_descriptor=holder if holder is not None else last_holder,
-        claim_deadline_ms=deadline_ms,
-        finished_at_ms=finished_ms,
-        body=body,
-        headers=options.headers,
-        unique_key=options.unique.key if options.unique else None,
-        error_type=error_type or "",
-        error_text=error_text or "",
-        attempts=tuple(Attempt._make(attempt) for attempt in json.loads(history)) if changed else (),
-    )

@@ -11,10 +11,11 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.storage.interface import Swept, TimeToLive
 from pinlater.storage.sqlite.bulk import delete_ids, finished_before, oldest
-from pinlater.storage.sqlite.changes import Changes, Record
+from pinlater.storage.sqlite.changes import Changes
 from pinlater.storage.sqlite.inserting import REQUEST_KEY_KEPT_MS
 from pinlater.storage.sqlite.ledger import Counter, Ledger, Transaction
 from pinlater.storage.sqlite.statements import sql
+from pinlater.storage.tally import Tally
 
 _COUNT_BETWEEN = sql("count_ready_between")
 _READY_AFTER = sql("select_ready_after")
@@ -31,43 +32,6 @@ _DELETE_DROPPED = sql("delete_dropped_queue")
 
 # Rows whose jobs don't wait any more don't count against the limit; so many times the limit may be looked at.
 _EXPIRY_ROUNDS_MAX = 10
-
-
-class Tally:
-    """What a sweep did, by queue and priority."""
-
-    def __init__(self) -> None:
-        self._swept: dict[tuple[str, int], Swept] = {}
-
-    def failure(self, queue: str, job: Record) -> None:
-        """A job that was put back or has FAILED."""
-        so_far = self._of(queue, job.priority)
-        if job.state is JobState.PENDING:
-            due_ms = job.run_after_ms if so_far.due_at_ms is None else min(so_far.due_at_ms, job.run_after_ms)
-            so_far = so_far._replace(retried=so_far.retried + 1, due_at_ms=due_ms)
-        else:
-            so_far = so_far._replace(failed=so_far.failed + 1)
-        self._swept[queue, job.priority] = so_far
-
-    def deleted(self, queue: str, priority: int, state: JobState, count: int) -> None:
-        so_far = self._of(queue, priority)
-        if state is JobState.SUCCEEDED:
-            so_far = so_far._replace(deleted_succeeded=so_far.deleted_succeeded + count)
-        else:
-            so_far = so_far._replace(deleted_failed=so_far.deleted_failed + count)
-        self._swept[queue, priority] = so_far
-
-    def freed(self, count: int) -> None:
-        """What belonged to no queue any more."""
-        if count:
-            so_far = self._of("", 0)
-            self._swept["", 0] = so_far._replace(freed=so_far.freed + count)
-
-    def result(self) -> list[Swept]:
-        return [self._swept[key] for key in sorted(self._swept)]
-
-    def _of(self, queue: str, priority: int) -> Swept:
-        return self._swept.get((queue, priority), Swept(queue, priority))
 
 
 # --- due marks ------------------------------------------------------------------------------------------------------------------
