@@ -8,6 +8,8 @@ from collections.abc import Generator
 
 import pytest
 
+pytest_plugins = ["tests.servers.fixtures"]
+
 
 def pytest_configure() -> None:
     """A run started in the background inherits an ignored SIGINT, and so would every process that a test starts."""

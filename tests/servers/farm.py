@@ -1,0 +1,78 @@
+"""Starts database servers in a folder of the session's, from templates made once, and sees to it that none outlives the session."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from tests.servers.certificates import Certificates, make_certificates
+from tests.servers.database import DatabaseServer, Option
+from tests.servers.guard import Guard
+
+Kind = TypeVar("Kind", bound=DatabaseServer)
+
+
+class ServerFarm:
+    """All database servers of a session. Nothing is made before the first one is asked for."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._guard: Guard | None = None
+        self._templates: dict[str, Path] = {}
+        self._certificates: Certificates | None = None
+        self._servers: list[DatabaseServer] = []
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def make(self, kind: type[Kind], *, tls: bool = False, **options: Option) -> Kind:
+        """A new instance, not yet started. With `tls` it has a certificate of `certificates`. Raises `ServerMissing`."""
+        kind.command()
+        template = self._template(kind)
+        folder = self._home() / f"{kind.kind}-{next(self._numbers)}"
+        server = kind(folder, template, options, self.certificates if tls else None)
+        self._servers.append(server)
+        return server
+
+    def start(self, kind: type[Kind], *, tls: bool = False, **options: Option) -> Kind:
+        """A new instance that takes connections."""
+        return self.make(kind, tls=tls, **options).start()
+
+    @property
+    def certificates(self) -> Certificates:
+        """The session's authority and the servers' certificate."""
+        if self._certificates is None:
+            self._certificates = make_certificates(self._home() / "certificates")
+        return self._certificates
+
+    def end(self) -> None:
+        """Every server is gone, and every file."""
+        for server in self._servers:
+            server.remove()
+        self._servers.clear()
+        if self._guard is not None:
+            self._guard.end()
+        self._guard = self._folder = self._certificates = None
+        self._templates.clear()
+
+    def _home(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="pinlater-servers-"))
+            self._guard = Guard(self._folder)
+        return self._folder
+
+    def _template(self, kind: type[DatabaseServer]) -> Path:
+        if kind.kind not in self._templates:
+            folder = self._home() / f"template-{kind.kind}"
+            kind.make_template(folder)
+            self._templates[kind.kind] = folder
+        return self._templates[kind.kind]

@@ -1,0 +1,73 @@
+"""Fixtures with database servers, for every test. Nothing starts before a test asks; a missing server skips it, and fails it in CI.
+
+    async def test_something(mariadb: MariaDb, mariadb_prefix: str) -> None: ...            # the session's server, names of its own
+    async def test_a_crash(start_mariadb: Callable[..., MariaDb]) -> None:                  # private ones
+        one, other = start_mariadb(), start_mariadb(max_connections=20, tls=True)
+
+Who kills, stops or reconfigures a server takes a private one: the session's is everybody's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from tests.servers.database import DatabaseServer, Option, ServerMissing
+from tests.servers.farm import ServerFarm
+from tests.servers.mariadb import MariaDb
+
+Kind = TypeVar("Kind", bound=DatabaseServer)
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def server_farm() -> Iterator[ServerFarm]:
+    """Where the session's servers come from; they end with it."""
+    with ServerFarm() as farm:
+        yield farm
+
+
+@pytest.fixture(scope="session")
+def mariadb(server_farm: ServerFarm) -> MariaDb:
+    """One MariaDB for all tests that leave it as it is."""
+    return _start(server_farm, MariaDb)
+
+
+@pytest.fixture
+def start_mariadb(server_farm: ServerFarm) -> Iterator[Callable[..., MariaDb]]:
+    """Starts MariaDBs of the test's own: `start_mariadb(tls=True, max_connections=20)`."""
+    yield from _private(server_farm, MariaDb)
+
+
+@pytest.fixture
+async def mariadb_prefix(mariadb: MariaDb) -> AsyncIterator[str]:
+    """What the names of a test's databases in `mariadb` begin with; afterwards they are dropped."""
+    prefix = f"t{next(_numbers)}_"
+    yield prefix
+    await mariadb.drop_databases(prefix)
+
+
+def _start(farm: ServerFarm, kind: type[Kind], *, tls: bool = False, **options: Option) -> Kind:
+    try:
+        return farm.start(kind, tls=tls, **options)
+    except ServerMissing as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+def _private(farm: ServerFarm, kind: type[Kind]) -> Iterator[Callable[..., Kind]]:
+    started: list[Kind] = []
+
+    def start(*, tls: bool = False, **options: Option) -> Kind:
+        started.append(_start(farm, kind, tls=tls, **options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.remove()

@@ -1,0 +1,68 @@
+"""Ends what a test session started, also when the session itself was killed: a process of its own that waits for the session's end.
+
+It holds the reading end of a pipe whose other end only the session has. When that closes, for whatever reason, it kills every
+database server whose data lies in the session's folder and removes the folder. It never looks at any other process.
+Its weakness: who kills this process too gets no cleaning up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+_PATIENCE_S = 20.0
+
+
+class Guard:
+    """Watches over one folder from now on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, str(folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C at the terminal is for the session, not for its guard
+        )
+
+    def end(self) -> None:
+        """All of the folder's processes are gone, and so is the folder."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(_PATIENCE_S)
+
+
+def processes_of(folder: str) -> list[int]:
+    """The database servers with their data somewhere in `folder`."""
+    wanted = b"--datadir=" + os.fsencode(folder) + b"/"
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if wanted in arguments:
+            found.append(int(entry.name))
+    return found
+
+
+def _clean_up(folder: str) -> None:
+    for pid in processes_of(folder):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    for _ in range(5):  # what was being written while its writer died
+        shutil.rmtree(folder, ignore_errors=True)
+        if not Path(folder).exists():
+            return
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    _clean_up(sys.argv[1])
