@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.storage.interface import Inserted, RequestRef, UniqueHeld, UniqueRef
-from pinlater.storage.sqlite.inserting import KeyedAnswer
+from pinlater.storage.request_keys import KeyedAnswer
 from pinlater.storage.sqlite.ledger import Transaction
 from pinlater.storage.sqlite.statements import sql
 

@@ -6,20 +6,16 @@ rows. Ids that don't (another lane's smaller ones came later, or the same insert
 
 from __future__ import annotations
 
-import json
-from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
+from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.options import options_text
+from pinlater.storage.request_keys import KeyedAnswer
 from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, Wanted, sql
-
-REQUEST_KEY_KEPT_MS = 120_000
 
 _JOBS = Rows("insert_jobs")
 _JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
@@ -41,26 +37,6 @@ def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: 
     results = [batch.add(request) for request in requests]
     batch.store()
     return results
-
-
-class KeyedAnswer(NamedTuple):
-    """What a keyed request was answered; `ids` packed, `existing` as JSON."""
-
-    seen_at_ms: int
-    fingerprint: bytes
-    ids: bytes
-    existing: str | None
-
-    def to(self, key: str, fingerprint: bytes, now_ms: int) -> Inserted | PinLaterError | None:
-        """The answer for a request of that key and content; None where the key's time is over."""
-        if self.seen_at_ms + REQUEST_KEY_KEPT_MS < now_ms:
-            return None
-        if self.fingerprint != fingerprint:
-            return RequestKeyConflict(key)
-        ids = array("q", self.ids)
-        found = json.loads(self.existing) if self.existing else {}
-        existing = {int(index): (job[0], job[1]) for index, job in found.items()}
-        return Inserted(ids.tolist(), existing, repeated=True)
 
 
 class _Batch:
@@ -221,10 +197,8 @@ class _Batch:
         return None if known is None else known.to(key, request.fingerprint, self._now_ms)
 
     def _remember(self, queue: QueueEntry, request: InsertRequest, answer: Inserted) -> None:
-        existing = json.dumps(answer.existing) if answer.existing else None
-        ids = array("q", answer.ids).tobytes()
         key = request.request_key or ""
-        self._new_keys.extend((queue.queue_id, key, self._now_ms, request.fingerprint, ids, existing))
-        self._answers[queue.queue_id, key] = KeyedAnswer(self._now_ms, request.fingerprint, ids, existing)
+        kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
+        self._new_keys.extend((queue.queue_id, key, *kept))
         if self._now_ms < self._ledger.first_request_key_ms:
             self._ledger.first_request_key_ms = self._now_ms

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.storage.sqlite.bulk import delete_ids, finished_before, oldest
 from pinlater.storage.sqlite.changes import Changes
-from pinlater.storage.sqlite.inserting import REQUEST_KEY_KEPT_MS
 from pinlater.storage.sqlite.ledger import Counter, Ledger, Transaction
 from pinlater.storage.sqlite.statements import sql
 from pinlater.storage.tally import Tally
