@@ -113,7 +113,7 @@ async def test_with_tls_it_shows_a_certificate_that_the_sessions_authority_signe
     ):
         await cursor.execute("SHOW STATUS LIKE 'Ssl_version'")
         assert (await cursor.fetchall())[0][1].startswith("TLSv1.")
-    with pytest.raises(asyncmy.errors.OperationalError, match="1045|3159"):
+    with pytest.raises(asyncmy.errors.OperationalError, match=r"1045|3159"):
         async with server.connect("pinlater", **tcp):
             pass
     with pytest.raises(
