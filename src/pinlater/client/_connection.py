@@ -161,10 +161,15 @@ async def connect(address: Address, max_frame_bytes: int, timeout_s: float) -> C
             _, connection = await loop.create_connection(
                 lambda: Connection(address, loop, max_frame_bytes), address.host, address.port
             )
-    except TimeoutError as error:
-        raise ServerUnreachable(f"Server {address} did not accept a connection within {timeout_s:g} s") from error
     except (OSError, UnicodeError) as error:
-        number = getattr(error, "errno", None)  # asyncio puts its own words into strerror
-        reason = os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
-        raise ServerUnreachable(f"Server {address} can't be reached: {reason}") from error
+        raise unreachable(address, error, timeout_s) from error
     return connection
+
+
+def unreachable(address: Address, error: OSError | UnicodeError, timeout_s: float) -> ServerUnreachable:
+    """Why there is no connection, in words for people."""
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return ServerUnreachable(f"Server {address} did not accept a connection within {timeout_s:g} s")
+    number = getattr(error, "errno", None)  # asyncio puts its own words into strerror
+    reason = os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
+    return ServerUnreachable(f"Server {address} can't be reached: {reason}")

@@ -1,12 +1,14 @@
 """What every face of the client shares: a call goes out over a pooled connection, under a deadline, again where that is safe.
 
-Belongs to one event loop. Must never make a call twice that could then take effect twice.
+Belongs to one event loop; what may be asked from other threads says so. Must never make a call twice that could then take effect
+twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from random import Random
 from typing import TypeVar
@@ -20,9 +22,16 @@ from pinlater.client._servers import ServerChoice, ServerSource
 from pinlater.client.errors import DeadlineExceeded, PinLaterError, UnknownMethod
 
 T = TypeVar("T")
-# A call given up after so long without an answer says that its network may hang, half open.
 _SUSPICIOUS_S = 0.5
 _log = logging.getLogger("pinlater.client")
+
+
+def is_suspicious(waited_s: float) -> bool:
+    """Whether a call given up after so long says that its network may hang, half open."""
+    return waited_s > _SUSPICIOUS_S
+
+
+def _nothing() -> None: ...
 
 
 class Engine:
@@ -39,14 +48,15 @@ class Engine:
         retries: int,
         monotonic: Callable[[], float],
     ) -> None:
-        self._name = name
+        self.name = name
+        self.renewed: Callable[[], None] = _nothing  # called when connections of now are given up
         self._timeout_s = timeout_s
         self._retries = retries
         self._source = source
         self._random = Random()  # noqa: S311 - spreads load and returns, guards nothing
-        self._servers = ServerChoice(source, monotonic, self._random)
+        self.servers = ServerChoice(source, monotonic, self._random)
         self._pool = ConnectionPool(
-            self._servers,
+            self.servers,
             shared_max=connections,
             connect=connect,
             monotonic=monotonic,
@@ -60,22 +70,44 @@ class Engine:
             self._asking.cancel()
         await self._pool.close()
 
-    async def run(self, call: Call[T]) -> T:
-        """The call's value. Raises what the server said, or what kept it from being asked."""
-        timeout_s = self._timeout_s + call.wait_ms / 1000
-        deadline = asyncio.get_running_loop().time() + timeout_s
+    def renew(self) -> None:
+        """Makes no new call over connections of now."""
+        self._pool.renew()
+        self.renewed()
+
+    def deadline(self, call: Call[T]) -> float:
+        """When a call that is made now must be answered, by the loop's clock. From any thread."""
+        return time.monotonic() + self._timeout_s + call.wait_ms / 1000
+
+    async def run(self, call: Call[T], deadline: float | None = None, failed: PinLaterError | None = None) -> T:
+        """The call's value. Raises what the server said, or what kept it from being asked.
+
+        `failed`: how its first try ended, which was made elsewhere; then `deadline` is the whole call's.
+        """
+        deadline = deadline or self.deadline(call)
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._try(call, deadline)
+                return await self._try(call, deadline, failed)
         except TimeoutError as error:
-            self._pool.renew()
-            raise DeadlineExceeded(f"No answer to {call.method} within {timeout_s:g} s") from error
+            self.renew()
+            raise self.too_late(call) from error
 
-    async def _try(self, call: Call[T], deadline: float) -> T:
+    def too_late(self, call: Call[T]) -> DeadlineExceeded:
+        """What a call raises that was not answered in time."""
+        return DeadlineExceeded(f"No answer to {call.method} within {self._timeout_s + call.wait_ms / 1000:g} s")
+
+    def gives_up(self, call: Call[T], error: PinLaterError) -> bool:
+        """Whether a call whose first try ended so is not made again. From any thread."""
+        return decide(call.resend, error, 1, self._retries) is Again.NO
+
+    async def _try(self, call: Call[T], deadline: float, failed: PinLaterError | None) -> T:
         failures = 0
         lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
         while True:
             try:
+                if failed is not None:
+                    error, failed = failed, None
+                    raise error
                 if lost is not None and not await self._honours_keys():
                     raise lost
                 return await self._once(call, deadline)
@@ -97,43 +129,43 @@ class Engine:
             async with self._pool.alone() as connection:
                 return await self._ask(connection, call)
         connection = await self._pool.shared()
-        began = asyncio.get_running_loop().time()
+        began = time.monotonic()
         try:
-            async with asyncio.timeout_at(self._patience(call, deadline)) as patience:
+            async with asyncio.timeout_at(self.patience(call, deadline)) as patience:
                 answer = await self._ask(connection, call)
         except asyncio.CancelledError:
             connection.retire()
-            if asyncio.get_running_loop().time() - began > _SUSPICIOUS_S:
-                self._pool.renew()
+            if is_suspicious(time.monotonic() - began):
+                self.renew()
             raise
         except TimeoutError:
             if not patience.expired():
                 raise
             connection.retire()
-            self._servers.failed(connection.address)
+            self.servers.failed(connection.address)
             raise DeadlineExceeded(f"No answer to {call.method} from {connection.address} in time") from None
-        if call.resend is Resend.KEYED and self._keys_honoured is None and self._asking is None:
-            self._asking = asyncio.create_task(self._learn(connection))
+        if self.wants_to_learn(call):
+            self.learn(connection)
         return answer
 
-    def _patience(self, call: Call[T], deadline: float) -> float | None:
-        """Where another server could still be asked, this one gets half of the time that is left."""
+    def patience(self, call: Call[T], deadline: float) -> float | None:
+        """Where another server could still be asked, this one gets half of the time that is left. From any thread."""
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         return now + (deadline - now) / 2
 
     async def _ask(self, connection: Link, call: Call[T]) -> T:
         try:
-            answer = call.read(await connection.call(call.method, self._name, call.args))
+            answer = call.read(await connection.call(call.method, self.name, call.args))
         except PinLaterError as error:
             if is_turned_away(error):
                 connection.retire()
-                self._servers.failed(connection.address)
+                self.servers.failed(connection.address)
             elif is_lost(error):
-                self._servers.failed(connection.address)
+                self.servers.failed(connection.address)
             raise
-        self._servers.worked(connection.address)
+        self.servers.worked(connection.address)
         return answer
 
     # --- does this server know request keys? ------------------------------------------------------------------------------
@@ -143,16 +175,25 @@ class Engine:
             await self._find_out(await self._pool.shared())
         return self._keys_honoured is True
 
-    async def _learn(self, connection: Link) -> None:
+    def wants_to_learn(self, call: Call[T]) -> bool:
+        """Whether this call's success is the time to ask. From any thread."""
+        return call.resend is Resend.KEYED and self._keys_honoured is None and self._asking is None
+
+    def learn(self, connection: Link | None = None) -> None:
+        """Asks, once, without holding anyone up."""
+        if self._keys_honoured is None and self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._learn(connection))
+
+    async def _learn(self, connection: Link | None) -> None:
         try:
-            await self._find_out(connection)
+            await self._find_out(connection or await self._pool.shared())
         except PinLaterError:
             self._asking = None  # the next enqueue asks again
 
     async def _find_out(self, connection: Link) -> None:
         call = _calls.server_info()
         try:
-            await connection.call(call.method, self._name, call.args)
+            await connection.call(call.method, self.name, call.args)
         except UnknownMethod:
             self._keys_honoured = False
             _log.warning(

@@ -20,6 +20,7 @@ from pinlater.client._background import Background
 from pinlater.client._calls import Call
 from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
+from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, Address, server_source
 from pinlater.client.errors import ClientClosed
@@ -59,6 +60,8 @@ class Face:
         self._servers = server_source(given, self._clock.monotonic)
         self._source = source
         self._timeout_s = timeout_ms / 1000
+        # How the sync client connects without a loop; where connections are made in a way of their own it has to use that.
+        self._dial = None if connect else Dial(connect_timeout_ms / 1000, _MAX_FRAME_BYTES)
         self._connect = connect or partial(
             connect_over_tcp, max_frame_bytes=_MAX_FRAME_BYTES, timeout_s=connect_timeout_ms / 1000
         )
@@ -139,10 +142,10 @@ class AsyncFace(Face):
 
 
 class SyncFace(Face):
-    """Carries out calls from any thread, on an event loop in a thread of the client's own. Opens itself with the first call."""
+    """Carries out calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
 
     def _prepare(self) -> None:
-        self._background = Background(self._new_engine)
+        self._background = Background(self._new_engine, self._dial, self._clock.monotonic)
 
     def open(self) -> Self:
         """Makes the client ready, also once more after `close`. Connects only with the first call."""
@@ -150,7 +153,7 @@ class SyncFace(Face):
         return self
 
     def close(self) -> None:
-        """Closes every connection and ends the client's thread. May be called twice."""
+        """Closes every connection and ends the client's thread; calls under way fail. May be called twice."""
         self._background.close()
 
     def __enter__(self) -> Self:
@@ -162,6 +165,10 @@ class SyncFace(Face):
         self.close()
 
     def _run(self, call: Call[T]) -> T:
+        return self._background.run(call)
+
+    def carry_out(self, call: Call[T]) -> T:
+        """Carries out a call and waits for it."""
         return self._background.run(call)
 
     def submit(self, call: Call[T]) -> Future[T]:

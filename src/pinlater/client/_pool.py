@@ -15,8 +15,6 @@ from pinlater.client._servers import ServerChoice
 from pinlater.client.errors import ClientClosed, ServerUnreachable
 
 _IDLE_WAIT_CONNECTIONS_MAX = 64
-# A connection is made anew after so long, so that load finds its way to servers that came, or came back.
-_FIRST_CHOICE_S, _SECOND_CHOICE_S = 600.0, 30.0
 
 
 class ConnectionPool:
@@ -55,8 +53,7 @@ class ConnectionPool:
                 if connection is not None:
                     connection.retire()
                 connection = self._shared[slot] = await self._connect(slot)
-                second_choice = connection.address != self._servers.candidates(slot)[0]
-                self._move_at[slot] = self._monotonic() + (_SECOND_CHOICE_S if second_choice else _FIRST_CHOICE_S)
+                self._move_at[slot] = self._monotonic() + self._servers.stay_s(connection.address, slot)
             return connection
 
     def _may_stay(self, connection: Link, slot: int) -> bool:

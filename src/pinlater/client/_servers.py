@@ -6,6 +6,7 @@ Weakness: health is what this client saw last; nothing is probed while nothing i
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
 from os import PathLike
@@ -21,6 +22,8 @@ SERVERS_VARIABLE = "PINLATER_SERVERS"
 _FILE_PREFIX = "file:"
 _FILE_LOOK_S = 1.0
 _AWAY_FIRST_S, _AWAY_MAX_S = 0.5, 30.0
+# A connection is made anew after so long, so that load finds its way to servers that came, or came back.
+_FIRST_CHOICE_S, _SECOND_CHOICE_S = 600.0, 30.0
 
 
 class Address(NamedTuple):
@@ -147,13 +150,14 @@ class ServerChoice:
     """The order in which servers are tried: those thought well first, in an order of this client's own, then the others.
 
     A server that failed is left alone for a while that doubles with each failure in a row, up to half a minute; where no other is
-    left it is tried all the same.
+    left it is tried all the same. May be asked and told from any thread.
     """
 
     def __init__(self, source: ServerSource, monotonic: Callable[[], float], random: Random) -> None:
         self._source = source
         self._monotonic = monotonic
         self._random = random
+        self._lock = threading.RLock()  # a signal's handler may make calls of its own
         self._listed: tuple[Address, ...] = ()
         self._order: list[Address] = []
         self._failures: dict[Address, int] = {}
@@ -161,28 +165,37 @@ class ServerChoice:
 
     def candidates(self, start: int = 0) -> tuple[Address, ...]:
         """All servers, the best first; `start` turns the order, so that a client's connections spread over the servers."""
-        order = self._present()
+        with self._lock:
+            order = self._present()
+            now = self._monotonic()
+            away = {address: until for address, until in self._away_until.items() if until > now}
         start %= len(order)
         order = [*order[start:], *order[:start]]
-        now = self._monotonic()
-        away = {address: until for address, until in self._away_until.items() if until > now}
         return tuple(sorted(order, key=lambda address: away.get(address, 0.0)))
+
+    def stay_s(self, address: Address, start: int) -> float:
+        """How long a connection to `address`, of those `candidates(start)`, may be kept."""
+        return _FIRST_CHOICE_S if address == self.candidates(start)[0] else _SECOND_CHOICE_S
 
     def is_listed(self, address: Address) -> bool:
         """Whether this server still is one of those to use."""
-        self._present()
-        return address in self._listed
+        with self._lock:
+            self._present()
+            return address in self._listed
 
     def failed(self, address: Address) -> None:
         """`address` could not be reached, broke off, did not answer, or is going down."""
-        failures = self._failures[address] = self._failures.get(address, 0) + 1
-        self._away_until[address] = self._monotonic() + min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))
+        with self._lock:
+            failures = self._failures[address] = self._failures.get(address, 0) + 1
+            away_s = min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))
+            self._away_until[address] = self._monotonic() + away_s
 
     def worked(self, address: Address) -> None:
         """`address` answered."""
         if address in self._failures:
-            del self._failures[address]
-            self._away_until.pop(address, None)
+            with self._lock:
+                self._failures.pop(address, None)
+                self._away_until.pop(address, None)
 
     def _present(self) -> list[Address]:
         listed = self._source.addresses()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from os import PathLike
+from typing import TypeVar
 
 from pinlater.client import _calls
 from pinlater.client._calls import Call
@@ -20,6 +21,7 @@ from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.worker import envelope
 
+T = TypeVar("T")
 Servers = str | PathLike[str] | Sequence[str] | None
 _JOBS_A_REQUEST = 500
 _BYTES_A_REQUEST = 4 * 1024 * 1024
@@ -60,14 +62,14 @@ class Outbox:
             raise RuntimeError("this would block the event loop: await the form that ends in _async")
         if self._keeps_headers is None:
             try:
-                self._client().submit(_calls.server_info()).result()
+                self._wait(_calls.server_info())
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
         placed: list[Placed] = []
         with _saying_how_to_make(queue):
             for part in _parts(jobs):
-                placed += _placed(self._client().submit(self._enqueue(queue, part)).result())
+                placed += _placed(self._wait(self._enqueue(queue, part)))
         return placed
 
     async def send_async(self, queue: str, jobs: list[Job]) -> list[Placed]:
@@ -89,7 +91,7 @@ class Outbox:
         if _on_a_loop():
             raise RuntimeError("this would block the event loop: await the form that ends in _async")
         for name in names:
-            self._client().submit(_calls.create_queue(name)).result()
+            self._wait(_calls.create_queue(name))
 
     async def create_queues_async(self, names: Sequence[str]) -> None:
         """`create_queues`, for coroutines of any event loop."""
@@ -105,6 +107,10 @@ class Outbox:
     def _enqueue(self, queue: str, jobs: list[Job]) -> Call[Enqueued]:
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
         return _calls.enqueue(queue, sent, _calls.new_request_key(self.now_ms()), False)
+
+    def _wait(self, call: Call[T]) -> T:
+        client = self._client()
+        return client.carry_out(call) if isinstance(client, Client) else client.submit(call).result()
 
     def _client(self) -> AsyncClient | Client:
         if isinstance(self._servers, AsyncClient | Client):

@@ -1,0 +1,230 @@
+"""Calls in the caller's own thread, over blocking connections: how a sync client makes all calls but long polls.
+
+One try of one call; what follows a failure is the engine's. Must never hand an answer to the wrong call: a connection on which a
+call was given up is closed. Weakness: threads that call at the same time hold a connection each; beyond a bound they are sent to
+the engine, whose connections they share.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from pinlater.client._calls import Call
+from pinlater.client._connection import unreachable
+from pinlater.client._retries import is_lost, is_turned_away
+from pinlater.client._servers import Address, ServerChoice
+from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
+from pinlater.client.errors import ClientClosed, ConnectionLost, DeadlineExceeded, PinLaterError, ServerUnreachable
+
+T = TypeVar("T")
+_CONNECTIONS_MAX = 64
+_READ_BYTES = 65_536
+_SEQUENCE_MAX = 2**31 - 1
+# No time left still asks the socket once: zero would mean not to wait at all.
+_SHORTEST_S = 0.001
+
+
+class Dial(NamedTuple):
+    """How connections are made."""
+
+    timeout_s: float
+    max_frame_bytes: int
+
+
+class Line:
+    """A connection, for one call at a time."""
+
+    __slots__ = ("_decoder", "_frames", "_quiet", "_sequence", "_socket", "address", "leave_at", "renewals")
+
+    def __init__(self, address: Address, dial: Dial, until: float) -> None:
+        """Raises ServerUnreachable."""
+        self.address = address
+        self.leave_at = 0.0
+        self.renewals = 0
+        timeout_s = max(_SHORTEST_S, min(dial.timeout_s, until - time.monotonic()))
+        try:
+            self._socket = socket.create_connection(address, timeout_s)
+        except (OSError, UnicodeError) as error:
+            raise unreachable(address, error, timeout_s) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._frames = FrameReader(dial.max_frame_bytes)
+        self._decoder = AnswerDecoder(dial.max_frame_bytes)
+        self._sequence = 0
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        self._quiet = poll.poll
+
+    def usable(self) -> bool:
+        """Whether nothing has come since the last answer: the connection's end, above all."""
+        return not self._quiet(0)
+
+    def ask(self, method: str, source: str, args: tuple[Any, ...], until: float) -> Any:
+        """The answer, an exception where that is what came. Raises ConnectionLost, and TimeoutError at `until`."""
+        self._sequence = self._sequence % _SEQUENCE_MAX + 1
+        frame = encode_request(method, self._sequence, source, args)
+        try:
+            self._wait_until(until)
+            self._socket.sendall(frame)
+            return self._answer(method, until)
+        except TimeoutError:
+            raise
+        except (OSError, WireError) as error:
+            raise ConnectionLost(f"Connection to {self.address} lost before the answer came") from error
+
+    def _answer(self, method: str, until: float) -> Any:
+        while not (frames := self._frames.feed(self._read())):
+            self._wait_until(until)
+        sequence, answer = self._decoder.decode(frames[0], method)
+        if sequence != self._sequence or len(frames) > 1:
+            raise WireError(f"answer {sequence} came where {self._sequence} was due")
+        return answer
+
+    def _read(self) -> bytes:
+        data = self._socket.recv(_READ_BYTES)
+        if not data:
+            raise ConnectionResetError("closed by the server")
+        return data
+
+    def _wait_until(self, until: float) -> None:
+        self._socket.settimeout(max(_SHORTEST_S, until - time.monotonic()))
+
+    def hang_up(self) -> None:
+        """Ends the call under way with ConnectionLost. From another thread."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is closed already
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class AllTaken(Exception):
+    """As many threads call as there may be connections."""
+
+
+class Direct:
+    """The connections of one client. Everything may be called from any thread."""
+
+    def __init__(self, servers: ServerChoice, source: str, dial: Dial, monotonic: Callable[[], float]) -> None:
+        self._servers = servers
+        self._source = source
+        self._dial = dial
+        self._monotonic = monotonic
+        self._lock = threading.RLock()  # a signal's handler may make calls of its own
+        self._idle: list[Line] = []
+        self._open: set[Line] = set()
+        self._taken = 0
+        self._made = 0
+        self._renewals = 0
+        self._closed = False
+
+    def once(self, call: Call[T], until: float) -> T:
+        """The call's value. Raises what the server said, ServerUnreachable, ConnectionLost, DeadlineExceeded, and AllTaken."""
+        line = self._take(until)
+        good = False
+        try:
+            answer = line.ask(call.method, self._source, call.args, until)
+            good = True
+            if isinstance(answer, Exception):
+                raise answer
+            self._servers.worked(line.address)
+            return call.read(answer)
+        except TimeoutError as error:
+            self._servers.failed(line.address)
+            raise DeadlineExceeded(f"No answer to {call.method} from {line.address} in time") from error
+        except PinLaterError as error:
+            good = not (is_turned_away(error) or is_lost(error))
+            if not good:
+                self._servers.failed(line.address)
+            raise
+        finally:
+            self._give_back(line, good=good)
+
+    def _take(self, until: float) -> Line:
+        with self._lock:
+            if self._taken >= _CONNECTIONS_MAX:
+                raise AllTaken
+            self._taken += 1
+        try:
+            while True:
+                with self._lock:
+                    line = self._idle.pop() if self._idle else None
+                if line is None:
+                    return self._connect(until)
+                if self._may_stay(line) and line.usable():
+                    return line
+                self._drop(line)
+        except BaseException:
+            with self._lock:
+                self._taken -= 1
+            raise
+
+    def _may_stay(self, line: Line) -> bool:
+        return (
+            line.renewals == self._renewals
+            and self._monotonic() < line.leave_at
+            and self._servers.is_listed(line.address)
+        )
+
+    def _connect(self, until: float) -> Line:
+        failure: ServerUnreachable | None = None
+        with self._lock:
+            self._made += 1
+            start, renewals = self._made, self._renewals
+        for address in self._servers.candidates(start):
+            if self._closed:
+                break
+            try:
+                line = Line(address, self._dial, until)
+            except ServerUnreachable as error:
+                self._servers.failed(address)
+                failure = error
+                continue
+            line.renewals = renewals
+            line.leave_at = self._monotonic() + self._servers.stay_s(address, start)
+            with self._lock:
+                if not self._closed:
+                    self._open.add(line)
+                    return line
+            line.close()
+        if failure is not None and not self._closed:
+            raise failure
+        raise ClientClosed("The client is closed")
+
+    def _give_back(self, line: Line, *, good: bool) -> None:
+        with self._lock:
+            self._taken -= 1
+            if good and not self._closed:
+                self._idle.append(line)
+                return
+        self._drop(line)
+
+    def _drop(self, line: Line) -> None:
+        with self._lock:
+            self._open.discard(line)
+        line.close()
+
+    def renew(self) -> None:
+        """Makes no new call over any connection of now: one of them does not answer, and who knows about the others."""
+        with self._lock:
+            self._renewals += 1
+            idle, self._idle = self._idle, []
+        for line in idle:
+            self._drop(line)
+
+    def close(self) -> None:
+        """Closes all connections; calls under way end with ConnectionLost."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            busy = self._open.difference(idle)
+        for line in idle:
+            self._drop(line)
+        for line in busy:
+            line.hang_up()

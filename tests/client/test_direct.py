@@ -1,0 +1,178 @@
+"""The sync client's calls in the caller's own thread: what it does when a try fails is what the asynchronous one does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from pinlater.client import Client, JobState, _direct, errors
+from pinlater.wire.generated import ttypes as t
+from tests.client.fake_server import FakeServer
+from tests.client.proxy import Proxy
+
+T = TypeVar("T")
+INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
+
+
+def stored(_: Any) -> Any:
+    return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"], existing=[])
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    return await asyncio.to_thread(call)
+
+
+async def test_many_threads_share_a_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound calls go by way of the loop."""
+    monkeypatch.setattr(_direct, "_CONNECTIONS_MAX", 2)
+    together = asyncio.Barrier(6)
+
+    async def answer(_: Any) -> list[str]:
+        await together.wait()
+        return ["a"]
+
+    async with FakeServer(getQueueNames=answer) as server:
+        with Client(server.address, connections=4) as client:
+            answers = await asyncio.gather(*[in_thread(client.queue_names) for _ in range(6)])
+    assert answers == [["a"]] * 6
+    assert server.connections == 6
+
+
+async def test_a_connection_that_the_server_closed_meanwhile_costs_the_next_call_nothing() -> None:
+    async with FakeServer(retryFailedJobs=lambda _: 3) as server:
+        with Client(server.address) as client:
+            assert await in_thread(lambda: client.retry_failed("q")) == 3
+            server.hung_up.clear()
+            await server.stop()
+            await server.hung_up.wait()
+            await server.start()
+            assert await in_thread(lambda: client.retry_failed("q")) == 3  # a call that is never made again
+    assert server.connections == 2
+
+
+async def test_an_enqueue_whose_answer_is_lost_is_said_again_as_a_repeat() -> None:
+    tries: list[Any] = []
+
+    def lose_the_first(arguments: Any) -> Any:
+        tries.append(arguments.request)
+        return FakeServer.HANG_UP if len(tries) == 1 else stored(arguments)
+
+    async with FakeServer(enqueueJobs=lose_the_first, getServerInfo=lambda _: INFO) as server:
+        with Client(server.address) as client:
+            await in_thread(lambda: client.enqueue("q", [b"x"]))
+    first, second = tries
+    assert first.requestKey == second.requestKey
+    assert (first.repeat, second.repeat) == (None, True)
+
+
+async def test_a_call_that_could_double_is_not_made_again() -> None:
+    async with FakeServer(retryFailedJobs=lambda _: FakeServer.HANG_UP) as server:
+        with Client(server.address) as client, pytest.raises(errors.ConnectionLost):
+            await in_thread(lambda: client.retry_failed("q"))
+    assert len(server.called("retryFailedJobs")) == 1
+
+
+async def test_a_server_that_drains_or_is_gone_hands_over_to_the_next() -> None:
+    def drains(_: Any) -> Any:
+        raise t.PinLaterException(500, "going down", detail="DRAINING", retryable=True)
+
+    gone = FakeServer()
+    async with gone:
+        address = gone.address
+    async with FakeServer(retryFailedJobs=drains) as first, FakeServer(retryFailedJobs=lambda _: 7) as second:
+        for others in ([address], [first.address], [address, first.address]):
+            for _ in range(4):  # each client has an order of its own
+                with Client([*others, second.address]) as client:
+                    assert await in_thread(lambda client=client: client.retry_failed("q")) == 7  # type: ignore[misc]
+
+
+async def test_a_server_that_hangs_gets_half_of_the_time_where_there_is_another() -> None:
+    never = asyncio.Event()
+
+    async def hang(_: Any) -> Any:
+        await never.wait()
+
+    async with FakeServer(getQueueNames=hang) as hanging, FakeServer(getQueueNames=lambda _: ["b"]) as other:
+        for _ in range(4):
+            with Client([hanging.address, other.address], timeout_ms=400) as client:
+                assert await in_thread(client.queue_names) == ["b"]
+        never.set()
+    assert hanging.called("getQueueNames")
+
+
+async def test_a_connection_that_hangs_costs_its_call_the_deadline_and_the_next_one_nothing() -> None:
+    async with FakeServer(getQueueNames=lambda _: ["a"]) as server, Proxy(server.address) as proxy:
+        with Client(proxy.address, timeout_ms=300) as client:
+            assert await asyncio.gather(*[in_thread(client.queue_names) for _ in range(3)]) == [["a"]] * 3
+            proxy.stall()
+            with pytest.raises(errors.DeadlineExceeded, match=r"within 0\.3 s"):
+                await in_thread(client.queue_names)
+            assert await in_thread(client.queue_names) == ["a"]
+
+
+async def test_closing_ends_a_call_under_way() -> None:
+    asked, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: Any) -> Any:
+        asked.set()
+        await never.wait()
+
+    async with FakeServer(getQueueNames=hang) as server:
+        client = Client(server.address)
+        call = asyncio.create_task(in_thread(client.queue_names))
+        await asked.wait()
+        await in_thread(client.close)
+        with pytest.raises(errors.ConnectionLost):
+            await call
+        never.set()
+
+
+async def test_an_original_server_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeServer(enqueueJobs=stored) as server:
+        with caplog.at_level(logging.WARNING, "pinlater.client"), Client(server.address) as client:
+            while not caplog.records:
+                await in_thread(lambda: client.enqueue("q", [b"x"]))
+            await in_thread(lambda: client.enqueue("q", [b"x"]))
+    assert ["original PinLater server" in record.message for record in caplog.records] == [True]
+
+
+def test_a_call_that_was_interrupted_leaves_its_answer_to_no_other(request: pytest.FixtureRequest) -> None:
+    """The signal's handler raises while the answer is on its way; the next call is answered what it asked."""
+
+    class Interrupted(BaseException): ...
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def names(_: Any) -> list[str]:
+        signal.pthread_kill(main, signal.SIGUSR1)
+        return ["late"]
+
+    started, main = threading.Event(), threading.get_ident()
+    box: dict[str, Any] = {}
+
+    async def serve() -> None:
+        async with FakeServer(getQueueNames=names, getJobCount=lambda _: 5) as server:
+            box["server"], box["loop"], box["stop"] = server, asyncio.get_running_loop(), asyncio.Event()
+            started.set()
+            await box["stop"].wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    request.addfinalizer(lambda: signal.signal(signal.SIGUSR1, before))
+    assert started.wait(10)
+    try:
+        with Client(box["server"].address) as client:
+            with pytest.raises(Interrupted):
+                client.queue_names()
+            assert client.count("q", JobState.PENDING) == 5
+    finally:
+        box["loop"].call_soon_threadsafe(box["stop"].set)
+        thread.join(10)
