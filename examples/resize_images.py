@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pinlater import AsyncClient, JobState, Reject, Worker, WorkerSettings, current_job
+from pinlater import AsyncClient, JobState, Reject, Worker, current_job
 from pinlater.worker import constant
 
-worker = Worker(settings=WorkerSettings(concurrency=4), retry=constant(0.05))
+worker = Worker(concurrency=4, retry=constant(0.05))
 done: list[str] = []
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pinlater.client import (
         Ack,
         AsyncClient,
+        AsyncEnqueueBatcher,
         ClaimedJob,
         Client,
         EnqueueBatcher,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Ack": "pinlater.client",
     "AsyncClient": "pinlater.client",
+    "AsyncEnqueueBatcher": "pinlater.client",
     "ClaimedJob": "pinlater.client",
     "Client": "pinlater.client",
     "EnqueueBatcher": "pinlater.client",
@@ -48,6 +50,7 @@ _HOMES = {
 __all__ = [
     "Ack",
     "AsyncClient",
+    "AsyncEnqueueBatcher",
     "ClaimedJob",
     "Client",
     "EnqueueBatcher",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, EnqueueBatcher, Job, Placed, errors
+from pinlater.client import AsyncClient, AsyncEnqueueBatcher, Job, Placed, errors
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
 
@@ -42,7 +42,7 @@ async def test_what_comes_during_a_request_rides_in_the_next() -> None:
     async with (
         FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
-        EnqueueBatcher(client, in_flight_max=1) as batcher,
+        AsyncEnqueueBatcher(client, in_flight_max=1) as batcher,
     ):
         placed = await asyncio.gather(*[batcher.enqueue("q", b"%d" % n) for n in range(700)])
     assert [one.descriptor.partition(":")[0] for one in placed] == [str(n) for n in range(700)]
@@ -53,7 +53,7 @@ async def test_each_queue_has_requests_of_its_own_and_bytes_bound_them() -> None
     async with (
         FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
-        EnqueueBatcher(client, bytes_max=1_000, in_flight_max=1) as batcher,
+        AsyncEnqueueBatcher(client, bytes_max=1_000, in_flight_max=1) as batcher,
     ):
         await asyncio.gather(*[batcher.enqueue(queue, b"x" * 400) for queue in ("a", "b") for _ in range(3)])
     assert sorted(sizes(server)) == [1, 1, 2, 2]
@@ -63,7 +63,7 @@ async def test_a_job_that_is_refused_harms_no_other() -> None:
     async with (
         FakeServer(enqueueJobs=storing(poison=b"bad"), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
-        EnqueueBatcher(client) as batcher,
+        AsyncEnqueueBatcher(client) as batcher,
     ):
         bodies = [b"%d" % n for n in range(20)] + [b"bad"] + [b"twin"]
         answers = await asyncio.gather(*[batcher.enqueue("q", Job(body)) for body in bodies], return_exceptions=True)
@@ -82,7 +82,7 @@ async def test_a_queue_that_is_missing_is_told_to_all_at_once() -> None:
     async with (
         FakeServer(enqueueJobs=missing) as server,
         AsyncClient(server.address) as client,
-        EnqueueBatcher(client) as batcher,
+        AsyncEnqueueBatcher(client) as batcher,
     ):
         answers = await asyncio.gather(*[batcher.enqueue("q", b"x") for _ in range(9)], return_exceptions=True)
     assert {type(answer) for answer in answers} == {errors.QueueNotFound}
@@ -94,7 +94,7 @@ async def test_what_waits_is_bounded_and_what_was_given_up_is_not_sent() -> None
     async with (
         FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
-        EnqueueBatcher(client, waiting_max=2, in_flight_max=1) as batcher,
+        AsyncEnqueueBatcher(client, waiting_max=2, in_flight_max=1) as batcher,
     ):
         first = asyncio.create_task(batcher.enqueue("q", b"first"))
         while not server.calls:
@@ -115,13 +115,13 @@ async def test_one_job_after_another_is_sent_each_by_itself() -> None:
     async with (
         FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
-        EnqueueBatcher(client) as batcher,
+        AsyncEnqueueBatcher(client) as batcher,
         asyncio.timeout(10),
     ):
         for n in range(20):
             placed = await batcher.enqueue("q", b"%d" % n)
             assert placed.descriptor.startswith(f"{n}:")
-        assert (batcher._senders, batcher._waiting) == ({}, {})
+        assert (batcher._senders, batcher._waiting._queues) == ({}, {})
     assert sizes(server) == [1] * 20
 
 
@@ -132,7 +132,7 @@ async def test_cancelled_callers_neither_keep_others_from_being_stored_nor_leave
         AsyncClient(server.address) as client,
         asyncio.timeout(10),
     ):
-        batcher = EnqueueBatcher(client, jobs_max=10)
+        batcher = AsyncEnqueueBatcher(client, jobs_max=10)
         callers = [asyncio.create_task(batcher.enqueue("q", b"%d" % n)) for n in range(100)]
         while not server.calls:
             await asyncio.sleep(0)
@@ -143,7 +143,7 @@ async def test_cancelled_callers_neither_keep_others_from_being_stored_nor_leave
         await batcher.flush()
         assert all(isinstance(answer, Placed) for answer in answers[1::2])
         assert {type(answer) for answer in answers[::2]} == {asyncio.CancelledError}
-        assert (batcher._count, batcher._senders, batcher._waiting) == (0, {}, {})
+        assert (batcher._waiting.count, batcher._senders, batcher._waiting._queues) == (0, {}, {})
     assert sum(sizes(server)) < 100
 
 
@@ -154,7 +154,7 @@ async def test_a_sender_that_is_cancelled_leaves_nobody_waiting() -> None:
         AsyncClient(server.address) as client,
         asyncio.timeout(10),
     ):
-        batcher = EnqueueBatcher(client, in_flight_max=1)
+        batcher = AsyncEnqueueBatcher(client, in_flight_max=1)
         first = asyncio.create_task(batcher.enqueue("q", b"first"))
         while not server.calls:
             await asyncio.sleep(0)

@@ -127,11 +127,12 @@ async def test_whatever_a_handler_raises_is_its_jobs_failure_only(client: AsyncC
         assert (stats.total("succeeded"), stats.total("failed")) == (1, 1)
 
 
-async def test_no_more_jobs_run_at_once_than_allowed(client: AsyncClient) -> None:
+@pytest.mark.parametrize("bounds", ["the worker", "the queue"])
+async def test_no_more_jobs_run_at_once_than_allowed(client: AsyncClient, bounds: str) -> None:
     running_now, most = 0, 0
-    worker = Worker(client, settings=FAST)
+    worker = Worker(client, settings=FAST, concurrency=3 if bounds == "the worker" else None)
 
-    @worker.handler("q", concurrency=3)
+    @worker.handler("q", concurrency=3 if bounds == "the queue" else None)
     async def count(job: ClaimedJob) -> None:
         nonlocal running_now, most
         running_now += 1

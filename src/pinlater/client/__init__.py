@@ -1,7 +1,8 @@
 """The client: what producers and workers import to talk to PinLater servers."""
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.batching import EnqueueBatcher, Placed
+from pinlater.client.batching import AsyncEnqueueBatcher, Placed
+from pinlater.client.sync_batching import EnqueueBatcher
 from pinlater.client.sync_client import Client
 from pinlater.client.values import (
     Ack,
@@ -33,6 +34,7 @@ __all__ = [
     "AckBatch",
     "AckResult",
     "AsyncClient",
+    "AsyncEnqueueBatcher",
     "Attempt",
     "Checkpoint",
     "Claim",

@@ -16,6 +16,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Self, TypeVar
 
+from pinlater.client import _calls, values
 from pinlater.client._background import Background
 from pinlater.client._calls import Call
 from pinlater.client._connection import Connect
@@ -82,6 +83,18 @@ class Face:
     def source(self) -> str:
         """What it calls itself; unless said otherwise the host and the process, a forked one's own."""
         return default_source() if self._source is None else self._source
+
+    def enqueue_call(
+        self,
+        queue: str,
+        jobs: Sequence[values.Job | bytes],
+        request_key: str | None = None,
+        repeat: bool = False,
+    ) -> Call[values.Enqueued]:
+        """An enqueue, for `submit`: with a key of its own where none is given, as this client was told."""
+        if request_key is None and self._request_keys:
+            request_key = _calls.new_request_key(self._clock.now_ms())
+        return _calls.enqueue(queue, jobs, request_key, repeat)
 
     def _new_engine(self) -> Engine:
         return Engine(

@@ -68,9 +68,7 @@ class AsyncClient(AsyncFace):
         `request_key` is for callers who make a request again after a restart of their own, within two minutes and with `repeat`;
         other enqueues get a key by themselves.
         """
-        if request_key is None and self._request_keys:
-            request_key = _calls.new_request_key(self._clock.now_ms())
-        return await self._run(_calls.enqueue(queue, jobs, request_key, repeat))
+        return await self._run(self.enqueue_call(queue, jobs, request_key, repeat))
 
     async def dequeue(
         self,

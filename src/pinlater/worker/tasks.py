@@ -10,20 +10,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from pinlater.client.batching import Placed
-from pinlater.client.values import Job, UniqueKey
+from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.worker import envelope
 from pinlater.worker._arguments import Parameters, parameters_of
 from pinlater.worker.codecs import Codec
-from pinlater.worker.context import as_time_ms
+from pinlater.worker.context import JobContext, as_time_ms
 from pinlater.worker.errors import UnusableHandler
 from pinlater.worker.retries import Retry
 from pinlater.worker.tracing import with_trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
+J = TypeVar("J", ClaimedJob, JobContext)
 
 
 class Outbox(Protocol):
@@ -78,7 +79,7 @@ class JobOptions:
 class Task(Generic[P, R]):
     """A function and how to run it. Calling it calls the function, here and now."""
 
-    def __init__(self, function: Callable[P, R], queue: str, name: str, options: TaskOptions, outbox: Outbox) -> None:
+    def __init__(self, function: Callable[..., R], queue: str, name: str, options: TaskOptions, outbox: Outbox) -> None:
         self.function = function
         self.queue = queue
         self.name = name
@@ -158,6 +159,28 @@ class Task(Generic[P, R]):
     async def enqueue_many_async(self, jobs: Iterable[Job]) -> list[Placed]:
         """`enqueue_many`, for coroutines."""
         return await self._outbox.send_async(self.queue, list(jobs))
+
+
+class TaskWithJob(Task[P, R], Generic[P, R, J]):
+    """A task whose function takes its job first, or the job's context: for the worker to fill in, and so no argument to enqueue."""
+
+    def __call__(self, job: J, /, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]
+        return self.function(job, *args, **kwargs)
+
+
+class Register(Protocol):
+    """Makes a task of a function. A type checker learns here which parameters `enqueue` takes."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> TaskWithJob[P, R, JobContext]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[ClaimedJob, P], R], /) -> TaskWithJob[P, R, ClaimedJob]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    def __call__(self, function: Callable[..., R], /) -> Task[..., R]: ...
 
 
 class Producer(Generic[P]):

@@ -18,12 +18,12 @@ import logging
 import random
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from os import PathLike
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from pinlater.client.async_client import AsyncClient
@@ -41,15 +41,15 @@ from pinlater.worker._recycling import EXIT_CODE, recycling_of
 from pinlater.worker._until_idle import ConsumerUntilIdle, Idleness, OnEnd, in_threads, settings_until_idle
 from pinlater.worker._vitals import Vitals
 from pinlater.worker.codecs import Codec, JsonCodec
+from pinlater.worker.context import JobContext
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.cron import Cron, Missed, Timetable, cron
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import Retry, linear
 from pinlater.worker.settings import WorkerSettings
-from pinlater.worker.tasks import Task, TaskOptions, place_of
+from pinlater.worker.tasks import Register, Task, TaskOptions, place_of
 
 _log = logging.getLogger("pinlater.worker")
-P = ParamSpec("P")
 R = TypeVar("R")
 _HOUR_S = 3600.0
 
@@ -69,7 +69,8 @@ class _Queue:
 class Worker:
     """Holds tasks, enqueues their jobs and runs them.
 
-    `client`: where the jobs are: addresses (as for `AsyncClient`), or a client that the caller opened and closes.
+    `client`: where the jobs are: addresses (as for `AsyncClient`), or a client that the caller opened and closes. `concurrency`: how
+    many jobs run at once, those of all queues together, where `settings` need not say more.
     `codec` and `retry` hold for tasks that have none of their own; `middleware` runs around every job, the first one outermost.
     `child_setup` runs first in every process that handlers run in: a function at the top of a module, for logging and the like.
     """
@@ -78,6 +79,7 @@ class Worker:
         self,
         client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
         *,
+        concurrency: int | None = None,
         settings: WorkerSettings | None = None,
         source: str | None = None,
         codec: Codec | None = None,
@@ -88,6 +90,8 @@ class Worker:
     ) -> None:
         self._client: AsyncClient | Callable[[], AsyncClient] | str | PathLike[str] | Sequence[str] | None = client
         self._settings = settings or WorkerSettings()
+        if concurrency is not None:
+            self._settings = replace(self._settings, concurrency=concurrency)
         self._source = source
         self._codec = codec or JsonCodec()
         self._retry = retry
@@ -142,11 +146,12 @@ class Worker:
         priority: int = 1,
         time_limit: float | None = _HOUR_S,
         codec: Codec | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+    ) -> Register:
         """Makes the decorated function a task of `queue`, called `name` (else as the function is called).
 
         A coroutine runs on the event loop and must not block it, a plain function in a thread, or with `process` in a process. Its
-        parameters are the job's body; one of the type `ClaimedJob` or `JobContext` is filled in. Returning means success.
+        parameters are the job's body; one of the type `JobContext` or `ClaimedJob`, the first one best, is filled in. Returning means
+        success.
         `default`: it also takes the queue's jobs that name no task (as the only task of a queue does anyway). `attempts` and
         `priority` are given to the jobs that it enqueues. `time_limit` is in seconds, None for none. `concurrency` is the queue's.
         """
@@ -155,7 +160,7 @@ class Worker:
         if time_limit is not None and time_limit <= 0:
             raise ValueError(f"time_limit must be more than 0, or None: {time_limit}")
 
-        def register(function: Callable[P, R]) -> Task[P, R]:
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
             options = TaskOptions(
                 place=place_of(function, process),
                 codec=codec or self._codec,
@@ -166,11 +171,11 @@ class Worker:
                 default=default,
             )
             called = name or str(getattr(function, "__name__", type(function).__name__))
-            task = Task(function, queue, called, options, self._outbox)
+            task: Task[..., Any] = Task(function, queue, called, options, self._outbox)
             self._add(task)
             return task
 
-        return register
+        return cast("Register", register)
 
     def _add(self, task: Task[..., Any]) -> None:
         tasks = self._queues.setdefault(task.queue, _Queue()).tasks
@@ -190,15 +195,16 @@ class Worker:
         missed: Missed | str = Missed.LATEST,
         look_back: timedelta = timedelta(hours=1),
         **options: Any,
-    ) -> Callable[[Callable[[], R] | Task[[], R]], Task[[], R]]:
+    ) -> Callable[[Callable[[], R] | Callable[[JobContext], R] | Task[[], R]], Task[[], R]]:
         """Enqueues the decorated function, or task, whenever the expression fires: `@worker.cron("*/5 * * * *", tz="Europe/Berlin")`.
 
         A plain function becomes a task of `queue` first, with `options` as for `handler`. Any number of workers may do this: each
         firing is one job. `missed`: what becomes of firings up to `look_back` ago that no worker made.
         """
 
-        def register(function: Callable[[], R] | Task[[], R]) -> Task[[], R]:
-            task = function if isinstance(function, Task) else self.handler(queue, **options)(function)
+        def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:
+            given: Any = function
+            task: Task[[], R] = given if isinstance(given, Task) else self.handler(queue, **options)(given)
             entry = cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back)
             if any(other.name == entry.name for other in self._crons):
                 raise ValueError(f"there is a cron entry called {entry.name!r} already; give this one a name")

@@ -1,0 +1,220 @@
+"""`batching` for plain code: what many threads enqueue, or one thread hands in without waiting, rides in few requests.
+
+It has no thread of its own: the answer to a request, in the client's thread, sends the next. Jobs handed in are never dropped in
+silence: leaving the batcher waits for them, and so does the process's end, but for one that is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import os
+import threading
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+from pinlater.client import values
+from pinlater.client._batches import Bounds, Entry, Placed, Waiting, halves, settle
+from pinlater.client.errors import ClientClosed, ConnectionLost, TooManyWaiting
+from pinlater.client.sync_client import Client
+
+
+class EnqueueBatcher:
+    """Joins single enqueues into requests: at most `jobs_max` jobs and `bytes_max` bytes each, `in_flight_max` of a queue at a time.
+
+    Use as `with EnqueueBatcher(client) as batcher:`, from any number of threads; leaving it stores what was handed in, as the end
+    of the process does. `waiting_max` jobs may wait; beyond that both `enqueue` and `submit` block until there is room.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        jobs_max: int = 500,
+        bytes_max: int = 4 * 1024 * 1024,
+        in_flight_max: int = 2,
+        waiting_max: int = 100_000,
+    ) -> None:
+        self._client = client
+        self._bounds = Bounds(jobs_max, bytes_max, in_flight_max, waiting_max).check()
+        self._closed = False
+        self._begin()
+        _ALIVE.add(self)
+
+    def _begin(self) -> None:
+        """With nothing in hand; in a forked child too, where what waits is the parent's to send."""
+        self._room = threading.Condition()
+        self._waiting: Waiting[Future[Placed]] = Waiting(self._bounds, _begins)
+        self._senders: dict[str, set[_Sender]] = {}
+        self._open: set[Future[Placed]] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def enqueue(self, queue: str, job: values.Job | bytes) -> Placed:
+        """Stores the job; it is safe when this returns. Interrupted before it was sent, the job is not stored."""
+        done = self.submit(queue, job)
+        try:
+            return done.result()
+        except BaseException:
+            done.cancel()
+            raise
+
+    def submit(self, queue: str, job: values.Job | bytes) -> Future[Placed]:
+        """Hands a job in without waiting for it: its future says what became of it, and calls back in the client's thread.
+
+        Raises `ClientClosed` after `close`, and `TooManyWaiting` where it would have to block an event loop.
+        """
+        done: Future[Placed] = Future()
+        sender: _Sender | None = None
+        try:
+            with self._room:
+                self._wait_for_room()
+                self._open.add(done)
+                done.add_done_callback(self._open.discard)
+                waiting = self._waiting.add(queue, Entry(job, done))
+                senders = self._senders.setdefault(queue, set())
+                if self._bounds.another_sender(len(senders), waiting):
+                    sender = _Sender(queue)
+                    senders.add(sender)
+                    sender.batch = self._next_batch(queue)
+            if sender is not None:
+                self._send(sender)
+        except BaseException as error:  # Ctrl-C, say: others whose jobs ride along must not wait for ever
+            if sender is not None:
+                self._give_up(sender, error)
+            raise
+        return done
+
+    def _wait_for_room(self) -> None:
+        while self._waiting.count >= self._bounds.waiting_max and not self._closed:
+            if _on_a_loop():
+                raise TooManyWaiting(f"{self._waiting.count} jobs wait to be enqueued already")
+            self._room.wait()
+        if self._closed:
+            raise ClientClosed("The batcher is closed")
+
+    def flush(self) -> None:
+        """Returns when all that was handed in before is stored or refused."""
+        with self._room:
+            before = list(self._open)
+        concurrent.futures.wait(before)
+
+    def close(self) -> None:
+        """`flush`, and nothing more is taken. May be called twice."""
+        with self._room:
+            self._closed = True
+            self._room.notify_all()
+        self.flush()
+
+    def _next_batch(self, queue: str) -> list[Entry[Future[Placed]]]:
+        batch = self._waiting.next_batch(queue)
+        self._room.notify_all()
+        return batch
+
+    # --- in the caller's thread for the first request, then in the client's -------------------------------------------------
+    def _send(self, sender: _Sender) -> None:
+        while sender.batch:
+            try:
+                call = self._client.enqueue_call(sender.queue, [entry.job for entry in sender.batch])
+                answer = self._client.submit(call)
+            except Exception as error:  # noqa: BLE001 - a closed client's, or of a job that is none: for those who wait
+                self._refused(sender, error)
+            else:
+                answer.add_done_callback(partial(self._answered, sender))
+                return
+
+    def _answered(self, sender: _Sender, answer: Future[values.Enqueued]) -> None:
+        try:
+            outcome = answer.result()
+        except Exception as error:  # noqa: BLE001 - for those who wait
+            self._refused(sender, error)
+        except CancelledError:
+            self._refused(sender, ConnectionLost("The request was given up before its answer came"))
+        else:
+            settle(sender.batch, outcome)
+            self._go_on(sender)
+        self._send(sender)
+
+    def _refused(self, sender: _Sender, error: Exception) -> None:
+        parts = halves(sender.batch, error)
+        sender.rest.extend(reversed(parts))
+        if not parts:
+            settle(sender.batch, error)
+        self._go_on(sender)
+
+    def _go_on(self, sender: _Sender) -> None:
+        """Chooses what to send next; where there is nothing the sender ends in the same step, so that nobody counts on it."""
+        if sender.rest:
+            sender.batch = sender.rest.pop()
+            return
+        with self._room:
+            senders = self._senders.get(sender.queue, set())
+            sender.batch = self._next_batch(sender.queue) if sender in senders else []
+            if not sender.batch:
+                senders.discard(sender)
+            if not senders:
+                self._senders.pop(sender.queue, None)
+
+    def _give_up(self, sender: _Sender, error: BaseException) -> None:
+        """It was interrupted, perhaps with a request under way, whose answer then finds nobody. Others go on with what waits."""
+        unknown = ConnectionLost("Interrupted while it was sent: it may be stored or not")
+        unknown.__cause__ = error
+        another = _Sender(sender.queue)
+        with self._room:
+            senders = self._senders.setdefault(sender.queue, set())
+            senders.discard(sender)
+            senders.add(another)
+        settle(sender.batch, unknown)
+        self._go_on(another)
+        self._send(another)
+
+
+class _Sender:
+    """One request at a time of one queue. `rest`: parts of a refused batch that come after `batch`."""
+
+    __slots__ = ("batch", "queue", "rest")
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.batch: list[Entry[Future[Placed]]] = []
+        self.rest: list[list[Entry[Future[Placed]]]] = []
+
+
+def _begins(done: Future[Placed]) -> bool:
+    """Whether it is still wanted; from here on it can't be cancelled any more."""
+    return done.set_running_or_notify_cancel()
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+_ALIVE: WeakSet[EnqueueBatcher] = WeakSet()
+
+
+def _forget_all() -> None:
+    for batcher in list(_ALIVE):
+        batcher._begin()  # noqa: SLF001 - its own module
+
+
+def _flush_all() -> None:
+    for batcher in list(_ALIVE):
+        batcher.flush()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+atexit.register(_flush_all)  # before the clients close: what was registered last is called first

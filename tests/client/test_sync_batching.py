@@ -1,0 +1,216 @@
+"""Enqueues of plain code that ride together: from many threads, or handed in by one; nothing handed in is dropped in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinlater.client import Client, EnqueueBatcher, Job, Placed, errors
+from pinlater.testing import RealServer
+from pinlater.wire.generated import ttypes as t
+from tests.client.fake_server import FakeServer
+from tests.client.test_batching import INFO, sizes, storing
+
+
+@contextmanager
+def batching(server: FakeServer, **options: Any) -> Iterator[EnqueueBatcher]:
+    """A batcher whose leaving does not wait: the fake server answers on the test's own loop."""
+    client = Client(server.address)
+    batcher = EnqueueBatcher(client, **options)
+    try:
+        yield batcher
+    finally:
+        client.close()
+
+
+async def answers_to(submitted: list[Future[Placed]]) -> list[Any]:
+    async with asyncio.timeout(10):
+        return await asyncio.gather(*map(asyncio.wrap_future, submitted), return_exceptions=True)
+
+
+async def asked(server: FakeServer, times: int = 1) -> None:
+    """Returns when so many enqueues have come."""
+    async with asyncio.timeout(10):
+        while len(server.called("enqueueJobs")) < times:
+            await asyncio.sleep(0.001)
+
+
+async def test_what_one_thread_hands_in_rides_together_and_each_job_gets_its_own_answer() -> None:
+    gate = asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            submitted = [batcher.submit("q", b"%d" % n) for n in range(601)]
+            await asked(server)
+            gate.set()
+            placed = await answers_to(submitted)
+    assert [one.descriptor.partition(":")[0] for one in placed] == [str(n) for n in range(601)]
+    assert sizes(server) == [1, 500, 100]
+
+
+async def test_threads_share_it() -> None:
+    async with FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server:
+        with batching(server) as batcher, ThreadPoolExecutor(16) as threads:
+            loop = asyncio.get_running_loop()
+            calls = [loop.run_in_executor(threads, batcher.enqueue, f"q{n % 2}", b"%d" % n) for n in range(400)]
+            async with asyncio.timeout(10):
+                placed = await asyncio.gather(*calls)
+            assert (batcher._waiting.count, batcher._senders, batcher._open) == (0, {}, set())
+    assert [one.descriptor.partition(":")[0] for one in placed] == [str(n) for n in range(400)]
+    assert sum(sizes(server)) == 400
+
+
+async def test_a_refused_job_harms_no_other_job_of_its_batch() -> None:
+    async with FakeServer(enqueueJobs=storing(poison=b"bad"), getServerInfo=lambda _: INFO) as server:
+        with batching(server) as batcher:
+            bodies = [b"%d" % n for n in range(20)] + [b"bad", b"twin"]
+            answers = await answers_to([batcher.submit("q", Job(body)) for body in bodies])
+    assert [type(answer) for answer in answers if not isinstance(answer, Placed)] == [errors.CallerError]
+    assert isinstance(answers[20], errors.CallerError)
+    assert (answers[21].existing, answers[0].existing) == (True, False)
+    assert len(sizes(server)) < 15
+
+
+async def test_a_missing_queue_is_told_to_all_that_wait_for_it() -> None:
+    gate = asyncio.Event()
+
+    async def missing(_: Any) -> None:
+        await gate.wait()
+        raise t.PinLaterException(413, "no such queue")
+
+    async with FakeServer(enqueueJobs=missing) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            submitted = [batcher.submit("q", b"x") for _ in range(9)]
+            gate.set()
+            answers = await answers_to(submitted)
+    assert {type(answer) for answer in answers} == {errors.QueueNotFound}
+    assert len(sizes(server)) <= 2
+
+
+async def test_who_finds_no_room_waits_for_it_but_never_on_an_event_loop() -> None:
+    gate = asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, waiting_max=2, in_flight_max=1) as batcher:
+            submitted = [batcher.submit("q", b"%d" % n) for n in range(3)]
+            with pytest.raises(errors.TooManyWaiting):
+                batcher.submit("q", b"more")
+            late = asyncio.create_task(asyncio.to_thread(batcher.enqueue, "q", b"late"))
+            await asked(server)
+            gate.set()
+            assert (await late).descriptor.startswith("late:")
+            assert len(await answers_to(submitted)) == 3
+
+
+async def test_what_was_cancelled_while_it_waited_is_not_sent() -> None:
+    gate = asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            first, *waiting = [batcher.submit("q", b"%d" % n) for n in range(4)]
+            assert (first.cancel(), waiting[1].cancel()) == (False, True)
+            gate.set()
+            await answers_to([first, waiting[0], waiting[2]])
+    assert sizes(server) == [1, 2]
+
+
+async def test_flush_and_close_wait_for_what_was_handed_in_before() -> None:
+    gate = asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            submitted = [batcher.submit("q", b"x") for _ in range(5)]
+            flushing = asyncio.create_task(asyncio.to_thread(batcher.flush))
+            await asked(server)
+            assert not flushing.done()
+            gate.set()
+            await flushing
+            assert all(one.done() for one in submitted)
+            last = batcher.submit("q", b"x")
+            await asyncio.to_thread(batcher.close)
+            assert last.done()
+            with pytest.raises(errors.ClientClosed):
+                batcher.submit("q", b"x")
+
+
+async def test_a_client_that_is_closed_leaves_nobody_waiting() -> None:
+    never = asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=never), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            submitted = [batcher.submit("q", b"%d" % n) for n in range(5)]
+            await asked(server)
+            await asyncio.to_thread(batcher._client.close)
+            answers = await answers_to(submitted)
+            assert all(isinstance(answer, errors.PinLaterError) for answer in answers)
+            await asyncio.to_thread(batcher.flush)
+
+
+async def test_a_caller_who_is_interrupted_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server:
+        with batching(server) as batcher:
+            client, submit = batcher._client, batcher._client.submit
+
+            def interrupted(call: Any) -> Any:
+                monkeypatch.setattr(client, "submit", submit)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(client, "submit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                batcher.submit("q", b"x")
+            assert (batcher._senders, batcher._open) == ({}, set())
+            (placed,) = await answers_to([batcher.submit("q", b"y")])
+    assert placed.descriptor.startswith("y:")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with RealServer(tmp_path_factory.mktemp("batching")) as server:
+        yield server
+
+
+def test_what_was_handed_in_is_stored_though_the_program_ends(real: RealServer, tmp_path: Path) -> None:
+    program = tmp_path / "ends.py"
+    program.write_text(
+        "import sys\nfrom pinlater import Client, EnqueueBatcher\n"
+        "batcher = EnqueueBatcher(Client(sys.argv[1]))\n"
+        "for n in range(3_000): batcher.submit('ends', b'%d' % n)\n"
+    )
+    with Client(real.address) as client:
+        client.create_queue("ends")
+        subprocess.run([sys.executable, program, real.address], check=True, timeout=30)
+        assert client.count("ends") == 3_000
+
+
+def test_a_forked_child_sends_what_it_hands_in_itself(real: RealServer) -> None:
+    with Client(real.address) as client, EnqueueBatcher(client, in_flight_max=1) as batcher:
+        client.create_queue("forks")
+        going_on = threading.Event()
+        busy = ThreadPoolExecutor(1).submit(_keep_busy, batcher, going_on)
+        child = os.fork()
+        if not child:
+            try:
+                batcher.enqueue("forks", b"child")
+                batcher.flush()
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - the exit code is all that gets out of here
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        going_on.set()
+        assert os.waitstatus_to_exitcode(status) == 0
+        sent = busy.result()
+        batcher.flush()
+        assert client.count("forks") == sent + 1
+
+
+def _keep_busy(batcher: EnqueueBatcher, until: threading.Event) -> int:
+    sent = 0
+    while not until.is_set() or not sent:
+        batcher.submit("forks", b"parent")
+        sent += 1
+    return sent

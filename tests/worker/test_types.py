@@ -1,0 +1,63 @@
+"""What a type checker says of users' code. It reads this file with all others: an ignored error that isn't one is an error to it."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import pytest
+
+from pinlater.client import ClaimedJob, Job, Placed
+from pinlater.worker import JobContext, Task, Worker
+
+worker = Worker("127.0.0.1:1")
+
+
+@worker.handler("q")
+async def with_context(job: JobContext, to: str, copies: int = 1) -> str:
+    return f"{copies} to {to} in attempt {job.attempt}"
+
+
+@worker.handler("q")
+def with_job(job: ClaimedJob, to: str) -> int:
+    return len(to) + len(job.body)
+
+
+@worker.handler("q")
+def without(to: str, *, urgent: bool = False) -> None: ...
+
+
+@worker.cron("* * * * *")
+def at_times(job: JobContext) -> None: ...
+
+
+def test_enqueue_takes_the_arguments_without_the_job() -> None:
+    assert_type(with_context.job("ada", copies=2), Job)
+    assert with_context.job("ada", copies=2).body == b'{"to":"ada","copies":2}'
+    assert with_job.using(delay=1).job("ada").body == b'{"to":"ada"}'
+    assert without.job("ada", urgent=True).body == b'{"to":"ada","urgent":true}'
+    assert at_times.job().body == b""
+
+
+def test_what_does_not_fit_is_an_error_to_the_checker_and_to_python() -> None:
+    with pytest.raises(TypeError):
+        with_context.job()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        with_job.job("ada", "eve")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        without.using(priority=1).job("ada", urgently=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        without()  # type: ignore[call-arg]
+    with_context.job(to=7)  # type: ignore[arg-type]
+
+
+def test_a_direct_call_is_the_functions_own() -> None:
+    job = ClaimedJob("d", "q", b"four")
+    assert_type(with_job(job, "ada"), int)
+    assert with_job(job, "ada") == 7
+    with pytest.raises(TypeError):
+        with_job("ada")  # type: ignore[call-arg, arg-type]
+
+
+def types_that_users_write(task: Task[[str], None]) -> Placed:
+    """Read by the checker only: a task may be handed on as what it takes and gives."""
+    return task.enqueue("ada")
