@@ -31,6 +31,7 @@ test: export CI := true
 test: ## set up, lint and run all tests, as CI does
 	@scripts/install all
 	scripts/test-packages
+	scripts/mysql-server
 	$(MAKE) lint
 	$(BIN)/pytest $(ARGS)
 

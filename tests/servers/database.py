@@ -27,7 +27,7 @@ from tests.servers.ports import free_port
 Option = str | int | bool
 
 # Servers live in /usr/sbin, which is not where a normal user's shell looks.
-_PLACES = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+_MORE_PLACES = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"]
 _START_S = 60.0
 _STOP_S = 30.0
 _STEP_S = 0.01
@@ -55,7 +55,7 @@ class ServerFailed(Exception):
 
 def program(name: str, package: str) -> str:
     """The path of a program. Raises `ServerMissing`, naming the Debian package."""
-    found = shutil.which(name, path=_PLACES)
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *_MORE_PLACES]))
     if found is None:
         raise ServerMissing(f"no {name} here (Debian package {package}; scripts/test-packages installs it)")
     return found
@@ -75,6 +75,7 @@ class DatabaseServer(ABC):
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "error.log"
+        self._output = folder / "output.log"  # what comes before there is a log: a library that is missing
         self.socket = folder / "server.sock"
         self.port = free_port()
         self.certificates = certificates
@@ -184,20 +185,30 @@ class DatabaseServer(ABC):
 
     def log_tail(self) -> str:
         """The end of what it wrote to its log."""
-        return self.log.read_text(errors="replace")[-_LOG_TAIL:] if self.log.exists() else ""
+        texts = [file.read_text(errors="replace") for file in (self._output, self.log) if file.exists()]
+        return "".join(texts)[-_LOG_TAIL:]
 
     # Statements of the test itself, past whatever proxy the product uses.
 
+    @property
+    def tcp(self) -> dict[str, Any]:
+        """`host` and `port`, as drivers name them."""
+        return {"host": self.host, "port": self.port}
+
+    def login(self) -> dict[str, Any]:
+        """What the product's user logs in with over TCP, as drivers name it."""
+        return self.tcp | {"user": self.user, "password": self.password}
+
     @asynccontextmanager
-    async def connect(self, user: str = "admin", **arguments: object) -> AsyncIterator[Any]:
-        """An autocommitting asyncmy connection over the socket; `host` and `port` among the arguments make it TCP."""
+    async def connect(self, user: str = "admin", **arguments: Any) -> AsyncIterator[Any]:
+        """An autocommitting asyncmy connection over the socket; with `**server.tcp` over TCP."""
         place = {} if "host" in arguments else {"unix_socket": str(self.socket)}
         settings = {"user": user, "password": self.password, "autocommit": True} | place | arguments
         connection = await asyncmy.connect(**settings)
         try:
             yield connection
         finally:
-            connection.close()
+            await connection.ensure_closed()
 
     async def execute(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         """One statement by the admin, on a connection of its own; its rows."""
@@ -232,6 +243,7 @@ class DatabaseServer(ABC):
         arguments = [_argument(name, value) for name, value in (options | self._options).items()]
         self.socket.unlink(missing_ok=True)
         self.log.unlink(missing_ok=True)
+        output = self._output.open("wb")
         self._process = subprocess.Popen(
             [
                 program_first,
@@ -243,11 +255,12 @@ class DatabaseServer(ABC):
                 *arguments,
             ],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             cwd=self.folder,
             start_new_session=True,
         )
+        output.close()
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_S

