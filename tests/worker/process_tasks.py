@@ -81,3 +81,14 @@ def large(data: str) -> int:
 @worker.handler("p", process=True, attempts=2)
 def raise_what_is_no_exception(kind: str) -> None:
     raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "base": BaseException("base")}[kind]
+
+
+@worker.handler("p", process=True, attempts=1)
+def note_span(folder: str) -> None:
+    """What is current here, and what a job enqueued here would carry."""
+    from opentelemetry import trace
+
+    span = trace.get_current_span().get_span_context()
+    carried = (note_span.job(folder).headers or {}).get("traceparent", "")
+    with open(os.path.join(folder, "span"), "w") as file:  # noqa: PTH123, PTH118 - plain on purpose
+        file.write(f"{span.trace_id:x} {span.span_id:x} {carried}")

@@ -61,6 +61,14 @@ async def deaf(name: str) -> None:
 
 
 @worker.handler("q")
+async def deaf_beside(name: str) -> None:
+    note(f"began {name}")
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.to_thread(threading.Event().wait)
+
+
+@worker.handler("q")
 def close_everything(name: str) -> None:
     note(f"began {name}")
     if current_job().attempt == 1:

@@ -142,9 +142,9 @@ async def test_what_does_not_finish_is_given_back_unspent_and_its_processes_are_
     server: str, started: list[Stubborn], tmp_path: Path, twice: bool
 ) -> None:
     async with AsyncClient(server) as client:
-        jobs = [await enqueue(client, task, task.name) for task in [*PLACES, app.deaf]]
+        jobs = [await enqueue(client, task, task.name) for task in [*PLACES, app.deaf, app.deaf_beside]]
         started.append(first := Stubborn(server, tmp_path / "first", 600_000 if twice else 100))
-        await eventually(lambda: len(first.noted("began")) == 4)
+        await eventually(lambda: len(first.noted("began")) == 5)
         first.send(signal.SIGTERM)
         if twice:  # once the first one is through: two that wait are one
             await eventually(lambda: _polls_no_more(client))

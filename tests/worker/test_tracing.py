@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -15,7 +16,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pinlater.client import AsyncClient
 from pinlater.worker import Worker
 from pinlater.worker.tracing import OpenTelemetry
+from tests.worker import process_tasks
 from tests.worker.conftest import eventually
+from tests.worker.test_runtime import running_processes
 from tests.worker.test_worker import FAST, running
 
 
@@ -68,6 +71,32 @@ async def test_a_job_goes_on_with_the_trace_of_whoever_enqueued_it(
     attributes = dict(named(exporter, "process on_loop")[0].attributes or {})
     assert attributes["messaging.message.id"] == placed.descriptor
     assert (attributes["pinlater.attempt"], attributes["pinlater.outcome"]) == (1, "succeeded")
+
+
+async def test_a_handler_in_a_process_is_in_the_trace_too(
+    client: AsyncClient,
+    provider: TracerProvider,
+    exporter: InMemorySpanExporter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it starts is a child of its attempt, and what it enqueues goes on from there."""
+    monkeypatch.setattr(process_tasks.worker, "_middleware", (OpenTelemetry(provider),))
+    async with running_processes(client) as worker:
+        await process_tasks.note_span.enqueue_async(str(tmp_path))
+        await eventually(lambda: worker.counts.succeeded == 1)
+    (attempt,) = named(exporter, "process note_span")
+    assert attempt.context is not None
+    trace_id, span_id, carried = (tmp_path / "span").read_text().split(" ")
+    assert (int(trace_id, 16), int(span_id, 16)) == (attempt.context.trace_id, attempt.context.span_id)
+    assert f"{attempt.context.trace_id:032x}-{attempt.context.span_id:016x}" in carried
+
+
+async def test_a_process_without_a_current_span_has_none(client: AsyncClient, tmp_path: Path) -> None:
+    async with running_processes(client) as worker:
+        await process_tasks.note_span.enqueue_async(str(tmp_path))
+        await eventually(lambda: worker.counts.succeeded == 1)
+    assert (tmp_path / "span").read_text() == "0 0 "
 
 
 async def test_the_span_of_a_failure_says_what_failed_and_each_attempt_has_its_own(

@@ -27,12 +27,13 @@ CODECS: Mapping[str, Codec] = {codec.content_type: codec for codec in (JsonCodec
 
 
 class Attempt(NamedTuple):
-    """A job in hand, out of its envelope. `job.body` and `job.headers` are the producer's own."""
+    """A job in hand, out of its envelope. `job.body` and `job.headers` are the producer's own; `trace` is for another process."""
 
     job: ClaimedJob
     content_type: str
     deadline_ms: int | None
     default_retry: Retry
+    trace: Mapping[str, str] | None = None
 
     def retry_of(self, task: Task[..., Any]) -> Retry:
         """The task's policy, or the worker's."""

@@ -24,6 +24,7 @@ from pinlater.worker._endings import Ending, failure
 from pinlater.worker.context import Channel
 from pinlater.worker.retries import delay_of, linear
 from pinlater.worker.tasks import Task
+from pinlater.worker.tracing import going_on
 
 
 class ToRun(NamedTuple):
@@ -78,7 +79,8 @@ def _carry_out(ordered: bytes, channel: Channel) -> Ending:
         task = _find(order)
     except Exception as error:  # noqa: BLE001 - importing runs users' code
         return failure(error, delay_of(retry, attempt, error, 0.5))
-    return call(task, order.attempt, context_of(task, order.attempt, channel)).ending
+    with going_on(order.attempt.trace):
+        return call(task, order.attempt, context_of(task, order.attempt, channel)).ending
 
 
 def _find(order: ToRun) -> Task[..., Any]:

@@ -21,6 +21,7 @@ from pinlater.worker.errors import ProcessDied
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import delay_of
 from pinlater.worker.tasks import Place, Task
+from pinlater.worker.tracing import with_trace
 
 _log = logging.getLogger("pinlater.worker")
 Checkpoints = Callable[[Checkpoint], Awaitable[AckResult]]
@@ -74,6 +75,7 @@ class Runner:
         if place is Place.THREAD:
             return await self.threads.run(partial(call, task, attempt, context))
         try:
+            attempt = attempt._replace(trace=with_trace({}))
             return Ended(await self.processes.run(task, attempt, self._checkpoint))
         except ProcessDied as error:
             spread = random.random()  # noqa: S311 - see above

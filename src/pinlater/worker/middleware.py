@@ -4,7 +4,7 @@
         async def after(self, job, ending): ...
 
 Hooks run on the worker's event loop, in the task that runs the job, so what they set in context variables the handler sees, also in
-a thread (not in a process). They may be coroutines or plain functions that don't block.
+a thread (not in a process, where only the current span of `tracing` goes). They may be coroutines or plain functions that don't block.
 """
 
 from __future__ import annotations

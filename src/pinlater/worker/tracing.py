@@ -3,14 +3,17 @@
 Tasks put the current span's `traceparent` into the headers of the jobs that they enqueue, wherever OpenTelemetry is in use; the
 middleware makes a span of each attempt, whose parent is that one. The SDK and its exporters are the program's to set up.
 
-Needs the extra `otel`, and only for the middleware. Weakness: a handler in a process does not see the span, since context variables
-stay here; its headers name the same trace.
+A handler in a process has the attempt's span as the current one too, by name: what it starts is its child, exported by the process's own
+SDK, which `Worker(child_setup=…)` sets up.
+
+Needs the extra `otel`, and only for the middleware.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,7 +39,7 @@ _OPEN: ContextVar[_Open | None] = ContextVar("pinlater_open_span", default=None)
 
 
 class OpenTelemetry(Middleware):
-    """A span of each attempt, current in coroutines and in threads. `provider`: else the process's own."""
+    """A span of each attempt, current in its handler, wherever that runs. `provider`: else the process's own."""
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         from opentelemetry import trace
@@ -97,3 +100,19 @@ def with_trace(headers: Mapping[str, str]) -> Mapping[str, str]:
     carrier = dict(headers)
     TraceContextTextMapPropagator().inject(carrier)
     return carrier
+
+
+@contextlib.contextmanager
+def going_on(trace: Mapping[str, str] | None) -> Iterator[None]:
+    """In a child process: the span that `with_trace` named there is the current one here. Nothing where there was none."""
+    if not trace:
+        yield
+        return
+    from opentelemetry import context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    token = context.attach(TraceContextTextMapPropagator().extract(dict(trace)))
+    try:
+        yield
+    finally:
+        context.detach(token)

@@ -242,7 +242,8 @@ class Worker:
         child_setup: ChildSetup | None = None,
         line: Line | None = None,
     ) -> None:
-        """Runs until `request_stop`. `client`, `settings` and `queues` (a part of those registered) override the worker's own.
+        """Runs until `request_stop`. `client`, `settings` and `queues` (a part of those registered) override the worker's own. The event
+        loop is the caller's, and so is what deaf handlers leave on it and in its threads; `run` ends in spite of those.
 
         `child_setup` runs in processes before the worker's own. `line` leads to a supervisor, for `pinlater worker --processes`.
         """
