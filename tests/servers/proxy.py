@@ -1,0 +1,226 @@
+"""A network between a client and a server that does what networks do: is slow, goes silent, breaks off, at the worst moment too.
+
+    async with Proxy(server.address) as proxy:
+        ...                                     # connect to proxy.address
+        proxy.slow(0.1)                         # each way
+        proxy.swallow(to_client=True)           # half-open: requests arrive, answers never
+        proxy.heal()
+        trap = proxy.lose_answer(b"COMMIT")
+        await trap.wait()                       # the server has committed, its client saw the connection break
+
+On the test's own loop it costs that loop a little; `in_thread` gives it one of its own, for tests without a loop or with a measured
+one. All methods may be called from any thread. It sees no pattern within TLS, and resending by a real network it only imitates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from tests.servers.link import RESET, Direction, Flow, Link, Trap
+from tests.servers.ports import free_port
+
+__all__ = ["Proxy", "Trap", "in_thread"]
+
+_PATIENCE_S = 30.0
+
+
+class Proxy:
+    """Listens on a port of its own and passes everything on to `target` (`host:port`), until told otherwise."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target  # where new connections go; may be changed, as an address is after a failover
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.connections = 0  # taken so far
+        self._links: dict[Link, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._traps: list[Trap] = []
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def open(self) -> int:
+        """Connections that are there now, working or not."""
+        return len(self._links)
+
+    async def __aenter__(self) -> Self:
+        self.loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._to_server, self._to_client = Direction(), Direction()
+        self.port = free_port()
+        self._listen()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        accepting = self._accepting
+        self._close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *([accepting] if accepting else []), return_exceptions=True)
+
+    # Faults. Each holds for the connections that are open and those to come, until `heal`.
+
+    def slow(self, seconds: float, *, to_server: bool = True, to_client: bool = True) -> None:
+        """Bytes arrive that much later, each way named. A round trip takes twice as long longer."""
+        for way in self._ways(to_server, to_client):
+            way.delay_s = seconds
+
+    def hold(self, *, to_server: bool = True, to_client: bool = True) -> None:
+        """Nothing arrives; after `heal` everything does, as after a partition that TCP outlives."""
+        self._do(lambda: self._set_flow(Flow.HOLD, self._ways(to_server, to_client)))
+
+    def swallow(self, *, to_server: bool = True, to_client: bool = True) -> None:
+        """Nothing arrives, ever; connections that lost something are reset by `heal`."""
+        self._do(lambda: self._set_flow(Flow.SWALLOW, self._ways(to_server, to_client)))
+
+    def cut(self) -> None:
+        """Every open connection is reset. New ones are taken as before."""
+        self._do(self._cut)
+
+    def refuse(self) -> None:
+        """New connections are refused; the open ones stay."""
+        self._do(self._close)
+
+    def accept(self) -> None:
+        """New connections are taken again, on the same port."""
+        self._do(self._listen)
+
+    def heal(self) -> None:
+        """All is well again: no delay, no trap, connections are taken; what lost bytes is reset."""
+        self._do(self._heal)
+
+    # Faults at one moment.
+
+    def lose_request(self, pattern: bytes, *, hang: bool = False) -> Trap:
+        """The next connection on which `pattern` goes to the server is reset before its last byte got there; or hangs from then on."""
+        return self._set(Trap(pattern, loses_answer=False, hangs=hang))
+
+    def lose_answer(self, pattern: bytes, *, hang: bool = False) -> Trap:
+        """The server gets what has `pattern` in it and carries it out; the connection is reset after that, without an answer.
+
+        With `hang` it goes silent instead; that trap has sprung when the first bytes of an answer are lost.
+        """
+        return self._set(Trap(pattern, loses_answer=True, hangs=hang))
+
+    # How it works.
+
+    def _ways(self, to_server: bool, to_client: bool) -> list[Direction]:
+        return [self._to_server] * to_server + [self._to_client] * to_client
+
+    def _set_flow(self, flow: Flow, ways: list[Direction]) -> None:
+        for way in ways:
+            way.set_flow(flow)
+
+    def _set(self, trap: Trap) -> Trap:
+        self._do(lambda: self._traps.append(trap))
+        return trap
+
+    def _cut(self, *, lossy_only: bool = False) -> None:
+        for link, task in self._links.items():
+            if link.lossy or not lossy_only:
+                link.reset()
+                task.cancel()
+
+    def _heal(self) -> None:
+        self._traps.clear()
+        self._cut(lossy_only=True)
+        for way in self._ways(True, True):
+            way.delay_s = 0.0
+            way.set_flow(Flow.PASS)
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = socket.create_server((self.host, self.port), backlog=1024)
+            self._listener.setblocking(False)
+            self._accepting = self.loop.create_task(self._accept(self._listener))
+
+    def _close(self) -> None:
+        if self._listener is not None and self._accepting is not None:
+            self._accepting.cancel()
+            self.loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = self._accepting = None
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = await self.loop.sock_accept(listener)
+            self.connections += 1
+            task = self.loop.create_task(self._serve(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        host, _, port = self.target.rpartition(":")
+        with contextlib.ExitStack() as undo:
+            undo.callback(connection.close)
+            try:
+                server = await asyncio.open_connection(host, int(port))
+            except OSError:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                return
+            undo.callback(server[1].transport.abort)
+            client = await asyncio.open_connection(sock=connection)
+            undo.pop_all()
+        link = Link(client, server, self._to_server, self._to_client, self._traps)
+        task = asyncio.current_task()
+        assert task is not None
+        self._links[link] = task
+        try:
+            await link.run()
+        finally:
+            del self._links[link]
+
+    def _do(self, act: Callable[[], object]) -> None:
+        """Acts on the proxy's loop, from whichever thread."""
+        if threading.get_ident() == self._thread:
+            act()
+            return
+        done: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                act()
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self.loop.call_soon_threadsafe(run)
+        done.result(_PATIENCE_S)
+
+
+@contextlib.contextmanager
+def in_thread(target: str) -> Iterator[Proxy]:
+    """A proxy on a loop and a thread of its own."""
+    proxy = Proxy(target)
+    ready: concurrent.futures.Future[asyncio.Event] = concurrent.futures.Future()
+
+    async def serve() -> None:
+        async with proxy:
+            over = asyncio.Event()
+            ready.set_result(over)
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="proxy")
+    thread.start()
+    over = ready.result(_PATIENCE_S)
+    try:
+        yield proxy
+    finally:
+        proxy.loop.call_soon_threadsafe(over.set)
+        thread.join(_PATIENCE_S)
