@@ -56,6 +56,6 @@ async def test_acks_given_back_keep_their_place() -> None:
     taken = buffer.take()
     buffer.add(Ack("d"))
     buffer.give_back(taken)
-    await buffer.wait_filled()
+    await buffer.wait_ripe(0)
     assert [ack.descriptor for ack in buffer.take()] == ["a", "b", "c", "d"]
     assert len(buffer) == 0

@@ -17,12 +17,18 @@ class AckBuffer:
     def __init__(self) -> None:
         self._acks: deque[Ack] = deque()
         self._filled = asyncio.Event()
+        self._since = 0.0  # when the oldest came, by the event loop's time
 
     def __len__(self) -> int:
         return len(self._acks)
 
     def add(self, ack: Ack) -> None:
+        if not self._acks:
+            self._begin()
         self._acks.append(ack)
+
+    def _begin(self) -> None:
+        self._since = asyncio.get_running_loop().time()
         self._filled.set()
 
     def take(self) -> list[Ack]:
@@ -33,10 +39,16 @@ class AckBuffer:
         return taken
 
     def give_back(self, acks: Sequence[Ack]) -> None:
+        if acks and not self._acks:
+            self._begin()
         self._acks.extendleft(reversed(acks))
-        if self._acks:
-            self._filled.set()
 
-    async def wait_filled(self) -> None:
-        """Returns when there is something to deliver."""
-        await self._filled.wait()
+    async def wait_ripe(self, after_s: float) -> None:
+        """Returns when the oldest ack has been there for so long."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._filled.wait()
+            ripe_in_s = self._since + after_s - loop.time()
+            if ripe_in_s <= 0:
+                return
+            await asyncio.sleep(ripe_in_s)

@@ -118,8 +118,7 @@ class Reports:
         """Sends what no claim takes soon."""
         failures = 0
         while True:
-            await self._acks.wait_filled()
-            await asyncio.sleep(self._settings.ack_flush_ms / 1000)
+            await self._acks.wait_ripe(self._settings.ack_flush_ms / 1000)
             if await self._deliver():
                 failures = 0
             else:
