@@ -274,6 +274,40 @@ async def test_jobs_claimed_ahead_are_given_back_at_a_stop(client: AsyncClient) 
     assert (stats.total("pending"), stats.total("in_progress"), stats.total("succeeded")) == (200, 0, 200)
 
 
+@pytest.mark.parametrize("freed_by", ["the stop", "a time limit", "its end"])
+async def test_what_was_not_begun_never_begins_in_a_stopping_worker(client: AsyncClient, freed_by: str) -> None:
+    """Also where threads that can't be stopped are left behind, and their slots are free again."""
+    hold = threading.Event()
+    began: list[bytes] = []
+    worker = Worker(client, settings=WorkerSettings(concurrency=2, grace_ms=0 if freed_by == "the stop" else 2_000))
+
+    @worker.handler("q", time_limit=0.5 if freed_by == "a time limit" else None, attempts=3)
+    def block(job: ClaimedJob) -> None:
+        began.append(job.body)
+        if job.body == b"slow":
+            hold.wait()
+
+    jobs = [Job(body, attempts_allowed=3) for body in [b"quick"] * 60 + [b"slow"] * 60]
+    placed = (await client.enqueue("q", jobs)).descriptors
+    task = asyncio.create_task(worker.run_async())
+    await eventually(lambda: worker.counts.succeeded == 60 and worker.counts.running == 2)
+    assert worker._team is not None
+    assert worker._team.consumers[0]._stock
+    worker.request_stop()
+    if freed_by == "its end":
+        await asyncio.sleep(0)
+        hold.set()
+    await asyncio.wait_for(task, 20)
+    hold.set()
+    await eventually(lambda: not worker.functions_left_behind)
+    assert (len(began), began.count(b"slow")) == (62, 2)
+    left = [info for info in (await client.lookup(placed)).values() if info.state is not JobState.SUCCEEDED]
+    assert len(left) == (58 if freed_by == "its end" else 60)
+    spent = 2 if freed_by == "a time limit" else 0
+    assert sum(3 - info.attempts_remaining for info in left) == spent
+    assert {info.state for info in left} == {JobState.PENDING}
+
+
 def test_what_cant_run_is_said_at_once() -> None:
     worker = Worker("127.0.0.1:1")
     with pytest.raises(ValueError, match="no handler"):
