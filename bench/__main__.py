@@ -15,7 +15,7 @@ from bench import table
 from bench.backlog import backlog
 from bench.busy_loop import busy_loop
 from bench.results import RESULTS_DIR, Results, RowResult, machine_facts, read_results
-from bench.sdk import client_sync, worker_async, worker_threads
+from bench.sdk import client_sync, enqueue_many, worker_async, worker_threads
 from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
 from bench.waiting import idle_waits, pickup
 from bench.workplace import FULL_BACKLOG, QUICK, Sizes, Workplace
@@ -34,6 +34,7 @@ ROWS: dict[str, Callable[[Workplace], RowResult]] = {
     "worker_async": worker_async,
     "worker_threads": worker_threads,
     "client_sync": client_sync,
+    "enqueue_many": enqueue_many,
 }
 
 
