@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self
 import asyncmy
 
 from tests.servers.certificates import Certificates
+from tests.servers.disk import SmallDisk
 from tests.servers.ports import free_port
 
 Option = str | int | bool
@@ -39,7 +40,7 @@ PASSWORD = "pin:later@tests/#1 %"
 # A user as the product has it, and one who may do everything. Only the latter gets around read_only and max_connections.
 ACCOUNTS = f"""\
 CREATE USER 'pinlater'@'%' IDENTIFIED BY '{PASSWORD}';
-GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX ON *.* TO 'pinlater'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES ON *.* TO 'pinlater'@'%';
 CREATE USER 'admin'@'%' IDENTIFIED BY '{PASSWORD}';
 GRANT ALL PRIVILEGES ON *.* TO 'admin'@'%' WITH GRANT OPTION;
 """
@@ -70,7 +71,12 @@ class DatabaseServer(ABC):
     password = PASSWORD
 
     def __init__(
-        self, folder: Path, template: Path, options: Mapping[str, Option], certificates: Certificates | None = None
+        self,
+        folder: Path,
+        template: Path,
+        options: Mapping[str, Option],
+        certificates: Certificates | None = None,
+        disk_mib: int | None = None,
     ) -> None:
         self.folder = folder
         self.data = folder / "data"
@@ -83,7 +89,9 @@ class DatabaseServer(ABC):
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
         (folder / "tmp").mkdir()
-        subprocess.run(["cp", "-a", "--reflink=auto", "--sparse=auto", str(template), str(self.data)], check=True)
+        self._disk = None if disk_mib is None else SmallDisk(self.data, disk_mib)
+        self.data.mkdir(exist_ok=True)
+        subprocess.run(["cp", "-a", "--reflink=auto", "--sparse=never", f"{template}/.", str(self.data)], check=True)
 
     # What a kind says about itself.
 
@@ -113,6 +121,12 @@ class DatabaseServer(ABC):
     def address(self) -> str:
         """`host:port`."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def disk(self) -> SmallDisk:
+        """The small disk that it was given (`disk_mib`), to be filled and freed."""
+        assert self._disk is not None
+        return self._disk
 
     @property
     def running(self) -> bool:
@@ -181,6 +195,9 @@ class DatabaseServer(ABC):
     def remove(self) -> None:
         """Killed, and its folder with it."""
         self.kill()
+        if self._disk is not None:
+            self._disk.remove()
+            self._disk = None
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log_tail(self) -> str:

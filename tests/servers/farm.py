@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -34,18 +35,21 @@ class ServerFarm:
     ) -> None:
         self.end()
 
-    def make(self, kind: type[Kind], *, tls: bool = False, **options: Option) -> Kind:
-        """A new instance, not yet started. With `tls` it has a certificate of `certificates`. Raises `ServerMissing`."""
+    def make(self, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option) -> Kind:
+        """A new instance, not yet started. With `tls` it has a certificate of `certificates`, with `disk_mib` a disk of that size.
+
+        Raises `ServerMissing`, and `NoSmallDisk`, which takes the right to mount.
+        """
         kind.command()
         template = self._template(kind)
         folder = self._home() / f"{kind.kind}-{next(self._numbers)}"
-        server = kind(folder, template, options, self.certificates if tls else None)
+        server = kind(folder, template, options, self.certificates if tls else None, disk_mib)
         self._servers.append(server)
         return server
 
-    def start(self, kind: type[Kind], *, tls: bool = False, **options: Option) -> Kind:
+    def start(self, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option) -> Kind:
         """A new instance that takes connections."""
-        return self.make(kind, tls=tls, **options).start()
+        return self.make(kind, tls=tls, disk_mib=disk_mib, **options).start()
 
     @property
     def certificates(self) -> Certificates:
@@ -56,11 +60,12 @@ class ServerFarm:
 
     def end(self) -> None:
         """Every server is gone, and every file."""
-        for server in self._servers:
-            server.remove()
+        with ExitStack() as stack:  # each gets its turn, whatever becomes of the others
+            if self._guard is not None:
+                stack.callback(self._guard.end)
+            for server in self._servers:
+                stack.callback(server.remove)
         self._servers.clear()
-        if self._guard is not None:
-            self._guard.end()
         self._guard = self._folder = self._certificates = None
         self._templates.clear()
 

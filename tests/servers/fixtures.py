@@ -17,6 +17,7 @@ from typing import TypeVar
 import pytest
 
 from tests.servers.database import DatabaseServer, Option, ServerMissing
+from tests.servers.disk import NoSmallDisk
 from tests.servers.farm import ServerFarm
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql8
@@ -41,7 +42,7 @@ def mariadb(server_farm: ServerFarm) -> MariaDb:
 
 @pytest.fixture
 def start_mariadb(server_farm: ServerFarm) -> Iterator[Callable[..., MariaDb]]:
-    """Starts MariaDBs of the test's own: `start_mariadb(tls=True, max_connections=20)`."""
+    """Starts MariaDBs of the test's own: `start_mariadb(tls=True, disk_mib=100, max_connections=20)`."""
     yield from _private(server_farm, MariaDb)
 
 
@@ -73,9 +74,13 @@ async def mysql8_prefix(mysql8: MySql8) -> AsyncIterator[str]:
     await mysql8.drop_databases(prefix)
 
 
-def _start(farm: ServerFarm, kind: type[Kind], *, tls: bool = False, **options: Option) -> Kind:
+def _start(
+    farm: ServerFarm, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option
+) -> Kind:
     try:
-        return farm.start(kind, tls=tls, **options)
+        return farm.start(kind, tls=tls, disk_mib=disk_mib, **options)
+    except NoSmallDisk as missing:
+        pytest.skip(str(missing))
     except ServerMissing as missing:
         if os.environ.get("CI"):
             pytest.fail(str(missing))
@@ -85,8 +90,8 @@ def _start(farm: ServerFarm, kind: type[Kind], *, tls: bool = False, **options: 
 def _private(farm: ServerFarm, kind: type[Kind]) -> Iterator[Callable[..., Kind]]:
     started: list[Kind] = []
 
-    def start(*, tls: bool = False, **options: Option) -> Kind:
-        started.append(_start(farm, kind, tls=tls, **options))
+    def start(*, tls: bool = False, disk_mib: int | None = None, **options: Option) -> Kind:
+        started.append(_start(farm, kind, tls=tls, disk_mib=disk_mib, **options))
         return started[-1]
 
     yield start

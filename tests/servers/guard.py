@@ -51,12 +51,20 @@ def processes_of(folder: str) -> list[int]:
     return found
 
 
+def mounts_in(folder: str) -> list[str]:
+    """Where in `folder` something is mounted."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [place for place in places if place.startswith(f"{folder}/")]
+
+
 def _clean_up(folder: str) -> None:
     for pid in processes_of(folder):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
+    for place in mounts_in(folder):
+        subprocess.run(["umount", "--lazy", place], check=False, capture_output=True)
     for _ in range(5):  # what was being written while its writer died
         shutil.rmtree(folder, ignore_errors=True)
         if not Path(folder).exists():

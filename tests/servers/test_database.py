@@ -156,3 +156,25 @@ def test_removed_it_leaves_no_process_and_no_file(start_mariadb: Start) -> None:
     server.remove()
     assert not folder.exists()
     assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_on_a_small_disk_that_is_full_an_insert_fails_and_after_room_is_made_it_does_not(
+    start_mariadb: Start,
+) -> None:
+    """With rows of some kilobytes. (At a megabyte each MariaDB 10.11 kills itself; MySQL tries for 20 s and then says the same.)"""
+    server = start_mariadb(disk_mib=100)
+    await server.execute("CREATE DATABASE test")
+    await server.execute("CREATE TABLE test.jobs (id INT PRIMARY KEY AUTO_INCREMENT, body BLOB)")
+    server.disk.fill(leave_bytes=2 << 20)
+    insert = "INSERT INTO test.jobs (body) VALUES (REPEAT('x', 7000))"
+
+    async def fill() -> None:
+        while True:
+            await server.execute(insert)
+
+    with pytest.raises(asyncmy.errors.OperationalError, match="1114"):
+        await fill()
+    before = await _number(server)
+    server.disk.free()
+    await server.execute(insert)
+    assert await _number(server) == before + 1
