@@ -17,13 +17,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import asyncmy
-
-from tests.servers.certificates import Certificates
 from tests.servers.disk import SmallDisk
 from tests.servers.ports import free_port
+
+if TYPE_CHECKING:
+    from tests.servers.certificates import Certificates
 
 Option = str | int | bool
 
@@ -219,6 +219,8 @@ class DatabaseServer(ABC):
     @asynccontextmanager
     async def connect(self, user: str = "admin", **arguments: Any) -> AsyncIterator[Any]:
         """An autocommitting asyncmy connection over the socket; with `**server.tcp` over TCP."""
+        import asyncmy  # here, since every run of tests loads this module and few need the driver
+
         place = {} if "host" in arguments else {"unix_socket": str(self.socket)}
         settings = {"user": user, "password": self.password, "autocommit": True} | place | arguments
         connection = await asyncmy.connect(**settings)

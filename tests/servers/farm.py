@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from tests.servers.certificates import Certificates, make_certificates
 from tests.servers.database import DatabaseServer, Option
 from tests.servers.guard import Guard
+
+if TYPE_CHECKING:
+    from tests.servers.certificates import Certificates
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
 
 class ServerFarm:
-    """All database servers of a session. Nothing is made before the first one is asked for."""
+    """All database servers of a session, for any thread. Nothing is made before the first one is asked for."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -26,6 +29,7 @@ class ServerFarm:
         self._certificates: Certificates | None = None
         self._servers: list[DatabaseServer] = []
         self._numbers = itertools.count(1)
+        self._making = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -41,10 +45,11 @@ class ServerFarm:
         Raises `ServerMissing`, and `NoSmallDisk`, which takes the right to mount.
         """
         kind.command()
-        template = self._template(kind)
-        folder = self._home() / f"{kind.kind}-{next(self._numbers)}"
-        server = kind(folder, template, options, self.certificates if tls else None, disk_mib)
-        self._servers.append(server)
+        with self._making:
+            template = self._template(kind)
+            folder = self._home() / f"{kind.kind}-{next(self._numbers)}"
+            server = kind(folder, template, options, self.certificates if tls else None, disk_mib)
+            self._servers.append(server)
         return server
 
     def start(self, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option) -> Kind:
@@ -55,6 +60,8 @@ class ServerFarm:
     def certificates(self) -> Certificates:
         """The session's authority and the servers' certificate."""
         if self._certificates is None:
+            from tests.servers.certificates import make_certificates  # here, since few need its library
+
             self._certificates = make_certificates(self._home() / "certificates")
         return self._certificates
 

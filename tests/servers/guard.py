@@ -31,6 +31,8 @@ class Guard:
     def end(self) -> None:
         """All of the folder's processes are gone, and so is the folder."""
         assert self._process.stdin is not None
+        # A word, not only the end of the pipe: a child that a test forked may still hold it open.
+        self._process.stdin.write(b".")
         self._process.stdin.close()
         self._process.wait(_PATIENCE_S)
 
@@ -72,5 +74,5 @@ def _clean_up(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdin.buffer.read()
+    sys.stdin.buffer.read(1)
     _clean_up(sys.argv[1])
