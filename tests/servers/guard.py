@@ -7,6 +7,7 @@ Its weakness: who kills this process too gets no cleaning up.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -30,11 +31,10 @@ class Guard:
 
     def end(self) -> None:
         """All of the folder's processes are gone, and so is the folder."""
-        assert self._process.stdin is not None
-        # A word, not only the end of the pipe: a child that a test forked may still hold it open.
-        self._process.stdin.write(b".")
-        self._process.stdin.close()
-        self._process.wait(_PATIENCE_S)
+        with contextlib.suppress(subprocess.TimeoutExpired, BrokenPipeError):
+            # A word, not only the end of the pipe: a child that a test forked may still hold it open.
+            self._process.communicate(b".", timeout=_PATIENCE_S)
+        _clean_up(str(self._folder))  # for a guard that somebody ended
 
 
 def processes_of(folder: str) -> list[int]:

@@ -17,7 +17,7 @@ class MariaDb(DatabaseServer):
 
     @classmethod
     def command(cls) -> list[str]:
-        return [program("mariadbd", "mariadb-server")]
+        return [program("mariadbd", "mariadb-server-core")]
 
     @classmethod
     def make_template(cls, folder: Path) -> None:
@@ -25,7 +25,7 @@ class MariaDb(DatabaseServer):
         # The server that fills a new folder knows no accounts before it is told to look.
         accounts.write_text("FLUSH PRIVILEGES;\n" + ACCOUNTS)
         command = [
-            program("mariadb-install-db", "mariadb-server"),
+            program("mariadb-install-db", "mariadb-server-core"),
             "--no-defaults",
             f"--datadir={folder}",
             "--auth-root-authentication-method=normal",

@@ -63,10 +63,10 @@ def test_a_farm_that_nobody_used_makes_nothing() -> None:
 def test_servers_are_found_where_a_normal_users_shell_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian puts mariadbd into /usr/sbin."""
     monkeypatch.setenv("PATH", "")
-    assert program("mariadbd", "mariadb-server").endswith("/mariadbd")
+    assert program("mariadbd", "mariadb-server-core").endswith("/mariadbd")
 
 
 def test_a_missing_server_is_named_with_its_package() -> None:
     """What a skipped test says."""
-    with pytest.raises(ServerMissing, match=r"no mariadbd-of-tomorrow here .Debian package mariadb-server"):
-        program("mariadbd-of-tomorrow", "mariadb-server")
+    with pytest.raises(ServerMissing, match=r"no mariadbd-of-tomorrow here .Debian package mariadb-server-core"):
+        program("mariadbd-of-tomorrow", "mariadb-server-core")
