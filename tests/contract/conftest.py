@@ -9,12 +9,14 @@ import pytest
 
 from pinlater.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
-from tests.contract.stores import STORES, make_store
+from tests.contract.stores import STORES, make_store, needs_server
 
 
 @pytest.fixture(params=list(STORES))
 def store_kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    kind = str(request.param)
+    needs_server(kind, request)
+    return kind
 
 
 @pytest.fixture

@@ -7,15 +7,19 @@ folder's. It raises `StoreMissing` where it can't run here; that skips the test,
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pinlater.storage.interface import Shard
 from pinlater.storage.memory import MemoryShard
+from pinlater.storage.mysql import Endpoint, MysqlShard
+from tests.servers.database import DatabaseServer
 
 
 class StoreMissing(Exception):
@@ -38,10 +42,54 @@ def _sqlite(folder: Path) -> Shard:
     return shard
 
 
+def _mysql(kind: str) -> Callable[[Path], Shard]:
+    def make(folder: Path) -> Shard:
+        server = SERVERS[kind]
+        if _last_folder.get(kind) != folder:  # another test's: it begins with an empty shard
+            _last_folder[kind] = folder
+            _empty(server)
+        return MysqlShard(Endpoint(server.host, server.port, server.user, server.password, _DATABASE))
+
+    return make
+
+
+def _empty(server: DatabaseServer) -> None:
+    """Deletes all rows but the schema's version: making the tables anew would cost more than most tests."""
+
+    async def delete() -> None:
+        [[there]] = await server.execute(
+            "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s", _DATABASE
+        )
+        if there:
+            for table in ("counters", *_TABLES):
+                await server.execute(f"DELETE FROM {_DATABASE}.{table}")
+            await server.execute(f"DELETE FROM {_DATABASE}.meta WHERE name <> 'schema'")
+
+    with ThreadPoolExecutor(1) as thread:  # there may be a loop in this one
+        thread.submit(asyncio.run, delete()).result()
+
+
+_DATABASE = "contract"
+_TABLES = (
+    *("servers", "writers", "queues", "dropped_queues", "jobs", "progress", "ready"),
+    *("claims", "done", "expiries", "unique_keys", "request_keys"),
+)
+_last_folder: dict[str, Path] = {}
+# Running servers by kind of store; whoever runs tests on such a store puts its server here first (`needs_server`).
+SERVERS: dict[str, DatabaseServer] = {}
+
 STORES: dict[str, Callable[[Path], Shard]] = {
     "memory": _memory,
     "sqlite": _sqlite,
+    "mariadb": _mysql("mariadb"),
+    "mysql8": _mysql("mysql8"),
 }
+
+
+def needs_server(kind: str, request: pytest.FixtureRequest) -> None:
+    """Starts the server that a kind of store needs, if it needs one; skips or fails the test where there is none."""
+    if kind in {"mariadb", "mysql8"}:
+        SERVERS[kind] = request.getfixturevalue(kind)
 
 
 def make_store(kind: str, folder: Path) -> Shard:

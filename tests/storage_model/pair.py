@@ -48,7 +48,7 @@ class Pair:
         """The answer that both gave; fails where they differ."""
         expected = comparable(self.run(ask(self.memory)))
         given = comparable(self.run(ask(self.other)))
-        assert given == expected
+        assert given == expected, _difference(given, expected)
         return expected
 
     def reopen(self) -> None:
@@ -84,3 +84,13 @@ def comparable(result: Any) -> Any:
             return sorted((row for row in rows if any(row[2:])), key=lambda counts: counts[:2])
         return rows
     return result
+
+
+def _difference(given: Any, expected: Any, path: str = "answer") -> str:
+    """The first part that differs; whole answers are too long to read."""
+    parts = getattr(given, "_fields", None) or (range(len(given)) if isinstance(given, list) else None)
+    if parts is not None and type(given) is type(expected) and len(given) == len(expected):
+        for name, one, other in zip(parts, given, expected, strict=True):
+            if one != other:
+                return _difference(one, other, f"{path}.{name}")
+    return f"{path} is {given}, the memory store's is {expected}"

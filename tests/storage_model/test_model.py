@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.contract.stores import STORES, make_store
+from tests.contract.stores import STORES, make_store, needs_server
 from tests.storage_model.machine import ShardMachine
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
@@ -23,8 +23,9 @@ LONG = EXAMPLES > 100
 
 @pytest.mark.timeout(0 if LONG else 300)
 @pytest.mark.parametrize("kind", list(STORES))
-def test_a_store_answers_as_the_memory_store_does(kind: str) -> None:
+def test_a_store_answers_as_the_memory_store_does(kind: str, request: pytest.FixtureRequest) -> None:
     """Whatever is asked in whatever order. Memory against itself shows that the machine is sound."""
+    needs_server(kind, request)
     with tempfile.TemporaryDirectory() as folder:
         make_store(kind, Path(folder))  # skips where there is no such store
     run_state_machine_as_test(

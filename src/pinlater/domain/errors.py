@@ -7,6 +7,7 @@ What is finer than a code is said in `detail`, a word in capitals that programs 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ErrorCode(IntEnum):
@@ -50,6 +51,15 @@ class PinLaterError(Exception):
         if retryable is not None:
             self.retryable = retryable
         self.retry_after_ms = retry_after_ms
+
+    def adding(self, text: str) -> Self:
+        """The same error with `text` behind its message. A copy: one error may be the answer to many callers."""
+        copy = self.__class__.__new__(self.__class__)
+        copy.__dict__.update(self.__dict__)
+        copy.message = self.message + text
+        copy.args = (copy.message,)
+        copy.__cause__ = self.__cause__
+        return copy
 
 
 class CallerError(PinLaterError):
@@ -239,3 +249,10 @@ class Draining(WorldError):
 
     def __init__(self) -> None:
         super().__init__("The server is stopping", retry_after_ms=1000)
+
+
+class SchemaRefused(WorldError):
+    """The store's schema is not one that this program may touch."""
+
+    detail = "SCHEMA_REFUSED"
+    retryable = False

@@ -11,17 +11,10 @@ import sqlite3
 from importlib.resources import files
 from pathlib import Path
 
-from pinlater.domain.errors import WorldError
+from pinlater.domain.errors import SchemaRefused
 
 FOLDER = files("pinlater.storage.sqlite") / "migrations"
 APPLICATION_ID = 0x504C5452
-
-
-class SchemaRefused(WorldError):
-    """The file is not one that this program may touch."""
-
-    detail = "SCHEMA_REFUSED"
-    retryable = False
 
 
 def scripts() -> list[tuple[int, str, str]]:

@@ -1,0 +1,165 @@
+"""Everything that happens to a job but the plain ways (inserted, claimed, succeeded at once): loaded, changed, written back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from pinlater.domain.job import UniqueScope
+from pinlater.storage.events import FAILED, HAS_PROGRESS, IN_PROGRESS, PENDING, SUCCEEDED, Events, Record
+from pinlater.storage.mysql.counters import Counter
+from pinlater.storage.mysql.statements import json_rows, rows, sql
+from pinlater.storage.mysql.transaction import Transaction
+
+# Flags of a row of `ready`: has a row in `progress`, is counted as future, has options.
+CHANGED, FUTURE, OPTIONS = 1, 2, 4
+
+# A job that is nowhere has just moved back, and whoever moved it has committed by now; or it is being deleted.
+_LOOKS_MAX = 5
+
+_LOAD = sql("lock_jobs")
+_DELETE_READY = sql("delete_ready")
+_DELETE_CLAIMS = sql("delete_claims")
+_DELETE_DONE = sql("delete_done")
+_RENEW = sql("renew_claims")
+_SAVE_PROGRESS = sql("save_progress")
+_SAVE_BODY = sql("save_body")
+_READY = sql("insert_ready")
+_DONE = sql("insert_done")
+_EXPIRIES = sql("insert_expiries")
+_FREE_KEY = sql("free_unique_key")
+
+
+class MysqlRecord(Record):
+    """A job, with what its row of `ready` says of it."""
+
+    counted_future: bool
+    body_bytes: int
+
+
+class Changes(Events):
+    """The events of one call. Load, decide, then `write` once."""
+
+    def __init__(self, transaction: Transaction, now_ms: int) -> None:
+        super().__init__(now_ms)
+        self._transaction = transaction
+
+    async def load(self, ids: Sequence[int]) -> list[Record]:
+        """Those of the jobs that are there, in queues that are; locked."""
+        found: dict[int, Record] = {}
+        left = sorted(set(ids))
+        for _ in range(_LOOKS_MAX):
+            if not left:
+                break
+            [answer] = await self._transaction.select(_LOAD(ids=left))
+            nowhere = []
+            for line in answer.rows:
+                ready_flags, claimed, done_state = line[27], line[17], line[25]
+                if ready_flags is None and claimed is None and done_state is None:
+                    nowhere.append(line[0])
+                elif line[1] in self._transaction.book.by_id:
+                    record = MysqlRecord(line[:27], self._transaction.counters.of(line[1], line[2]))
+                    record.counted_future = bool((ready_flags or 0) & FUTURE)
+                    record.body_bytes = line[28]
+                    found[record.id] = record
+            left = nowhere
+        return [found[job_id] for job_id in dict.fromkeys(ids) if job_id in found]
+
+    def _leave_waiting(self, job: Record) -> None:
+        counter = _counter(job)
+        counter.pending -= 1
+        counter.future -= job.counted_future
+        job.counted_future = False
+
+    def _enter_waiting(self, job: Record) -> None:
+        counter = _counter(job)
+        job.counted_future = job.run_after_ms > self._now_ms
+        counter.pending += 1
+        counter.future += job.counted_future
+
+    # --- writing --------------------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        jobs = [self._touched[job_id] for job_id in sorted(self._touched)]
+        self._save_progress([job for job in jobs if job.changed])
+        self._leave([job for job in jobs if job.state is not job.was or job.state is PENDING])
+        self._enter(jobs)
+        self._free_keys(jobs)
+
+    def _save_progress(self, jobs: Sequence[Record]) -> None:
+        change = self._transaction.change
+        lines = [
+            (
+                job.id,
+                job.attempts_allowed,
+                job.attempts_remaining,
+                job.attempts_ended,
+                job.run_after_ms,
+                job.updated_at_ms,
+                job.custom_status,
+                job.error_type,
+                job.error_text,
+                job.history,
+            )
+            for job in jobs
+        ]
+        for start in range(0, len(lines), 100):
+            change(_SAVE_PROGRESS(rows=rows(lines[start : start + 100])))
+        for job in jobs:
+            if job.new_body is not None:
+                change(_SAVE_BODY(body=job.new_body, id=job.id))
+
+    def _leave(self, jobs: Sequence[Record]) -> None:
+        change = self._transaction.change
+        waiting = [(job.queue_id, job.priority, job.was_run_after_ms, job.id) for job in jobs if job.was is PENDING]
+        claimed = [job.id for job in jobs if job.was is IN_PROGRESS]
+        finished = [job.id for job in jobs if job.was is SUCCEEDED or job.was is FAILED]
+        if waiting:
+            change(_DELETE_READY(keys=json_rows(sorted(waiting))))
+        if claimed:
+            change(_DELETE_CLAIMS(ids=claimed))
+        if finished:
+            change(_DELETE_DONE(ids=finished))
+
+    def _enter(self, jobs: Sequence[Record]) -> None:
+        ready: list[tuple[int, ...]] = []
+        done: list[tuple[object, ...]] = []
+        expiries: list[tuple[int, int]] = []
+        renewed: list[tuple[int, int, int]] = []
+        for job in jobs:
+            if job.state is IN_PROGRESS:
+                renewed.append((job.id, job.deadline_ms, job.flags | HAS_PROGRESS if job.changed else job.flags))
+            elif job.state is PENDING:
+                ready.append(_ready_row(job))
+                self._transaction.book.waits_from(job.queue_id, job.priority, job.run_after_ms)
+                if job.options.expires_ms is not None:
+                    expiries.append((job.options.expires_ms, job.id))
+            elif job.state is not job.was:
+                done.append((job.id, job.queue_id, int(job.state), job.priority, job.finished_at_ms, job.holder))
+        change = self._transaction.change
+        if renewed:
+            change(_RENEW(claims=json_rows(renewed)))
+        if ready:
+            change(_READY(rows=rows(sorted(ready))))
+        if expiries:
+            change(_EXPIRIES(rows=rows(expiries)))
+        if done:
+            change(_DONE(rows=rows(done)))
+
+    def _free_keys(self, jobs: Iterable[Record]) -> None:
+        """A key of scope PENDING or UNFINISHED ends with its job."""
+        for job in jobs:
+            unique = job.options.unique
+            if job.finished and unique is not None and unique.scope is not UniqueScope.TIME:
+                self._transaction.change(_FREE_KEY(queue_id=job.queue_id, key=unique.key.encode(), id=job.id))
+
+
+def _ready_row(job: Record) -> tuple[int, ...]:
+    flags = CHANGED if job.changed or job.has_progress else 0
+    flags |= FUTURE if job.counted_future else 0
+    size = len(job.new_body) if job.new_body is not None else cast(MysqlRecord, job).body_bytes
+    return (job.queue_id, job.priority, job.run_after_ms, job.id, flags, size)
+
+
+def _counter(job: Record) -> Counter:
+    return cast(Counter, job.counter)

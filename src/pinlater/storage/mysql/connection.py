@@ -1,0 +1,195 @@
+"""One connection to one database: packets of statements, each under a time limit.
+
+Several statements travel in one packet and are answered one after the other; the first that fails ends its packet. A connection that
+was cut, or that took too long, is never used again: what it was doing may still go on in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import asyncmy
+from asyncmy import errors as driver
+
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+
+# Room for the packet's head, and for what the server adds.
+_PACKET_SLACK_BYTES = 1024
+_SESSION = (
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION innodb_lock_wait_timeout = {lock_wait_s}, "
+    "SESSION lock_wait_timeout = {lock_wait_s}, SESSION time_zone = '+00:00'"
+)
+
+
+class Result(NamedTuple):
+    """What one statement gave."""
+
+    rows: Sequence[tuple[Any, ...]]
+    affected: int
+
+
+class ConnectionLost(Exception):
+    """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
+
+
+class Connection:
+    """An open connection. Not for two callers at once.
+
+    `name` is a lock that it holds in the database for as long as it lives there, so that another can see whether it has ended.
+    """
+
+    def __init__(self, raw: Any, endpoint: Endpoint, settings: MysqlSettings) -> None:
+        self._raw = raw
+        self.endpoint = endpoint
+        self._limit_s = settings.statement_timeout_ms / 1000
+        self._packet_max = 1_000_000
+        self.name = f"pinlater-{secrets.token_hex(12)}"
+        self.open = True
+        self.round_trips = 0
+        self.statements = 0
+
+    @property
+    def packet_bytes_max(self) -> int:
+        """How long one statement may be."""
+        return self._packet_max
+
+    async def run(self, statements: Sequence[bytes]) -> list[Result]:
+        """The results of all statements, in as few packets as their sizes allow.
+
+        Raises the driver's error of the first that failed (those before it have taken effect), `ConnectionLost` if the connection
+        went or the time limit passed.
+        """
+        results: list[Result] = []
+        start = 0
+        while start < len(statements):
+            end, size = start + 1, len(statements[start])
+            while end < len(statements) and size + len(statements[end]) + 1 <= self._packet_max:
+                size += len(statements[end]) + 1
+                end += 1
+            await self._send(statements[start:end], results)
+            start = end
+        return results
+
+    async def _send(self, statements: Sequence[bytes], results: list[Result]) -> None:
+        if not self.open:
+            raise ConnectionLost(f"{self.endpoint}: not connected")
+        raw = self._raw
+        self.round_trips += 1
+        self.statements += len(statements)
+        try:
+            async with asyncio.timeout(self._limit_s):
+                await raw.query(statements[0] if len(statements) == 1 else b";".join(statements))
+                results.append(_result(raw))
+                while raw._result.has_next:  # noqa: SLF001 the driver's cursors do the same, with a copy of each row
+                    await raw.next_result()
+                    results.append(_result(raw))
+        except TimeoutError as error:
+            self.close()
+            raise ConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
+        except driver.MySQLError as error:
+            if is_lost(error):
+                self.close()
+                raise ConnectionLost(f"{self.endpoint}: {text_of(error)}") from error
+            raise
+        except (OSError, EOFError) as error:
+            self.close()
+            raise ConnectionLost(f"{self.endpoint}: {error}") from error
+        except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Cuts the connection; the database rolls back what was not committed."""
+        self.open = False
+        with contextlib.suppress(Exception):
+            self._raw.close()
+
+    async def quit(self) -> None:
+        """Ends the connection politely."""
+        if self.open:
+            self.open = False
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._raw.ensure_closed(), 1)
+
+
+def _result(raw: Any) -> Result:
+    found = raw._result  # noqa: SLF001
+    return Result(found.rows or (), found.affected_rows)
+
+
+async def connect(
+    endpoint: Endpoint, settings: MysqlSettings, *, autocommit: bool, database: bool = True
+) -> Connection:
+    """An open connection in READ COMMITTED. Raises `ConnectionLost`, or the driver's error where the database said no."""
+    limit_s = settings.connect_timeout_ms / 1000
+    try:
+        async with asyncio.timeout(limit_s):
+            raw = await asyncmy.connect(
+                host=endpoint.host,
+                port=endpoint.port,
+                unix_socket=endpoint.socket,
+                user=endpoint.user,
+                password=endpoint.password,
+                database=endpoint.database if database else None,
+                charset="utf8mb4",
+                autocommit=autocommit,
+                connect_timeout=settings.connect_timeout_ms / 1000,
+                ssl=_tls(settings),
+            )
+    except TimeoutError as error:
+        raise ConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
+    except driver.MySQLError as error:
+        if is_lost(error):
+            raise ConnectionLost(f"{endpoint}: {text_of(error)}") from error
+        raise
+    except OSError as error:
+        raise ConnectionLost(f"{endpoint}: {error}") from error
+    connection = Connection(raw, endpoint, settings)
+    try:
+        [*_, answer] = await connection.run(
+            [
+                _SESSION.format(lock_wait_s=settings.lock_wait_s).encode(),
+                b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                f"SELECT @@max_allowed_packet, GET_LOCK('{connection.name}', 0)".encode(),
+            ]
+        )
+    except BaseException:
+        connection.close()
+        raise
+    connection._packet_max = int(answer.rows[0][0]) - _PACKET_SLACK_BYTES  # noqa: SLF001 known only now
+    return connection
+
+
+def _tls(settings: MysqlSettings) -> ssl.SSLContext | None:
+    if not settings.tls:
+        return None
+    context = ssl.create_default_context(cafile=None if settings.tls_ca is None else str(settings.tls_ca))
+    context.check_hostname = settings.tls_check_hostname
+    if settings.tls_cert is not None:
+        context.load_cert_chain(str(settings.tls_cert), None if settings.tls_key is None else str(settings.tls_key))
+    return context
+
+
+def code_of(error: BaseException) -> int:
+    """The database's number for an error; 0 for none."""
+    return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
+
+
+def text_of(error: BaseException) -> str:
+    """The database's words, with the number."""
+    return f"{error.args[1]} ({error.args[0]})" if len(error.args) > 1 else str(error)
+
+
+# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's word that it ends this one.
+_LOST = {1053, 1077, 1079, 1080, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031}
+
+
+def is_lost(error: driver.MySQLError) -> bool:
+    """Whether the connection is of no use any more."""
+    code = code_of(error)
+    return code in _LOST or 2000 <= code < 3000 or isinstance(error, driver.InterfaceError)

@@ -1,0 +1,236 @@
+"""Storing new jobs: all of a request or none of it, all requests of a call in one packet.
+
+The usual call sends its rows without a look before: a request key or an id that is there already ends the packet with an error, and
+the call runs again `careful`ly, looking first. Keys that jobs themselves carry are looked up always, since meeting them is usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.storage.events import later
+from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.storage.mysql.book import QueueEntry
+from pinlater.storage.mysql.changes import FUTURE, OPTIONS
+from pinlater.storage.mysql.statements import Sql, escaped, literal, row, rows, sql
+from pinlater.storage.mysql.transaction import Transaction
+from pinlater.storage.options import options_text
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
+
+_JOBS = sql("insert_jobs")
+_READY = sql("insert_ready")
+_EXPIRIES = sql("insert_expiries")
+_REQUEST_KEYS = sql("insert_request_keys")
+_SELECT_REQUEST_KEYS = sql("select_request_keys")
+_DELETE_REQUEST_KEYS = sql("delete_request_keys")
+_LOCK_UNIQUE_KEYS = sql("lock_unique_keys")
+_DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
+_SAVE_UNIQUE_KEYS = sql("save_unique_key")
+_KNOWN_IDS = sql("select_known_ids")
+_SUM_PENDING = sql("sum_pending")
+
+_STATEMENT_BYTES_MAX = 1_000_000
+
+
+async def insert(
+    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
+) -> list[Inserted | PinLaterError]:
+    """Decides request by request, then stores the rows of all of them."""
+    batch = _Batch(transaction, now_ms)
+    await batch.look(requests)
+    results = [batch.add(request) for request in requests]
+    batch.store()
+    await transaction.commit()
+    return results
+
+
+class _Batch:
+    """The rows of one call."""
+
+    def __init__(self, transaction: Transaction, now_ms: int) -> None:
+        self._transaction = transaction
+        self._queues = transaction.book.queues
+        self._now_ms = now_ms
+        self._jobs: list[bytes] = []
+        self._ready: list[bytes] = []
+        self._expiries: list[bytes] = []
+        self._known: set[int] = set()
+        self._pending: dict[int, int] = {}
+        self._answers: dict[tuple[int, str], KeyedAnswer] = {}
+        self._old_keys: list[tuple[int, str]] = []
+        self._new_keys: list[bytes] = []
+        self._held: dict[tuple[int, str], tuple[int, int]] = {}  # who has each unique key now
+        self._outlived: list[tuple[int, str]] = []
+        self._unique_keys: dict[tuple[int, str], bytes] = {}
+
+    # --- looking before -------------------------------------------------------------------------------------------------------
+
+    async def look(self, requests: Sequence[InsertRequest]) -> None:
+        known = [(queue, request) for request in requests if (queue := self._queues.get(request.queue)) is not None]
+        full = {queue.queue_id for queue, request in known if request.max_pending is not None}
+        if full:
+            await self._count(full)
+        unique = [
+            (queue.queue_id, job.unique.key)
+            for queue, request in known
+            for job in request.jobs
+            if job.unique is not None
+        ]
+        if unique:
+            await self._find_holders(unique)
+        if self._transaction.careful or any(
+            request.max_pending is not None
+            and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_pending
+            for queue, request in known
+        ):
+            await self._recall(known)  # what was answered before is answered again, also by a queue that is full now
+
+    async def _count(self, queue_ids: set[int]) -> None:
+        [found] = await self._transaction.select(_SUM_PENDING(ids=sorted(queue_ids)))
+        self._pending = {queue_id: int(pending) for queue_id, pending in found.rows}
+
+    async def _find_holders(self, keys: Sequence[tuple[int, str]]) -> None:
+        wanted = Sql(b",".join(sorted({row((queue_id, key.encode())) for queue_id, key in keys})))
+        [found] = await self._transaction.select(_LOCK_UNIQUE_KEYS(keys=wanted))
+        for queue_id, key, job_id, priority, until_ms in found.rows:
+            if until_ms is None or until_ms > self._now_ms:
+                self._held[queue_id, key.decode()] = (job_id, priority)
+            else:
+                self._outlived.append((queue_id, key))
+
+    async def _recall(self, known: Sequence[tuple[QueueEntry, InsertRequest]]) -> None:
+        keys = [(queue.queue_id, request.request_key) for queue, request in known if request.request_key is not None]
+        if keys:
+            wanted = Sql(b",".join([row((queue_id, key.encode())) for queue_id, key in keys]))
+            [found] = await self._transaction.select(_SELECT_REQUEST_KEYS(keys=wanted))
+            for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
+                if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
+                    self._old_keys.append((queue_id, key))
+                else:
+                    self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
+        ids = [job.id for _, request in known for job in request.jobs]
+        if ids:
+            [found] = await self._transaction.select(_KNOWN_IDS(ids=ids))
+            self._known = {job_id for (job_id,) in found.rows}
+
+    # --- deciding -------------------------------------------------------------------------------------------------------------
+
+    def add(self, request: InsertRequest) -> Inserted | PinLaterError:
+        queue = self._queues.get(request.queue)
+        if queue is None:
+            return QueueNotFound(request.queue)
+        key = request.request_key
+        if key is not None:
+            kept = self._answers.get((queue.queue_id, key))
+            answered = None if kept is None else kept.to(key, request.fingerprint, self._now_ms)
+            if answered is not None:
+                return answered
+        jobs = request.jobs
+        existing = self._existing(queue, jobs)
+        growth = len(jobs) - len(existing)
+        pending = self._pending.get(queue.queue_id, 0)
+        if request.max_pending is not None and growth and pending + growth > request.max_pending:
+            return QueueFull(request.queue, pending, request.max_pending)
+        self._pending[queue.queue_id] = pending + growth
+        self._add_jobs(queue, [job for index, job in enumerate(jobs) if index not in existing] if existing else jobs)
+        ids = [existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)]
+        answer = Inserted(ids, existing)
+        if key is not None:
+            kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
+            self._new_keys.append(row((queue.queue_id, key.encode(), *kept)))
+        return answer
+
+    def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, tuple[int, int]]:
+        """Which of the jobs are there already under their keys, in the shard or earlier in the same request."""
+        existing: dict[int, tuple[int, int]] = {}
+        taken: dict[str, tuple[int, int]] = {}
+        for index, job in enumerate(jobs):
+            if job.unique is None:
+                continue
+            key = job.unique.key
+            twin = taken.get(key) or self._held.get((queue.queue_id, key))
+            if twin is None or twin[0] == job.id:
+                taken[key] = (job.id, job.priority)
+            else:
+                existing[index] = twin
+        return existing
+
+    def _add_jobs(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
+        """The hot loop: one turn a job."""
+        now_ms = self._now_ms
+        queue_id = queue.queue_id
+        add_job, add_ready = self._jobs.append, self._ready.append
+        known = self._known
+        for job in jobs:
+            job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
+            if known and job_id in known:
+                continue
+            counter = self._transaction.counters.of(queue_id, priority)
+            counter.enqueued_total += 1
+            counter.pending += 1
+            flags = 0
+            if run_after_ms > now_ms:
+                counter.future += 1
+                flags = FUTURE
+            if status or headers or unique is not None or timeout_ms is not None or expires_ms is not None:
+                flags |= OPTIONS
+                options = literal(options_text(job))
+                self._add_keys(queue_id, job)
+            else:
+                options = b"NULL"
+            add_job(
+                b"(%d,%d,%d,%d,%d,%d,%b,_binary'%b')"
+                % (job_id, queue_id, priority, run_after_ms, attempts, now_ms, options, escaped(body))
+            )
+            add_ready(b"(%d,%d,%d,%d,%d,%d)" % (queue_id, priority, run_after_ms, job_id, flags, len(body)))
+            queue.waits_from(priority, run_after_ms)
+            if priority not in queue.priorities:
+                queue.add_priority(priority)
+
+    def _add_keys(self, queue_id: int, job: NewJob) -> None:
+        if job.unique is not None:
+            timed = job.unique.scope is UniqueScope.TIME
+            until_ms = later(self._now_ms, job.unique.for_ms) if timed else None
+            key = (queue_id, job.unique.key)
+            if until_ms is None or until_ms > self._now_ms:
+                self._held[key] = (job.id, job.priority)
+            taken = (queue_id, job.unique.key.encode(), int(job.unique.scope), job.id, job.priority, until_ms)
+            self._unique_keys[key] = row(taken)  # the last one counts, where time frees a key at once
+        if job.expires_at_ms is not None:
+            self._expiries.append(row((job.expires_at_ms, job.id)))
+
+    # --- storing --------------------------------------------------------------------------------------------------------------
+
+    def store(self) -> None:
+        change = self._transaction.change
+        if self._old_keys:
+            change(_DELETE_REQUEST_KEYS(keys=rows(self._old_keys)))
+        if self._outlived:
+            change(_DELETE_UNIQUE_KEYS(keys=rows(self._outlived)))
+        most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
+        for template, new in (
+            (_REQUEST_KEYS, self._new_keys),
+            (_SAVE_UNIQUE_KEYS, list(self._unique_keys.values())),
+            (_JOBS, self._jobs),
+            (_READY, self._ready),
+            (_EXPIRIES, self._expiries),
+        ):
+            for part in in_statements(new, most):
+                change(template(rows=part))
+
+
+def in_statements(new: Sequence[bytes], bytes_max: int) -> list[Sql]:
+    """Rows put together to statements of about that length at most (one row always fits)."""
+    if not new:
+        return []
+    parts: list[Sql] = []
+    start = size = 0
+    for index, one in enumerate(new):
+        if size and size + len(one) > bytes_max - 1_000:
+            parts.append(Sql(b",".join(new[start:index])))
+            start, size = index, 0
+        size += len(one) + 1
+    parts.append(Sql(b",".join(new[start:])))
+    return parts

@@ -1,0 +1,92 @@
+"""This server's place among those that use the shard: a slot of its own, kept by signs of life, free again once these stop.
+
+The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+from typing import NamedTuple
+
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.ids import SLOTS
+from pinlater.storage.mysql.connection import Connection
+from pinlater.storage.mysql.statements import sql
+from pinlater.storage.mysql.transaction import Transaction
+
+logger = logging.getLogger(__name__)
+
+_NOW = sql("now")
+_LOCK_SERVERS = sql("lock_servers")
+_SAVE = sql("save_server")
+_RENEW = sql("renew_server")
+_DELETE = sql("delete_server")
+_LIST = sql("list_servers")
+
+
+class Member(NamedTuple):
+    """A server that uses the shard. Times in milliseconds, the database's."""
+
+    slot: int
+    name: str
+    address: str
+    started_at_ms: int
+    seen_at_ms: int
+
+
+class Membership:
+    """The lease of one slot."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self.incarnation = secrets.token_bytes(16)
+        self.name = socket.gethostname()
+        self.address = ""
+        self.slot = 0
+
+    async def join(self, transaction: Transaction) -> int:
+        """Takes the lowest slot that nobody has."""
+        now, found = await transaction.select(_NOW(), _LOCK_SERVERS())
+        now_ms = now.rows[0][0]
+        taken = {slot for slot, seen_ms in found.rows if seen_ms + self._lease_ms > now_ms}
+        self.slot = next((slot for slot in range(SLOTS) if slot not in taken), -1)
+        if self.slot < 0:
+            raise ShardConnectionFailed(
+                f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse"
+            )
+        transaction.change(
+            _SAVE(
+                slot=self.slot,
+                incarnation=self.incarnation,
+                name=self.name,
+                address=self.address,
+                now_ms=now_ms,
+                seen_at_ms=now_ms,
+            )
+        )
+        return self.slot
+
+    async def renew(self, transaction: Transaction) -> bool:
+        """A sign of life. False where the slot was taken over meanwhile."""
+        [now] = await transaction.select(_NOW())
+        renewed = await transaction.change_now(
+            _RENEW(slot=self.slot, incarnation=self.incarnation, seen_at_ms=now.rows[0][0])
+        )
+        return renewed == 1
+
+    async def leave(self, transaction: Transaction) -> None:
+        """Frees the slot."""
+        transaction.change(_DELETE(slot=self.slot, incarnation=self.incarnation))
+
+
+async def members(connection: Connection, lease_ms: int) -> list[Member]:
+    """Who uses the shard now."""
+    now, found = await connection.run([_NOW(), _LIST()])
+    now_ms = now.rows[0][0]
+    return [
+        Member(slot, name, address, started_ms, seen_ms)
+        for slot, _, name, address, started_ms, seen_ms in found.rows
+        if seen_ms + lease_ms > now_ms
+    ]

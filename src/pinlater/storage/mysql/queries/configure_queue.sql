@@ -1,0 +1,1 @@
+UPDATE queues SET paused = :paused, config = :config WHERE queue_id = :queue_id

@@ -1,0 +1,1 @@
+DELETE FROM done WHERE id IN (:ids)

@@ -1,0 +1,1 @@
+DELETE FROM dropped_queues WHERE queue_id = :queue_id

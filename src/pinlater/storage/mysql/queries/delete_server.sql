@@ -1,0 +1,1 @@
+DELETE FROM servers WHERE slot = :slot AND incarnation = :incarnation

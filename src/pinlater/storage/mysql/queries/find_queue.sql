@@ -1,0 +1,1 @@
+SELECT queue_id FROM queues WHERE name = :name

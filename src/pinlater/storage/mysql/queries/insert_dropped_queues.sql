@@ -1,0 +1,1 @@
+INSERT IGNORE INTO dropped_queues (queue_id) VALUES :rows

@@ -1,0 +1,1 @@
+INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows

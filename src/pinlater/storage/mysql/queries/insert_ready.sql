@@ -1,0 +1,1 @@
+INSERT INTO ready (queue_id, priority, run_after_ms, id, flags, size) VALUES :rows

@@ -1,0 +1,1 @@
+SELECT queue_id FROM dropped_queues ORDER BY queue_id

@@ -1,0 +1,1 @@
+SELECT DISTINCT queue_id, priority FROM counters

@@ -1,0 +1,1 @@
+UPDATE progress SET body = :body WHERE id = :id

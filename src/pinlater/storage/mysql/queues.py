@@ -1,0 +1,46 @@
+"""Queues: made, dropped, configured. Deleting one drops its row; what it held belongs to nobody and is freed piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.queue import QueueConfig, config_of, config_text
+from pinlater.storage.mysql.statements import rows, sql
+from pinlater.storage.mysql.transaction import Transaction
+
+_FIND_QUEUE = sql("find_queue")
+
+
+async def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> None:
+    """One that exists stays as it is; looked for first, because a refused insert uses a number up."""
+    for name in names:
+        [found] = await transaction.select(_FIND_QUEUE(name=name.encode()))
+        if not found.rows:
+            transaction.change(sql("insert_queue")(name=name.encode(), now_ms=now_ms))
+
+
+async def delete(transaction: Transaction, names: Sequence[str]) -> None:
+    """At once for every caller, however much it held. Waits for the transactions that count for it now."""
+    gone = []
+    for name in sorted(names):
+        [found] = await transaction.select(sql("lock_queue")(name=name.encode()))
+        gone += [(line[0],) for line in found.rows]
+    if gone:
+        transaction.change(sql("insert_dropped_queues")(rows=rows(gone)))
+        transaction.change(sql("drop_queues")(ids=[queue_id for (queue_id,) in gone]))
+
+
+async def configure(transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None) -> bool:
+    """False where there is no such queue."""
+    [found] = await transaction.select(sql("lock_queue")(name=name.encode()))
+    if not found.rows:
+        return False
+    queue_id, was_paused, text = found.rows[0]
+    transaction.change(
+        sql("configure_queue")(
+            queue_id=queue_id,
+            paused=int(bool(was_paused) if paused is None else paused),
+            config=config_text(config_of(text) if config is None else config),
+        )
+    )
+    return True

@@ -1,0 +1,71 @@
+"""Connections for looking: a few, handed to whoever reads, each statement committed by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from asyncmy import errors as driver
+
+from pinlater.domain.errors import TooManyWaiting
+from pinlater.storage.mysql.connection import Connection, ConnectionLost
+from pinlater.storage.mysql.errors import is_ours, translate
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+
+T = TypeVar("T")
+
+
+class Readers:
+    """At most so many connections; who finds none free waits, up to a bound."""
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[Connection]], endpoint: Endpoint, settings: MysqlSettings
+    ) -> None:
+        self._connect = connect
+        self._endpoint = endpoint
+        self._free = asyncio.Semaphore(settings.reader_connections)
+        self._idle: list[Connection] = []
+        self._waiting = 0
+        self._waiting_max = settings.waiting_reads_max
+        self.connections = 0
+
+    async def read(self, look: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `look` finds. It runs again, once, where an idle connection turns out to be dead."""
+        if self._waiting >= self._waiting_max:
+            raise TooManyWaiting(f"{self._waiting} look-ups wait for {self._endpoint} already", retry_after_ms=100)
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            return await self._read(look)
+        except (ConnectionLost, driver.MySQLError) as error:
+            if is_ours(error):
+                raise translate(error, self._endpoint) from error
+            raise
+        finally:
+            self._free.release()
+
+    async def _read(self, look: Callable[[Connection], Awaitable[T]]) -> T:
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                return await self._with(connection, look)
+            except ConnectionLost:
+                continue
+        return await self._with(await self._connect(), look)
+
+    async def _with(self, connection: Connection, look: Callable[[Connection], Awaitable[T]]) -> T:
+        self.connections += 1
+        try:
+            return await look(connection)
+        finally:
+            self.connections -= 1
+            if connection.open:
+                self._idle.append(connection)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().quit()

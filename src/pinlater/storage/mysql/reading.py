@@ -1,0 +1,199 @@
+"""Looking: lookups, scans, counts, and what a claim would give. On readers' connections, which see what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueCounts, config_of
+from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
+from pinlater.storage.looking import job_of
+from pinlater.storage.mysql.book import LOWEST_MS, Book
+from pinlater.storage.mysql.changes import CHANGED, OPTIONS
+from pinlater.storage.mysql.connection import Connection
+from pinlater.storage.mysql.statements import Sql, row, sql
+from pinlater.storage.options import options_of
+from pinlater.storage.request_keys import KeyedAnswer
+
+_NEWEST = (I64_MAX, I64_MAX)
+_LOOKUP_MAX = 200
+_PEEK_MAX = 1_000
+_BODY = Sql(b"coalesce(progress.body, jobs.body)")
+_NO_BODY = Sql(b"NULL")
+_BODY_BYTES = Sql(b"octet_length(coalesce(progress.body, jobs.body))")
+
+_LOOKUP = sql("lookup_jobs")
+_FIND_QUEUE = sql("find_queue")
+_PAGE_OF_DUE = sql("page_of_due")
+_PAGE_OF_FUTURE = sql("page_of_future")
+_PAGE_OF_CLAIMS = sql("page_of_claims")
+_PAGE_OF_DONE = sql("page_of_done")
+_DUE = sql("select_due")
+_BODIES = sql("select_bodies")
+_SPECIAL = sql("select_special")
+_NEWEST_BODIES = sql("select_newest_bodies")
+_COUNT = sql("count_jobs")
+_REQUEST_KEYS = sql("select_request_keys")
+_UNIQUE_KEYS = sql("select_unique_keys")
+
+
+async def lookup(connection: Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+    """All that is known of each; the whole name must match."""
+    found: dict[JobKey, Job] = {}
+    ids = sorted({key.id for key in keys})
+    for start in range(0, len(ids), _LOOKUP_MAX):
+        part = ids[start : start + _LOOKUP_MAX]
+        [answer] = await connection.run([_LOOKUP(ids=part, body=_BODY if bodies else _NO_BODY)])
+        for line in answer.rows:
+            job = _job(line)
+            found[JobKey(job.queue, job.priority, job.id)] = job
+    return [found.get(key) for key in keys]
+
+
+def _job(line: tuple[Any, ...]) -> Job:
+    return job_of((line[0], line[1].decode(), *line[2:]))
+
+
+async def scan(connection: Connection, page: Page) -> list[PageRow] | PinLaterError:
+    """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
+    queue_id = await _queue_id(connection, page.queue)
+    if queue_id is None:
+        return QueueNotFound(page.queue)
+    after_ms, after_id = page.after or _NEWEST
+    where = {"queue_id": queue_id, "priority": page.priority, "limit": max(0, page.limit)}
+    if page.state is JobState.PENDING and page.future:
+        statement = _PAGE_OF_FUTURE(**where, due_by_ms=page.due_by_ms, after_ms=after_ms, after_id=after_id)
+    elif page.state is JobState.PENDING:
+        after_ms, after_id = min((after_ms, after_id), (page.due_by_ms + 1, -1))
+        statement = _PAGE_OF_DUE(**where, after_ms=after_ms, after_id=after_id)
+    elif page.state is JobState.IN_PROGRESS:
+        statement = _PAGE_OF_CLAIMS(**where, after_ms=after_ms, after_id=after_id)
+    else:
+        statement = _PAGE_OF_DONE(**where, state=int(page.state), after_ms=after_ms, after_id=after_id)
+    [order] = await connection.run([statement])
+    return await _with_jobs(connection, [(line[0], line[1]) for line in order.rows], page)
+
+
+async def _with_jobs(connection: Connection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
+    """In pieces, so that not much more than `max_bytes` is ever in memory."""
+    rows: list[PageRow] = []
+    size_bytes = 0
+    step = 20 if page.bodies else _LOOKUP_MAX
+    for start in range(0, len(order), step):
+        part = order[start : start + step]
+        ids = sorted(job_id for _, job_id in part)
+        [answer] = await connection.run([_LOOKUP(ids=ids, body=_BODY if page.bodies else _NO_BODY)])
+        jobs = {line[0]: _job(line) for line in answer.rows}
+        for sort_ms, job_id in part:
+            job = jobs.get(job_id)
+            if job is None or job.state is not page.state:
+                continue
+            if page.bodies and size_bytes > page.max_bytes:
+                return rows
+            rows.append(PageRow(sort_ms, job))
+            size_bytes += len(job.body or b"")
+    return rows
+
+
+async def peek(
+    connection: Connection, book: Book, queue: str, limit: int, now_ms: int, max_bytes: int
+) -> list[ClaimedJob] | PinLaterError:
+    """What a claim would give to one call."""
+    queue_id = await _queue_id(connection, queue)
+    entry = book.queues.get(queue)
+    if queue_id is None or entry is None:
+        return QueueNotFound(queue)
+    ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for p in entry.priorities]
+    wanted = _DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
+    [due] = await connection.run([wanted])
+    seen: list[ClaimedJob] = []
+    for line in due.rows:
+        if len(seen) >= limit or (seen and line[4] > max_bytes):
+            break
+        job = await _peeked(connection, line, now_ms)
+        if job is not None:
+            max_bytes -= line[4]
+            seen.append(job)
+    return seen
+
+
+async def _peeked(connection: Connection, due: tuple[Any, ...], now_ms: int) -> ClaimedJob | None:
+    """The job as a claim would hand it out; None for one that has expired or is gone."""
+    priority, run_after_ms, job_id, flags, _ = due
+    if flags & (CHANGED | OPTIONS):
+        about, newest = await connection.run([_SPECIAL(ids=[job_id]), _NEWEST_BODIES(ids=[job_id])])
+        if not about.rows or not newest.rows:
+            return None
+        body = newest.rows[0][1]
+        _, allowed, remaining, ended, created_ms, text = about.rows[0]
+        options = options_of(text)
+        if options.expires_ms is not None and options.expires_ms < now_ms:
+            return None
+        return ClaimedJob(
+            job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, 0
+        )
+    [about] = await connection.run([_BODIES(ids=[job_id])])
+    if not about.rows:
+        return None
+    _, allowed, created_ms, body = about.rows[0]
+    return ClaimedJob(job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, 0)
+
+
+async def counts(connection: Connection, queues: Sequence[str] | None) -> list[QueueCounts]:
+    """Counters as they stand, over all writers; one seek each for the job that waits longest."""
+    which = Sql(b"TRUE")
+    if queues is not None:
+        if not queues:
+            return []
+        names = b",".join([b"_binary'" + name.encode() + b"'" for name in queues])
+        which = Sql(b"queues.name IN (" + names + b")")
+    [found] = await connection.run([_COUNT(which=which)])
+    return [QueueCounts(line[0].decode(), *line[1:]) for line in found.rows]
+
+
+async def list_queues(connection: Connection) -> list[Queue]:
+    [found] = await connection.run([sql("list_queues")()])
+    return [Queue(name.decode(), config_of(config), bool(paused)) for _, name, paused, config in found.rows]
+
+
+async def find_requests(
+    connection: Connection, wanted: Sequence[RequestRef], now_ms: int
+) -> list[Inserted | PinLaterError | None]:
+    """What each was answered before, if it was."""
+    found: list[Inserted | PinLaterError | None] = []
+    for ref in wanted:
+        queue_id = await _queue_id(connection, ref.queue)
+        kept = None
+        if queue_id is not None:
+            keys = Sql(row((queue_id, ref.request_key.encode())))
+            [answer] = await connection.run([_REQUEST_KEYS(keys=keys)])
+            kept = KeyedAnswer(*answer.rows[0][2:]) if answer.rows else None
+        found.append(None if kept is None else kept.to(ref.request_key, ref.fingerprint, now_ms))
+    return found
+
+
+async def find_unique(connection: Connection, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
+    """Who has each key now."""
+    found: list[tuple[int, int] | None] = []
+    for ref in wanted:
+        queue_id = await _queue_id(connection, ref.queue)
+        line = None
+        if queue_id is not None:
+            [answer] = await connection.run([_UNIQUE_KEYS(keys=Sql(row((queue_id, ref.key.encode()))))])
+            line = answer.rows[0] if answer.rows else None
+        free = line is None or (line[4] is not None and line[4] <= now_ms)
+        found.append(None if free or line is None else (line[2], line[3]))
+    return found
+
+
+async def list_unique_queues(connection: Connection) -> list[UniqueHeld]:
+    [found] = await connection.run([sql("list_unique_queues")()])
+    return [UniqueHeld(name.decode(), oldest) for name, oldest in found.rows]
+
+
+async def _queue_id(connection: Connection, name: str) -> int | None:
+    [found] = await connection.run([_FIND_QUEUE(name=name.encode())])
+    return found.rows[0][0] if found.rows else None

@@ -1,0 +1,298 @@
+"""The MySQL store's shard: one database. Each method names who does the work, and on which of the writers or on a reader.
+
+Inserts, claims and ends of attempts each have a connection of their own, so that none waits for another's disk; everything else that
+changes something shares a fourth. More connections side by side in the same tables make it slower, not faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+from asyncmy import errors as driver
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.storage.interface import (
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Page,
+    PageRow,
+    Purge,
+    RequestRef,
+    Requeue,
+    Swept,
+    TimeToLive,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.storage.mysql import bulk, claiming, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.mysql.book import Book
+from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
+from pinlater.storage.mysql.errors import is_ours, translate
+from pinlater.storage.mysql.mapping import note_map
+from pinlater.storage.mysql.membership import Member, Membership, members
+from pinlater.storage.mysql.readers import Readers
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.statements import sql
+from pinlater.storage.mysql.transaction import Stats, Writer
+
+# A LONGBLOB holds more; a packet doesn't.
+_BODY_BYTES_MAX = 1_000_000_000
+_WRITERS = 4
+
+
+class MysqlShard:
+    """Implements `storage.interface.Shard` on one database. `monotonic` in seconds."""
+
+    capabilities = Capabilities(
+        kind="mysql",
+        shared=True,
+        durable=True,
+        custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        body_bytes_max=_BODY_BYTES_MAX,
+    )
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: MysqlSettings | None = None,
+        name: str = "1",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.endpoint = endpoint
+        self.stats = Stats()
+        self._settings = settings or MysqlSettings()
+        self._book = Book(monotonic, self._settings.priority_levels)
+        self._membership = Membership(self._settings.lease_ms)
+        self._readers = Readers(self._connect_reader, endpoint, self._settings)
+        self._inserting, self._claiming, self._finishing, self._other = self._writers = [
+            Writer(self._connect_writer, endpoint, self._book, self._refresh, self._settings, self.stats)
+            for _ in range(_WRITERS)
+        ]
+        self._highest_id = 0
+        self._is_open = False
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        """Makes or migrates the database, takes a slot, reads what queues there are."""
+        if self._is_open:
+            return
+        try:
+            await self._prepare()
+            # The slot decides the writers' numbers; until there is one, this writer's number is nobody's.
+            self._other.number = _WRITERS * 1024 + self._membership.incarnation[0]
+            slot = await self._other.carry_out(self._membership.join)
+            for index, writer in enumerate(self._writers):
+                writer.number = slot * _WRITERS + index
+            await self._refresh()
+            self._highest_id = await self._readers.read(_highest_id)
+        except (ConnectionLost, driver.MySQLError) as error:
+            if is_ours(error):
+                raise translate(error, self.endpoint) from error
+            raise
+        self._is_open = True
+
+    async def _prepare(self) -> None:
+        server = await connect(self.endpoint, self._settings, autocommit=True, database=False)
+        try:
+            await migration.create_database(server, self.endpoint.database)
+        finally:
+            await server.quit()
+        database = await self._connect_reader()
+        try:
+            await migration.migrate(database, self.endpoint.database)
+        finally:
+            await database.quit()
+
+    async def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(PinLaterError):  # the lease lapses by itself
+                await self._other.carry_out(self._membership.leave)
+        await asyncio.gather(*(writer.close() for writer in self._writers))
+        await self._readers.close()
+
+    async def ping(self) -> None:
+        """A sign of life in the store, which is a write; and a look at which queues there are."""
+        self._check_open()
+        if not await self._other.carry_out(self._membership.renew):
+            raise ShardConnectionFailed(
+                f"{self.endpoint}: this server's slot was taken over while it was away; restart it"
+            )
+        await self._refresh()
+
+    async def members(self) -> list[Member]:
+        """The servers that use this shard now."""
+        return await self._readers.read(lambda c: members(c, self._settings.lease_ms))
+
+    @property
+    def slot(self) -> int:
+        return self._membership.slot
+
+    @property
+    def highest_id(self) -> int:
+        return self._highest_id
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ShardConnectionFailed(f"{self.endpoint} is not open")
+
+    async def _connect_writer(self) -> Connection:
+        return await connect(self.endpoint, self._settings, autocommit=False)
+
+    async def _connect_reader(self) -> Connection:
+        return await connect(self.endpoint, self._settings, autocommit=True)
+
+    async def _refresh(self) -> None:
+        """The book as the database has it."""
+        found, used = await self._readers.read(lambda c: c.run([sql("list_queues")(), sql("list_priorities")()]))
+        self._book.replace(
+            [(line[0], line[1].decode()) for line in found.rows],
+            [(queue_id, priority) for queue_id, priority in used.rows],
+        )
+
+    async def _know(self, names: Sequence[str]) -> None:
+        """Looks again where a name is not in the book: another server may have made it."""
+        self._check_open()
+        if any([name not in self._book.queues for name in names]):  # noqa: C419 a list is quicker than a generator here
+            await self._refresh()
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+        await self._other.carry_out(lambda t: queues.create(t, names, now_ms))
+        await self._refresh()
+
+    async def delete_queues(self, names: Sequence[str]) -> None:
+        await self._other.carry_out(lambda t: queues.delete(t, names))
+        await self._refresh()
+
+    async def list_queues(self) -> Sequence[Queue]:
+        self._check_open()
+        return await self._readers.read(reading.list_queues)
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+    ) -> None:
+        if not await self._other.carry_out(lambda t: queues.configure(t, name, config, paused)):
+            raise QueueNotFound(name)
+
+    # --- the three hot paths ------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        await self._know([request.queue for request in requests])
+        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms))
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        await self._know([order.queue for order in orders])
+        return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        await self._know([ack.key.queue for ack in acks])
+        return await self._finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+
+    # --- keys across shards ---------------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        return await self._readers.read(lambda c: reading.find_requests(c, requests, now_ms))
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        return await self._readers.read(lambda c: reading.find_unique(c, keys, now_ms))
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        return await self._readers.read(reading.list_unique_queues)
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        return await self._other.carry_out(lambda t: note_map(t, shard_map, now_ms))
+
+    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+        await self._know([item.key.queue for item in checkpoints])
+        return await self._other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        await self._know([ref.key.queue for ref in claims])
+        return await self._other.carry_out(lambda t: finishing.extend(t, claims, now_ms))
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        await self._know([ref.key.queue for ref in claims])
+        return await self._other.carry_out(lambda t: finishing.release(t, claims, now_ms))
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        await self._know([key.queue for key in keys])
+        return await self._other.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+
+    # --- bulk ---------------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        await self._know([order.queue])
+        return await self._other.carry_out(lambda t: bulk.requeue(t, order, now_ms))
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        await self._know([order.queue])
+        return await self._other.carry_out(lambda t: bulk.purge(t, order))
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        await self._know([key.queue for key in keys])
+        return await self._other.carry_out(lambda t: bulk.delete_named(t, keys, state))
+
+    # --- looking ------------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        await self._know([queue])
+        return await self._readers.read(lambda c: reading.peek(c, self._book, queue, limit, now_ms, max_bytes))
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        self._check_open()
+        return await self._readers.read(lambda c: reading.lookup(c, keys, bodies=bodies))
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        self._check_open()
+        return await self._readers.read(lambda c: reading.scan(c, page))
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        self._check_open()
+        return await self._readers.read(lambda c: reading.counts(c, queues))
+
+    # --- maintenance --------------------------------------------------------------------------------------------------------------
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        self._check_open()
+        return await self._other.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        return await self._other.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        return await self._other.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        return await self._other.carry_out(lambda t: sweeping.collect_garbage(t, ttls, now_ms, limit))
+
+
+async def _highest_id(connection: Connection) -> int:
+    [found] = await connection.run([sql("select_highest_id")()])
+    return int(found.rows[0][0])

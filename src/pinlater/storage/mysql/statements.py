@@ -1,0 +1,90 @@
+"""The store's SQL, one statement a file in `queries/`, read once; and values as SQL literals.
+
+`sql("lock_due")` is a template; calling it with a value for each `:name` in it gives the statement's bytes. Statements are put
+together here rather than by the driver because a batch is one packet: many statements, thousands of rows, one round trip.
+
+Literals are safe because every connection runs in utf8mb4 (no multi-byte character contains a quote or a backslash) and with an
+`sql_mode` of ours (backslash escapes are on); `connection.py` sets both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+
+FOLDER = files("pinlater.storage.mysql") / "queries"
+_NAME = re.compile(rb":([a-z_]+)")
+
+
+class Sql(bytes):
+    """Text that is SQL already."""
+
+
+class Template:
+    """A statement with named places."""
+
+    __slots__ = ("_names", "_pieces")
+
+    def __init__(self, text: bytes) -> None:
+        pieces = _NAME.split(text)
+        self._pieces = pieces[::2]
+        self._names = [name.decode() for name in pieces[1::2]]
+
+    def __call__(self, **values: object) -> bytes:
+        parts = [self._pieces[0]]
+        for name, piece in zip(self._names, self._pieces[1:], strict=True):
+            parts.append(literal(values[name]))
+            parts.append(piece)
+        return b"".join(parts)
+
+
+@cache
+def sql(name: str) -> Template:
+    """The statement in `queries/<name>.sql`, without its comment lines."""
+    lines = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("--")).strip()
+    return Template(text.encode())
+
+
+def literal(value: object) -> bytes:
+    """A value as SQL: numbers, text, bytes, None, and sequences of numbers for `IN (:ids)`."""
+    if isinstance(value, Sql):
+        return value
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, bytes):
+        return b"_binary'" + escaped(value) + b"'"
+    if isinstance(value, str):
+        return b"'" + escaped(value.encode()) + b"'"
+    if value is None:
+        return b"NULL"
+    if isinstance(value, Sequence):
+        return b",".join([literal(item) for item in value])
+    raise TypeError(f"{type(value).__name__} is no SQL value")
+
+
+def escaped(data: bytes) -> bytes:
+    """What may stand between single quotes."""
+    if b"\\" in data:
+        data = data.replace(b"\\", b"\\\\")
+    if b"'" in data:
+        data = data.replace(b"'", b"\\'")
+    return data
+
+
+def row(values: Sequence[object]) -> bytes:
+    """One row of a VALUES list or one pair of an IN list."""
+    return b"(" + b",".join([literal(value) for value in values]) + b")"
+
+
+def rows(values: Iterable[Sequence[object]]) -> Sql:
+    """Several of them."""
+    return Sql(b",".join([row(one) for one in values]))
+
+
+def json_rows(values: Iterable[Sequence[int]]) -> Sql:
+    """Rows of numbers as a JSON text, for JSON_TABLE."""
+    return Sql(b"'" + json.dumps([list(one) for one in values], separators=(",", ":")).encode() + b"'")

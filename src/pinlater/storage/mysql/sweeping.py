@@ -1,0 +1,169 @@
+"""Maintenance, a bounded piece a call: jobs whose time has come, claims past their deadline, jobs past their expiry, garbage.
+
+What another server has in hand is passed over (SKIP LOCKED), so that several may sweep one shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.storage.mysql.book import LOWEST_MS
+from pinlater.storage.mysql.bulk import delete_ids, finished_before
+from pinlater.storage.mysql.changes import Changes
+from pinlater.storage.mysql.statements import json_rows, rows, sql
+from pinlater.storage.mysql.transaction import Transaction
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.storage.tally import Tally
+
+_READ_MAX = 2_000
+_EXPIRY_ROUNDS_MAX = 10
+
+_FUTURE = sql("list_future")
+_COUNTED_FUTURE = sql("lock_counted_future")
+_COUNT_AS_DUE = sql("count_as_due")
+_OVERDUE = sql("lock_overdue_claims")
+_EXPIRED = sql("lock_expired")
+_DELETE_EXPIRIES = sql("delete_expiries")
+_FINISHED = sql("list_finished")
+_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
+_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
+_DROPPED = sql("list_dropped_queues")
+_READY_OF = sql("select_ready_of")
+_DONE_OF = sql("select_done_of")
+_REQUEST_KEYS_OF = sql("delete_request_keys_of")
+_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
+_DELETE_DROPPED = sql("delete_dropped_queue")
+
+
+async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
+    """Counts jobs whose time has come as due."""
+    [future] = await transaction.select(_FUTURE())
+    moved = 0
+    for queue_id, priority in future.rows:
+        if queue_id not in transaction.book.by_id:
+            continue
+        while moved < limit:
+            asked = min(limit - moved, _READ_MAX)
+            [found] = await transaction.select(
+                _COUNTED_FUTURE(queue_id=queue_id, priority=priority, from_ms=LOWEST_MS, now_ms=now_ms, limit=asked)
+            )
+            if found.rows:
+                transaction.change(_COUNT_AS_DUE(keys=json_rows(found.rows)))
+                transaction.counters.of(queue_id, priority).future -= len(found.rows)
+                moved += len(found.rows)
+            if len(found.rows) < asked:
+                break
+    return moved
+
+
+async def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
+    """The longest overdue first, over all queues. Claims of deleted queues go with their jobs."""
+    [found] = await transaction.select(_OVERDUE(now_ms=now_ms, limit=min(limit, _READ_MAX)))
+    ids = [line[0] for line in found.rows]
+    if not ids:
+        return []
+    tally = Tally()
+    changes = Changes(transaction, now_ms)
+    loaded = await changes.load(ids)
+    for job in loaded:
+        if job.state is JobState.IN_PROGRESS:
+            changes.time_out(job)
+            tally.failure(transaction.book.by_id[job.queue_id].name, job)
+    changes.write()
+    here = {job.id for job in loaded}
+    await delete_ids(transaction, [job_id for job_id in ids if job_id not in here])
+    return tally.result()
+
+
+async def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
+    """The longest expired first. A row of `expiries` whose job doesn't wait any more is dropped: it comes again with the job."""
+    tally = Tally()
+    left = limit
+    for _ in range(_EXPIRY_ROUNDS_MAX):
+        if left <= 0:
+            break
+        [found] = await transaction.select(_EXPIRED(now_ms=now_ms, limit=min(left, _READ_MAX)))
+        if not found.rows:
+            break
+        changes = Changes(transaction, now_ms)
+        for job in await changes.load([line[1] for line in found.rows]):
+            if job.state is JobState.PENDING:
+                changes.expire(job)
+                tally.failure(transaction.book.by_id[job.queue_id].name, job)
+                left -= 1
+        changes.write()
+        transaction.change(_DELETE_EXPIRIES(keys=rows(found.rows)))
+    return tally.result()
+
+
+async def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
+    """Finished jobs past their time to live, then keys that time has freed, then what deleted queues left."""
+    tally = Tally()
+    left = await _collect_finished(transaction, {ttl.queue: ttl for ttl in ttls}, now_ms, limit, tally)
+    freed = 0
+    if left > 0:
+        freed += await transaction.change_now(
+            _OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, _READ_MAX))
+        )
+    if left > freed:
+        freed += await transaction.change_now(_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, _READ_MAX)))
+    freed += await _free_dropped(transaction, left - freed)
+    tally.freed(freed)
+    return tally.result()
+
+
+async def _collect_finished(
+    transaction: Transaction, ttls: dict[str, TimeToLive], now_ms: int, limit: int, tally: Tally
+) -> int:
+    """Returns how much of the limit is left."""
+    [finished] = await transaction.select(_FINISHED())
+    left = limit
+    for queue_id, priority, succeeded, failed in finished.rows:
+        queue = transaction.book.by_id.get(queue_id)
+        ttl = None if queue is None else ttls.get(queue.name)
+        if queue is None or ttl is None:
+            continue
+        for state, kept_ms, there in (
+            (JobState.SUCCEEDED, ttl.succeeded_ms, succeeded),
+            (JobState.FAILED, ttl.failed_ms, failed),
+        ):
+            while there > 0 and left > 0:
+                asked = min(left, _READ_MAX)
+                before_ms = now_ms - kept_ms - 1
+                ids = await finished_before(transaction, queue_id, state, priority, before_ms, asked)
+                deleted = len(await delete_ids(transaction, ids))
+                if deleted:
+                    tally.deleted(queue.name, priority, state, deleted)
+                left -= deleted
+                if len(ids) < asked or not deleted:
+                    break
+    return left
+
+
+async def _free_dropped(transaction: Transaction, limit: int) -> int:
+    """Frees the rows of deleted queues, at most `limit` of them, and says how many; a queue is forgotten when nothing of it is left.
+
+    Its claims are found by their deadlines.
+    """
+    left = limit
+    if left <= 0:
+        return 0
+    [dropped] = await transaction.select(_DROPPED())
+    for (queue_id,) in dropped.rows:
+        for statement in (_READY_OF, _DONE_OF):
+            if left <= 0:
+                return limit
+            [found] = await transaction.select(statement(queue_id=queue_id, limit=min(left, _READ_MAX)))
+            left -= len(await delete_ids(transaction, [line[0] for line in found.rows]))
+            if len(found.rows) >= _READ_MAX:
+                return limit - left
+        for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
+            if left <= 0:
+                return limit
+            left -= await transaction.change_now(statement(queue_id=queue_id, limit=left))
+        if left <= 0:
+            return limit
+        transaction.change(_DELETE_DROPPED(queue_id=queue_id))
+    return limit - left
