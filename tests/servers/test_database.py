@@ -37,13 +37,14 @@ async def test_killed_and_started_again_it_has_what_was_committed_and_its_port(s
     assert not server.running
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((server.host, port))
-    server.start()
+    server.start(max_allowed_packet=1 << 20)
     assert (server.port, await _number(server)) == (port, 1)
+    assert await server.execute("SELECT @@max_allowed_packet") == [(1 << 20,)]
 
 
-async def test_an_orderly_restart_keeps_data_and_takes_new_options(start_server: Start) -> None:
+async def test_an_orderly_restart_keeps_data_and_takes_new_options(start_mariadb: Start) -> None:
     """Options given once hold from then on."""
-    server = start_server(innodb_lock_wait_timeout=7)
+    server = start_mariadb(innodb_lock_wait_timeout=7)
     await _insert(server)
     server.restart(max_allowed_packet=1 << 20)
     shown = await server.execute("SELECT @@innodb_lock_wait_timeout, @@max_allowed_packet")
@@ -73,10 +74,12 @@ async def test_several_run_side_by_side_and_share_nothing(start_mariadb: Start) 
     assert await _number(other) == 1
 
 
-async def test_two_copies_of_a_template_are_two_servers_to_replication(start_mysql8: Callable[..., MySql8]) -> None:
+async def test_two_copies_of_a_template_are_two_servers_to_replication(
+    mysql8: MySql8, start_mysql8: Callable[..., MySql8]
+) -> None:
     """MySQL keeps who it is in its data folder."""
-    identities = [await start_mysql8().execute("SELECT @@server_uuid") for _ in range(2)]
-    assert identities[0] != identities[1]
+    identity = "SELECT @@server_uuid"
+    assert await mysql8.execute(identity) != await start_mysql8().execute(identity)
 
 
 async def test_a_server_that_can_not_start_says_why(start_mariadb: Start) -> None:
@@ -102,9 +105,9 @@ async def test_the_products_user_is_bound_by_read_only_and_the_admin_is_not(star
             await cursor.execute("INSERT INTO test.jobs VALUES ()")
 
 
-async def test_the_admin_gets_in_where_the_products_user_finds_too_many_connections(start_server: Start) -> None:
+async def test_the_admin_gets_in_where_the_products_user_finds_too_many_connections(start_mariadb: Start) -> None:
     """So that a test of that error can still look."""
-    server = start_server(max_connections=10)
+    server = start_mariadb(max_connections=10)
     open_ones = [await asyncmy.connect(**server.login()) for _ in range(10)]
     with pytest.raises(asyncmy.errors.OperationalError, match="1040"):
         await asyncmy.connect(**server.login())
