@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pinlater.client import Client, JobState, _direct, errors
+from pinlater.client import Client, JobState, _calls, _direct, errors
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
 from tests.client.proxy import Proxy
@@ -176,3 +176,22 @@ def test_a_call_that_was_interrupted_leaves_its_answer_to_no_other(request: pyte
     finally:
         box["loop"].call_soon_threadsafe(box["stop"].set)
         thread.join(10)
+
+
+async def test_what_is_done_meanwhile_is_done_while_the_server_is_at_it() -> None:
+    asked = threading.Event()
+    together = threading.Barrier(2)
+
+    async def answer(_: Any) -> int:
+        await asyncio.to_thread(together.wait, 10)
+        return 1
+
+    def meanwhile() -> None:
+        together.wait(10)
+        asked.set()
+
+    async with FakeServer(retryFailedJobs=answer) as server:
+        with Client(server.address) as client:
+            call = _calls.retry_failed("q", priority=1, attempts=1, run_after_ms=None, limit=1)
+            assert await in_thread(lambda: client.carry_out(call, meanwhile)) == 1
+    assert asked.is_set()

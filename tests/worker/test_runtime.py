@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from pinlater.client import AsyncClient, Job, JobInfo, JobState
+from pinlater.client.batching import Placed
 from pinlater.client.errors import QueueNotFound
 from pinlater.testing import RealServer
 from pinlater.worker import (
@@ -93,6 +94,31 @@ async def test_plain_code_enqueues_too_and_a_loop_is_not_blocked_by_mistake(clie
     await asyncio.to_thread(count.enqueue_many, [count.job(3)])
     async with running(worker):
         await eventually(lambda: sorted(seen) == [2, 3])
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_many_jobs_go_out_in_their_order_as_they_are_made(client: AsyncClient, server: str, plain: bool) -> None:
+    """What raises among them leaves those of the requests before it stored."""
+    worker = Worker(server if plain else client)
+
+    @worker.handler("q")
+    async def count(number: int) -> None: ...
+
+    class Enough(Exception): ...
+
+    def jobs() -> Iterator[Job]:
+        yield from [count.job(number) for number in range(1_100)]
+        raise Enough
+
+    async def enqueue(jobs: Iterable[Job]) -> list[Placed]:
+        return await (asyncio.to_thread(count.enqueue_many, jobs) if plain else count.enqueue_many_async(jobs))
+
+    placed = await enqueue([count.job(number) for number in range(1_200)])
+    found = await client.lookup([one.descriptor for one in placed], bodies=True)
+    assert [msgspec.json.decode(job.body or b"")["number"] for job in found.values()] == [*range(1_200)]
+    with pytest.raises(Enough):
+        await enqueue(jobs())
+    assert await client.count("q") == 2_200
 
 
 async def test_a_worker_makes_the_queues_of_its_handlers(client: AsyncClient) -> None:

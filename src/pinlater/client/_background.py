@@ -43,9 +43,9 @@ class Background:
         with self._lock:
             self._closed = False
 
-    def run(self, call: Call[T]) -> T:
-        """Carries out one call; interrupted (Ctrl-C), it gives the call up."""
-        return (self._running or self._start()).run(call)
+    def run(self, call: Call[T], meanwhile: Callable[[], None] | None = None) -> T:
+        """Carries out one call; interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called while it is under way."""
+        return (self._running or self._start()).run(call, meanwhile)
 
     def submit(self, call: Call[T]) -> Future[T]:
         """Begins a call. Raises `ClientClosed`."""
@@ -108,12 +108,12 @@ class _Running:
             self.loop.run_until_complete(asyncio.wait(left))
         self.loop.close()
 
-    def run(self, call: Call[T]) -> T:
+    def run(self, call: Call[T], meanwhile: Callable[[], None] | None) -> T:
         if self._direct is None or call.wait_ms:
             return _wait(self.submit(call))
         deadline, failed = self.engine.deadline(call), None
         try:
-            answer = self._directly(self._direct, call, deadline)
+            answer = self._directly(self._direct, call, deadline, meanwhile)
         except AllTaken:
             pass
         except PinLaterError as error:
@@ -126,10 +126,10 @@ class _Running:
             return answer
         return _wait(self.submit(call, deadline, failed))
 
-    def _directly(self, direct: Direct, call: Call[T], deadline: float) -> T:
+    def _directly(self, direct: Direct, call: Call[T], deadline: float, meanwhile: Callable[[], None] | None) -> T:
         began = time.monotonic()
         try:
-            return direct.once(call, self.engine.patience(call, deadline) or deadline)
+            return direct.once(call, self.engine.patience(call, deadline) or deadline, meanwhile)
         except DeadlineExceeded as error:
             if time.monotonic() < deadline:
                 raise

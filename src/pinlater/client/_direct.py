@@ -63,13 +63,26 @@ class Line:
         """Whether nothing has come since the last answer: the connection's end, above all."""
         return not self._quiet(0)
 
-    def ask(self, method: str, source: str, args: tuple[Any, ...], until: float) -> Any:
-        """The answer, an exception where that is what came. Raises ConnectionLost, and TimeoutError at `until`."""
+    def ask(
+        self,
+        method: str,
+        source: str,
+        args: tuple[Any, ...],
+        until: float,
+        meanwhile: Callable[[], None] | None,
+    ) -> Any:
+        """The answer, an exception where that is what came. Raises ConnectionLost, and TimeoutError at `until`.
+
+        `meanwhile` is called between the two.
+        """
         self._sequence = self._sequence % _SEQUENCE_MAX + 1
         frame = encode_request(method, self._sequence, source, args)
         try:
             self._wait_until(until)
             self._socket.sendall(frame)
+            if meanwhile is not None:
+                meanwhile()
+                self._wait_until(until)
             return self._answer(method, until)
         except TimeoutError:
             raise
@@ -124,12 +137,15 @@ class Direct:
         self._renewals = 0
         self._closed = False
 
-    def once(self, call: Call[T], until: float) -> T:
-        """The call's value. Raises what the server said, ServerUnreachable, ConnectionLost, DeadlineExceeded, and AllTaken."""
+    def once(self, call: Call[T], until: float, meanwhile: Callable[[], None] | None = None) -> T:
+        """The call's value. Raises what the server said, ServerUnreachable, ConnectionLost, DeadlineExceeded, and AllTaken.
+
+        `meanwhile` is called while the server is at it.
+        """
         line = self._take(until)
         good = False
         try:
-            answer = line.ask(call.method, self._source, call.args, until)
+            answer = line.ask(call.method, self._source, call.args, until, meanwhile)
             good = True
             if isinstance(answer, Exception):
                 raise answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from copy import copy
 from functools import partial
@@ -180,9 +180,9 @@ class SyncFace(Face):
     def _run(self, call: Call[T]) -> T:
         return self._background.run(call)
 
-    def carry_out(self, call: Call[T]) -> T:
-        """Carries out a call and waits for it."""
-        return self._background.run(call)
+    def carry_out(self, call: Call[T], meanwhile: Callable[[], None] | None = None) -> T:
+        """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
+        return self._background.run(call, meanwhile)
 
     def submit(self, call: Call[T]) -> Future[T]:
         """Carries out a call without waiting for it."""

@@ -42,10 +42,14 @@ class Parameters(NamedTuple):
     job_names: tuple[str, ...]
     context_names: tuple[str, ...]
     signature: inspect.Signature  # of the parameters in the body
+    positional: bool  # all of them may be given by position
 
     def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The body of a call. Raises TypeError where the arguments don't fit the signature."""
-        bound = self.signature.bind(*args, **kwargs).arguments
+        if self.positional and not kwargs and len(args) == len(self.names):
+            bound = dict(zip(self.names, args, strict=True))  # a tenth of the time that `bind` takes
+        else:
+            bound = self.signature.bind(*args, **kwargs).arguments
         if self.form is _Form.NOTHING:
             return b""
         if self.form is _Form.OCTETS:
@@ -102,7 +106,8 @@ def parameters_of(function: Callable[..., Any]) -> Parameters:
     form, body_type = _body_of(name, in_body)
     names = tuple(parameter.name for parameter in in_body)
     signature = inspect.Signature([parameter.replace(annotation=Any) for parameter in in_body])
-    return Parameters(form, names, body_type, tuple(jobs), tuple(contexts), signature)
+    positional = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in in_body)
+    return Parameters(form, names, body_type, tuple(jobs), tuple(contexts), signature, positional)
 
 
 def _body_of(name: str, parameters: list[inspect.Parameter]) -> tuple[_Form, Any]:

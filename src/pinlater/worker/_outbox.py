@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import TypeVar
 
@@ -56,8 +56,11 @@ class Outbox:
         finally:
             self._servers, self._clock, self._keeps_headers = before
 
-    def send(self, queue: str, jobs: list[Job]) -> list[Placed]:
-        """Stores the jobs. Raises what the client raises, and RuntimeError where it would block an event loop."""
+    def send(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
+        """Stores the jobs in their order, request by request; those of the next are read while one is under way.
+
+        Raises what the client raises, and what `jobs` does, and RuntimeError where it would block an event loop.
+        """
         if _on_a_loop():
             raise RuntimeError("this would block the event loop: await the form that ends in _async")
         if self._keeps_headers is None:
@@ -67,12 +70,13 @@ class Outbox:
             except UnknownMethod:
                 self._keeps_headers = False
         placed: list[Placed] = []
+        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
         with _saying_how_to_make(queue):
-            for part in _parts(jobs):
-                placed += _placed(self._wait(self._enqueue(queue, part)))
+            while request := requests.take():
+                placed += _placed(self._wait(request, requests.prepare))
         return placed
 
-    async def send_async(self, queue: str, jobs: list[Job]) -> list[Placed]:
+    async def send_async(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
         """`send`, for coroutines of any event loop."""
         if self._keeps_headers is None:
             try:
@@ -81,9 +85,10 @@ class Outbox:
             except UnknownMethod:
                 self._keeps_headers = False
         placed: list[Placed] = []
+        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
         with _saying_how_to_make(queue):
-            for part in _parts(jobs):
-                placed += _placed(await asyncio.wrap_future(self._client().submit(self._enqueue(queue, part))))
+            while request := requests.take():
+                placed += _placed(await asyncio.wrap_future(self._client().submit(request)))
         return placed
 
     def create_queues(self, names: Sequence[str]) -> None:
@@ -108,9 +113,9 @@ class Outbox:
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
         return _calls.enqueue(queue, sent, _calls.new_request_key(self.now_ms()), False)
 
-    def _wait(self, call: Call[T]) -> T:
+    def _wait(self, call: Call[T], meanwhile: Callable[[], None] | None = None) -> T:
         client = self._client()
-        return client.carry_out(call) if isinstance(client, Client) else client.submit(call).result()
+        return client.carry_out(call, meanwhile) if isinstance(client, Client) else client.submit(call).result()
 
     def _client(self) -> AsyncClient | Client:
         if isinstance(self._servers, AsyncClient | Client):
@@ -138,16 +143,41 @@ def _placed(enqueued: Enqueued) -> list[Placed]:
     return [Placed(descriptor, index in existing) for index, descriptor in enumerate(enqueued.descriptors)]
 
 
-def _parts(jobs: list[Job]) -> list[list[Job]]:
-    parts: list[list[Job]] = []
+def _parts(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    part: list[Job] = []
     size = 0
     for job in jobs:
-        if not parts or len(parts[-1]) >= _JOBS_A_REQUEST or size + len(job.body) > _BYTES_A_REQUEST:
-            parts.append([])
-            size = 0
-        parts[-1].append(job)
+        if part and (len(part) >= _JOBS_A_REQUEST or size + len(job.body) > _BYTES_A_REQUEST):
+            yield part
+            part, size = [], 0
+        part.append(job)
         size += len(job.body)
-    return parts
+    if part:
+        yield part
+
+
+class _Requests:
+    """Requests one after the other. What making one raises comes when it is taken, so that the one under way is waited for."""
+
+    def __init__(self, requests: Iterator[Call[Enqueued]]) -> None:
+        self._requests = requests
+        self._next: Call[Enqueued] | BaseException | None = None
+
+    def prepare(self) -> None:
+        """Makes the next one now."""
+        if self._next is None:
+            try:
+                self._next = next(self._requests, None)
+            except Exception as error:  # noqa: BLE001 - whatever the caller's jobs raise is the caller's
+                self._next = error
+
+    def take(self) -> Call[Enqueued] | None:
+        """The next one; None at the end."""
+        self.prepare()
+        request, self._next = self._next, None
+        if isinstance(request, BaseException):
+            raise request
+        return request
 
 
 def _on_a_loop() -> bool:

@@ -32,9 +32,9 @@ class Outbox(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def send(self, queue: str, jobs: list[Job]) -> list[Placed]: ...
+    def send(self, queue: str, jobs: Iterable[Job]) -> list[Placed]: ...
 
-    async def send_async(self, queue: str, jobs: list[Job]) -> list[Placed]: ...
+    async def send_async(self, queue: str, jobs: Iterable[Job]) -> list[Placed]: ...
 
 
 class Place(Enum):
@@ -86,6 +86,7 @@ class Task(Generic[P, R]):
         self.options = options
         self.parameters: Parameters = parameters_of(function)
         self._outbox = outbox
+        self._plain: Producer[P] = Producer(self, outbox, JobOptions())
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         if options.place is Place.PROCESS:
@@ -142,23 +143,26 @@ class Task(Generic[P, R]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """The job that a call becomes, for `enqueue_many` and for the client. Raises TypeError where the arguments don't fit."""
-        return self.using().job(*args, **kwargs)
+        return self._plain.job(*args, **kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """Enqueues a call; the job is safe when this returns."""
-        return self.using().enqueue(*args, **kwargs)
+        return self._plain.enqueue(*args, **kwargs)
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """`enqueue`, for coroutines."""
-        return await self.using().enqueue_async(*args, **kwargs)
+        return await self._plain.enqueue_async(*args, **kwargs)
 
     def enqueue_many(self, jobs: Iterable[Job]) -> list[Placed]:
-        """Enqueues jobs made with `job`, in as few requests as they fit in."""
-        return self._outbox.send(self.queue, list(jobs))
+        """Enqueues jobs made with `job`, in as few requests as they fit in; `jobs` is read as they go out.
+
+        They go out in their order. What raises in between leaves those before it stored and those behind it not.
+        """
+        return self._outbox.send(self.queue, jobs)
 
     async def enqueue_many_async(self, jobs: Iterable[Job]) -> list[Placed]:
         """`enqueue_many`, for coroutines."""
-        return await self._outbox.send_async(self.queue, list(jobs))
+        return await self._outbox.send_async(self.queue, jobs)
 
 
 class TaskWithJob(Task[P, R], Generic[P, R, J]):
