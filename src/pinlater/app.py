@@ -28,7 +28,10 @@ from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.traced import trace
-from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.sharding.gauges import show_shards
+from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shards
+from pinlater.sharding.shards import Shards
+from pinlater.sharding.watch import Watch
 from pinlater.storage.interface import Shard, TimeToLive
 from pinlater.telemetry.metrics import TICK_S, Metrics
 from pinlater.telemetry.tracing import find_tracing
@@ -83,16 +86,15 @@ class App:
         with _listening("HTTP", self.settings.http.host, self.settings.http.port):
             await self.http.start()  # first, so that /readyz says why it takes long
         try:
-            shard = make_shard(self.settings)
-            await shard.open(self.clock.now_ms())
-            self._compare_clock(shard.highest_id)
+            desired = make_shards(self.settings)
+            shards = await open_shards(desired, self.clock, self._random, self.settings.sharding)
             try:
-                self._assemble(shard)
-                await self.service.book.refresh()
+                self._assemble(shards)
+                await self._agree()
                 with _listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
                     await self.thrift.start()
             except BaseException:
-                await shard.close()
+                await shards.close()
                 raise
         except BaseException:
             await self.http.stop()
@@ -111,14 +113,19 @@ class App:
             },
         )
 
-    def _assemble(self, shard: Shard) -> None:
+    def _assemble(self, shards: Shards) -> None:
         settings, clock, metrics = self.settings, self.clock, self.metrics
-        self.shards = Shards([ShardLanes(shard, clock)], self._random)
+        opened = [shard.raw for shard in shards if shard.opened]
+        for shard in opened:
+            self._compare_clock(shard.highest_id)
+        self.shards = shards
+        self.shard_map = Reload(shards)
+        self.watch = Watch(shards)
         limits = RateLimits(clock, file_limits=self._file_limits, servers=self._servers)
         self.dispatcher = Dispatcher(self.shards, limits, clock, settings.dispatch)
         self.rates = RateSampler(self.shards, clock)
         host = settings.advertised_host or socket.gethostname()
-        identity = Identity(host, settings.thrift.port, self._started_at_ms, shard.slot)
+        identity = Identity(host, settings.thrift.port, self._started_at_ms, opened[0].slot)
         self.service = Service(
             self.shards,
             self.dispatcher,
@@ -132,7 +139,8 @@ class App:
         trace(self.service, find_tracing())
         self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock)
         self.runner = Runner(self._periodic_work(), metrics, self._random)
-        metrics.labels["store"] = shard.capabilities.kind
+        metrics.labels["store"] = opened[0].capabilities.kind
+        show_shards(shards, metrics, self.rates.of_shards)
         metrics.gauge(
             "dequeue-semaphore-waiters-",
             self.dispatcher.waiting_by_queue,
@@ -141,6 +149,18 @@ class App:
             help="Dequeues that wait for a job",
         )
 
+    async def _agree(self) -> None:
+        """What the shards have together is what each of them has; and they know the map."""
+        await self.service.book.refresh()
+        await self.watch.bring_all_up_to_date()
+        await self.watch.learn_unique_places()
+
+    async def change_shards(self, desired: Sequence[DesiredShard]) -> MapChange:
+        """Takes over another shard map while requests go on."""
+        change = await self.shard_map.replace(desired)
+        await self.watch.learn_unique_places()
+        return change
+
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
         self._state = "draining"
@@ -148,6 +168,7 @@ class App:
         self.dispatcher.drain()
         await self._drain_thrift(grace_s)
         await self.runner.stop()
+        await self.watch.close()
         await self.dispatcher.close()
         await self.shards.close()
         await self.http.stop()
@@ -181,7 +202,10 @@ class App:
             return Readiness(False, (self._state,))
         if self._store_error is not None:
             return Readiness(False, (self._store_error,))
-        return Readiness(True)
+        lost = tuple(
+            f"shard {shard.name} is out of reach: {shard.health.reason}" for shard in self.shards if not shard.healthy
+        )
+        return Readiness(len(lost) < len(self.shards), lost)
 
     def server_info(self) -> Mapping[str, object]:
         """The page /server_info."""
@@ -219,6 +243,8 @@ class App:
             Periodic("store", every.refresh_interval_ms, self._look_at_store),
             Periodic("clock", every.file_interval_ms, self._look_at_clock),
         ]
+        if not all(shard.trusted for shard in self.shards):
+            work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.watch.look))
         if self._limit_file is not None or self._server_set is not None:
             work.append(Periodic("files", every.file_interval_ms, self._look_at_files))
         return work
@@ -237,15 +263,19 @@ class App:
     async def _look_at_store(self) -> None:
         """Readiness follows the store; where others may change queues, their settings are read anew."""
         for shard in self.shards:
-            try:
-                await shard.shard.ping()
-            except Exception as error:
-                self._store_error = f"shard {shard.name}: {error}"
-                raise
+            if shard.trusted:  # the others have a health of their own
+                try:
+                    await shard.raw.ping()
+                except Exception as error:
+                    self._store_error = f"shard {shard.name}: {error}"
+                    raise
         if self._store_error is not None:
             logger.info("the store can be used again")
             self._store_error = None
-        if any(shard.shard.capabilities.shared for shard in self.shards):
+        if not all(shard.trusted for shard in self.shards):
+            await self.watch.ping_all()
+            await self.shard_map.tidy()
+            await self.watch.learn_unique_places()
             await self.service.book.refresh()
 
     async def _tick(self) -> None:
@@ -282,8 +312,13 @@ class App:
             logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._file_limits())})
 
 
+def make_shards(settings: Settings) -> Sequence[DesiredShard]:
+    """The shards that the settings name."""
+    return [DesiredShard("1", lambda: make_shard(settings))]
+
+
 def make_shard(settings: Settings) -> Shard:
-    """The store that the settings name, not opened yet. Imports only that store's room, for its driver may be an extra."""
+    """The store that the settings name, where it has one shard; not opened yet. Imports only that store's room."""
     if settings.store.kind == "memory":
         from pinlater.storage.memory import MemoryShard
 

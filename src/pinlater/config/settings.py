@@ -16,6 +16,7 @@ from pinlater.dispatch.settings import DispatchSettings
 from pinlater.http_server.settings import HttpSettings
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.service.settings import ServiceSettings
+from pinlater.sharding.settings import ShardingSettings
 from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.telemetry.settings import TelemetrySettings
 from pinlater.thrift_server.settings import ThriftSettings
@@ -80,6 +81,7 @@ class Settings:
     thrift: ThriftSettings = field(default_factory=ThriftSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     sqlite: SqliteSettings = field(default_factory=SqliteSettings)
+    sharding: ShardingSettings = field(default_factory=ShardingSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)

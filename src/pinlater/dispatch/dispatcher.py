@@ -7,6 +7,7 @@ change of its settings. Everything that makes a job ready has to say so (`jobs_r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,8 +16,15 @@ from pinlater.dispatch.limits import Block, RateLimits
 from pinlater.dispatch.settings import DispatchSettings
 from pinlater.dispatch.waiting import WaitingRoom
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import DequeueRateLimited, PinLaterError, QueueNotFound, TooManyWaiting
+from pinlater.domain.errors import (
+    DequeueRateLimited,
+    PinLaterError,
+    QueueNotFound,
+    ShardConnectionFailed,
+    TooManyWaiting,
+)
 from pinlater.domain.job import ClaimedJob, Holder, Outcome
+from pinlater.sharding.guarded import out_of_reach
 from pinlater.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimRef, InsertRequest, JobKey
 
@@ -24,7 +32,9 @@ logger = logging.getLogger(__name__)
 
 # Where a claim fails, somebody else who waits looks again so much later: soon, but not all of them at a broken store at once.
 _AFTER_FAILURE_MS = 100
-_RELEASE_PAUSES_S = (0.1, 0.5, 2.0)
+_AFTER_SLOWNESS_MS = 1_000
+# A shard that is out of reach is mostly back within a minute, and a claim that reached nobody would else wait for its time-out.
+_RELEASE_PAUSES_S = (0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
 
 
 class ClaimWish(NamedTuple):
@@ -58,9 +68,10 @@ class Dispatcher:
         self._waiting = 0
         self._draining = False
         self._giving_back: set[asyncio.Task[None]] = set()
-        for shard in shards:
-            shard.undelivered = self._orphaned
-            shard.inserting = self._inserting
+        self._closing = asyncio.Event()
+        shards.hooks.undelivered = self._orphaned
+        shards.hooks.inserting = self._inserting
+        shards.hooks.back = self.look_again
 
     # --- claiming -----------------------------------------------------------------------------------------------------
 
@@ -142,14 +153,25 @@ class Dispatcher:
         return claimed, next_due_ms, None
 
     async def _claim_now(self, wish: ClaimWish) -> tuple[list[FromShard], int | None]:
-        """Jobs from the covered shards in random order, and when the next becomes due where they gave too few."""
+        """Jobs from the covered shards in random order, and when the next becomes due where they gave too few.
+
+        One that fails, or doesn't answer for a while, is passed over; the call fails where none has answered.
+        """
         claimed: list[FromShard] = []
         next_due_ms: int | None = None
         left, bytes_left = wish.limit, wish.max_bytes
+        failures: list[PinLaterError] = []
+        shards = self._shards.for_claim(wish.coverage)
         try:
-            shards = self._shards.for_claim(wish.coverage)
             for shard in shards:
-                answer = await self._claim_from(shard, wish, left, bytes_left)
+                try:
+                    if len(shards) == 1 or shard.trusted:
+                        answer = await self._claim_from(shard, wish, left, bytes_left)
+                    else:
+                        answer = await self._claim_in_time(shard, wish, left, bytes_left)
+                except PinLaterError as error:
+                    failures.append(error)
+                    continue
                 jobs = answer.jobs[0]
                 if answer.next_due_ms is not None:
                     next_due_ms = answer.next_due_ms if next_due_ms is None else min(next_due_ms, answer.next_due_ms)
@@ -165,10 +187,10 @@ class Dispatcher:
             for part in claimed:
                 self.give_back(wish.queue, part, wish.holder.token, charged=False)
             raise
-        except PinLaterError:
-            if not claimed:
-                raise
-            logger.warning("a shard failed after others gave jobs; the call gets those", exc_info=True)
+        if failures:
+            self._judge(wish.queue, failures, len(shards))
+            again_ms = self._clock.now_ms() + _AFTER_SLOWNESS_MS  # that shard may have had jobs
+            next_due_ms = again_ms if next_due_ms is None else min(next_due_ms, again_ms)
         return claimed, next_due_ms
 
     async def _claim_from(self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int) -> Claimed:
@@ -181,9 +203,26 @@ class Dispatcher:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 self._orphaned(shard.name, request, answer.result())
             raise
-        except QueueNotFound:
-            self.queue_gone(wish.queue)
-            raise
+
+    async def _claim_in_time(self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int) -> Claimed:
+        """One shard of several is not waited for longer than it takes to see that it is slow; what it gives later goes back."""
+        if not shard.healthy:
+            raise out_of_reach(shard.name)
+        try:
+            async with asyncio.timeout(self._shards.settings.stall_ms / 1000):
+                return await self._claim_from(shard, wish, limit, max_bytes)
+        except TimeoutError:
+            raise ShardConnectionFailed(f"Shard {shard.name} is slow to answer", retry_after_ms=1000) from None
+
+    def _judge(self, queue: str, failures: list[PinLaterError], asked: int) -> None:
+        """Raises where no shard has answered. One that doesn't know the queue (yet) is none that failed, while others do."""
+        if len(failures) == asked:
+            if all(isinstance(error, QueueNotFound) for error in failures):
+                self.queue_gone(queue)
+            raise next((error for error in failures if not isinstance(error, QueueNotFound)), failures[0])
+        for error in failures:
+            if not isinstance(error, QueueNotFound):
+                logger.info("a dequeue was answered without a shard", extra={"queue": queue, "reason": error.message})
 
     # --- giving back --------------------------------------------------------------------------------------------------
 
@@ -203,13 +242,18 @@ class Dispatcher:
         refs = [ClaimRef(JobKey(queue, job.priority, job.id), token) for job in part.jobs]
         for pause_s in (*_RELEASE_PAUSES_S, None):
             try:
-                answers = await shard.shard.release_jobs(refs, self._clock.now_ms())
+                if not shard.healthy:
+                    raise out_of_reach(shard.name)
+                answers = await shard.release.submit(refs)
                 break
             except PinLaterError:
                 if pause_s is None or self._draining:
                     logger.warning("claims that reached nobody can't be released; they will time out", exc_info=True)
                     return
-                await asyncio.sleep(pause_s)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._closing.wait()
+                shard = self._shards.get(part.shard) or shard
         released = sum([answer.outcome is Outcome.APPLIED for answer in answers])
         if charged:
             self.limits.charge(queue, -released)
@@ -273,5 +317,6 @@ class Dispatcher:
     async def close(self) -> None:
         """Finishes giving back what reached nobody."""
         self.drain()
+        self._closing.set()
         if self._giving_back:
             await asyncio.wait(self._giving_back)

@@ -40,6 +40,11 @@ class IdMaker:
         """Never makes an id at or below `floor` from now on."""
         self._tick = max(self._tick, self._tick_of(floor))
 
+    @property
+    def highest(self) -> int:
+        """No id made so far is above it; 0 where none was."""
+        return (((self._tick >> COUNTER_BITS) << _SHIFT) | (1 << _SHIFT) - 1) if self._tick else 0
+
     def make(self, count: int) -> list[int]:
         """`count` new ids, ascending."""
         now = (self._clock.now_ms() - EPOCH_MS) << COUNTER_BITS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
@@ -82,3 +83,21 @@ class Rates(NamedTuple):
     succeeded: float = 0.0
     failed: float = 0.0
     retried: float = 0.0
+
+
+_SUMMED = tuple(field for field in QueueCounts._fields if field not in {"queue", "priority", "oldest_due_at_ms"})
+
+
+def merge_counts(rows: Iterable[QueueCounts]) -> list[QueueCounts]:
+    """What several shards count, one row for each queue and priority, in that order."""
+    merged: dict[tuple[str, int], QueueCounts] = {}
+    for row in rows:
+        before = merged.get((row.queue, row.priority))
+        merged[row.queue, row.priority] = row if before is None else _sum(before, row)
+    return [merged[key] for key in sorted(merged)]
+
+
+def _sum(one: QueueCounts, other: QueueCounts) -> QueueCounts:
+    oldest = [at for at in (one.oldest_due_at_ms, other.oldest_due_at_ms) if at is not None]
+    numbers = {field: getattr(one, field) + getattr(other, field) for field in _SUMMED}
+    return one._replace(oldest_due_at_ms=min(oldest) if oldest else None, **numbers)

@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 class Readiness(NamedTuple):
-    """Whether this server should get requests now, and if not, why: starting, draining, the store out of reach."""
+    """Whether this server should get requests now, and if not, why: starting, draining, the store out of reach.
+
+    With reasons though it should: what it does without, one shard of several.
+    """
 
     ok: bool
     reasons: tuple[str, ...] = ()
@@ -105,7 +108,7 @@ class StatusPages:
     async def ready(self, _: Request) -> Response:
         readiness = self._readiness()
         if readiness.ok:
-            return text_response("ready\n")
+            return text_response("; ".join(("ready", *readiness.reasons)) + "\n")
         return text_response("not ready: " + "; ".join(readiness.reasons or ("no reason given",)) + "\n", 503)
 
     async def info(self, _: Request) -> Response:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.queue import QueueCounts, Rates
+from pinlater.domain.queue import QueueCounts, Rates, merge_counts
 from pinlater.sharding.shards import Shards
 
 _WINDOW_SECONDS = 60.0
@@ -30,11 +31,33 @@ class RateSampler:
         self._shards = shards
         self._clock = clock
         self._samples: deque[tuple[float, Mapping[str, Totals]]] = deque()
+        self._newest: dict[str, Sequence[QueueCounts]] = {}  # of each shard
         self.counts: list[QueueCounts] = []
 
     async def sample(self) -> float | None:
-        """Takes one."""
-        counts = [row for shard in self._shards if shard.healthy for row in await shard.shard.count_jobs()]
+        """Takes one. What a shard out of reach said last still counts, so that totals don't fall and rise by all it holds.
+
+        Raises the `WorldError` of a shard that failed, when the sample is taken.
+        """
+        shards = self._shards.in_reach()
+        answers = await asyncio.gather(*(shard.shard.count_jobs() for shard in shards), return_exceptions=True)
+        failure: BaseException | None = None
+        for shard, answer in zip(shards, answers, strict=True):
+            if isinstance(answer, BaseException):
+                failure = failure or answer
+            else:
+                self._newest[shard.name] = answer
+        self._newest = {shard.name: self._newest.get(shard.name, ()) for shard in self._shards}
+        self._keep(merge_counts(row for rows in self._newest.values() for row in rows))
+        if failure is not None:
+            raise failure
+        return None
+
+    def of_shards(self) -> dict[str, Sequence[QueueCounts]]:
+        """What each shard said last."""
+        return self._newest
+
+    def _keep(self, counts: list[QueueCounts]) -> None:
         totals: dict[str, Totals] = {}
         for row in counts:
             before = totals.get(row.queue, Totals())
@@ -50,7 +73,6 @@ class RateSampler:
         while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_SECONDS:
             self._samples.popleft()
         self.counts = counts
-        return None
 
     def per_second(self, queue: str) -> Rates:
         """Rates since the oldest sample kept, at most a minute ago; zeros before the second sample."""

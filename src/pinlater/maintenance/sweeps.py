@@ -7,12 +7,12 @@ a longer list must not take for ever.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import PinLaterError
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import Shard, Swept, TimeToLive
@@ -103,14 +103,12 @@ class Sweeps:
         return _PAUSE_SECONDS if await self._most_on_a_shard(sweep) >= self._settings.batch_max else None
 
     async def _most_on_a_shard(self, sweep: Callable[[Shard], Awaitable[int]]) -> int:
-        """Sweeps every shard; the most rows that one of them had. A shard that fails keeps no other from being swept."""
-        most = 0
-        failure: PinLaterError | None = None
-        for shard in self._shards:
-            try:
-                most = max(most, await sweep(shard.shard))
-            except PinLaterError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return most
+        """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
+        shards = self._shards.in_reach()
+        if len(shards) == 1:
+            return await sweep(shards[0].shard)
+        results = await asyncio.gather(*(sweep(shard.shard) for shard in shards), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return max((result for result in results if isinstance(result, int)), default=0)

@@ -132,7 +132,7 @@ class Acknowledge:
             )
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.shard.checkpoint_jobs(_orders(items, part, order), self._clock.now_ms())
+            return await part.shard.checkpoint.submit(_orders(items, part, order))
 
         answers = await self._in_hand(queue, [item.descriptor for item in items], act)
         metrics = self._metrics.queue(queue)
@@ -167,7 +167,7 @@ class Acknowledge:
         del caller
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.shard.extend_claims(_claim_refs(claims, part), self._clock.now_ms())
+            return await part.shard.extend.submit(_claim_refs(claims, part))
 
         answers = await self._in_hand(queue, [claim.descriptor for claim in claims], act)
         self._metrics.queue(queue).heartbeat += len(claims)
@@ -181,7 +181,7 @@ class Acknowledge:
         delay_ms = min(max(0, delay_ms), I64_MAX - self._clock.now_ms())
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.shard.release_jobs(_claim_refs(claims, part, delay_ms), self._clock.now_ms())
+            return await part.shard.release.submit(_claim_refs(claims, part, delay_ms))
 
         answers = await self._in_hand(queue, [claim.descriptor for claim in claims], act)
         now_ms = self._clock.now_ms()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.errors import InvalidArgument, ShardConnectionFailed
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
 from pinlater.domain.job import Outcome
 from pinlater.service.values import AckResult
+from pinlater.sharding.guarded import out_of_reach
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Acked, JobKey
 from pinlater.telemetry.metrics import Metrics
@@ -72,10 +74,16 @@ async def on_each_shard(
 
     A shard out of reach fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe.
     """
-    for part in parts:
+    if len(parts) == 1:
+        [part] = parts
         if not part.shard.healthy:
-            raise ShardConnectionFailed(f"Shard {part.shard.name} is out of reach", retry_after_ms=1000)
-        values = await act(part)
+            raise out_of_reach(part.shard.name)
+        results: Sequence[Sequence[Value] | BaseException] = (await act(part),)
+    else:
+        results = await asyncio.gather(*(_on_shard(part, act) for part in parts), return_exceptions=True)
+    for part, values in zip(parts, results, strict=True):
+        if isinstance(values, BaseException):
+            raise values
         if len(values) == len(answers):
             return list(values)  # all of the request lives here
         for index, value in zip(part.indices, values, strict=True):
@@ -83,14 +91,69 @@ async def on_each_shard(
     return answers
 
 
+async def _on_shard(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[Value]]]) -> Sequence[Value]:
+    if not part.shard.healthy:
+        raise out_of_reach(part.shard.name)
+    return await act(part)
+
+
 def reachable(shards: Shards, metrics: Metrics, method: str) -> list[ShardLanes]:
-    """The shards that a count, a scan or a bulk operation can answer for; those left out are logged and counted."""
-    found = [shard for shard in shards if shard.healthy]
+    """The shards that a count, a scan or a bulk operation can answer for; those left out are logged and counted.
+
+    Raises `NoHealthyShards`.
+    """
+    found = shards.in_reach()
+    if not found:
+        raise NoHealthyShards
     if len(found) < len(shards):
-        left_out = [shard.name for shard in shards if not shard.healthy]
-        metrics.count("shards_left_out", len(left_out))
-        logger.warning("%s answers without shards out of reach", method, extra={"shards": left_out})
+        left_out(metrics, method, [shard.name for shard in shards if not shard.healthy])
     return found
+
+
+def left_out(metrics: Metrics, method: str, names: Sequence[str], reason: str = "") -> None:
+    """Logs and counts that `method` answers without these shards."""
+    metrics.count("shards_left_out", len(names))
+    logger.warning("%s answers without shards out of reach", method, extra={"shards": list(names), "reason": reason})
+
+
+async def on_reachable(
+    shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[Value]]
+) -> list[Value]:
+    """What `act` answers for each shard in reach, all at once. Shards that fail on the way are left out too, but not all of them."""
+    found = reachable(shards, metrics, method)
+    if len(found) == 1:
+        return [await act(found[0])]
+    results = await asyncio.gather(*(act(shard) for shard in found), return_exceptions=True)
+    values: list[Value] = []
+    failures: list[PinLaterError] = []
+    for shard, result in zip(found, results, strict=True):
+        if isinstance(result, WorldError):
+            failures.append(result)
+            left_out(metrics, method, [shard.name], result.message)
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            values.append(result)
+    if not values:
+        raise failures[0]
+    return values
+
+
+async def one_after_another(
+    shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[int]]
+) -> int:
+    """The sum of what `act` gives for each shard in reach, where they share a budget. Leaves out as `on_reachable` does."""
+    found = reachable(shards, metrics, method)
+    total, failures = 0, 0
+    for shard in found:
+        try:
+            total += await act(shard)
+        except WorldError as error:
+            failures += 1
+            if failures == len(found):
+                raise
+            left_out(metrics, method, [shard.name], error.message)
+    return total
 
 
 NOT_FOUND = Acked(Outcome.NOT_FOUND)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState
-from pinlater.service.addressing import address, reachable
+from pinlater.service.addressing import address, one_after_another
 from pinlater.service.inspect import Inspect, check_priority
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import JobFilter
-from pinlater.sharding.shards import Shards
+from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Purge, Requeue, raise_error
 from pinlater.telemetry.metrics import Metrics
 
@@ -53,15 +54,12 @@ class Bulk:
         await self._book.require(queue)
         now_ms = self._clock.now_ms()
         due_at_ms = now_ms if run_after_ms is None else run_after_ms
-        done = 0
-        for shard in reachable(self._shards, self._metrics, "retryFailedJobs"):
-            while done < limit:
-                rows = min(limit - done, _ROWS_A_TRANSACTION)
-                order = Requeue(queue, priority, attempts, due_at_ms, rows)
-                requeued = raise_error(await shard.shard.requeue_failed_jobs(order, self._clock.now_ms()))
-                done += requeued
-                if requeued < rows:
-                    break
+
+        async def requeue(shard: ShardLanes, rows: int) -> int:
+            order = Requeue(queue, priority, attempts, due_at_ms, rows)
+            return raise_error(await shard.shard.requeue_failed_jobs(order, self._clock.now_ms()))
+
+        done = await self._in_steps("retryFailedJobs", limit, requeue)
         if done:
             due = due_at_ms <= now_ms
             self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
@@ -83,36 +81,55 @@ class Bulk:
         return done
 
     async def _purge(self, filter: JobFilter, limit: int) -> int:
-        done = 0
-        for shard in reachable(self._shards, self._metrics, "deleteJobs"):
-            while done < limit:
-                rows = min(limit - done, _ROWS_A_TRANSACTION)
-                order = Purge(filter.queue, filter.state, filter.priority or 1, rows)
-                deleted = raise_error(await shard.shard.purge_jobs(order))
-                done += deleted
-                if deleted < rows:
+        async def purge(shard: ShardLanes, rows: int) -> int:
+            return raise_error(
+                await shard.shard.purge_jobs(Purge(filter.queue, filter.state, filter.priority or 1, rows))
+            )
+
+        return await self._in_steps("deleteJobs", limit, purge)
+
+    async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[int]]) -> int:
+        """Shard after shard until `limit` jobs are done, a thousand a transaction; what was done counts, whatever fails then."""
+        left = limit
+
+        async def on_shard(shard: ShardLanes) -> int:
+            nonlocal left
+            while left > 0:
+                rows = min(left, _ROWS_A_TRANSACTION)
+                done = await act(shard, rows)
+                left -= done
+                if done < rows:
                     break
-        return done
+            return 0
+
+        await one_after_another(self._shards, self._metrics, method, on_shard)
+        return limit - left
 
     async def _delete_matching(self, filter: JobFilter, limit: int) -> int:
-        done = 0
         chosen = await self._inspect.matching_jobs(filter, limit)
         if filter.state is JobState.PENDING:  # a delete means waiting jobs, due or not
             chosen += await self._inspect.matching_jobs(filter._replace(future=True), limit - len(chosen))
-        for shard in self._shards:
-            keys = [key for home, key in chosen if home is shard]
+
+        async def delete(shard: ShardLanes) -> int:
+            keys, done = [key for home, key in chosen if home == shard.name], 0
             for start in range(0, len(keys), _ROWS_A_TRANSACTION):
                 done += await shard.shard.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
-        return done
+            return done
+
+        return await one_after_another(self._shards, self._metrics, "deleteJobs", delete)
 
     async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
         """Deletes these jobs of this queue, in whatever state; how many there were."""
         parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
-        done = 0
-        for part in parts:
-            done += await part.shard.shard.delete_jobs(part.keys)
+        results = await asyncio.gather(
+            *(part.shard.shard.delete_jobs(part.keys) for part in parts), return_exceptions=True
+        )
+        done = sum(result for result in results if isinstance(result, int))
         self._metrics.queue(queue).deleted += done
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result  # what others deleted stays deleted, and repeating is safe
         return done
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pinlater.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError
+from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, WorldError
 from pinlater.domain.job import ClaimedJob
 from pinlater.domain.queue import Queue
 from pinlater.service.acknowledge import Acknowledge
@@ -58,8 +58,7 @@ class Dequeue:
             try:
                 results = await self._acknowledge.carry_out(caller, batch, parts)
             except PinLaterError as error:
-                error.message += " (the acks that rode along failed, so nothing was claimed)"
-                raise
+                raise error.adding(" (the acks that rode along failed, so nothing was claimed)") from error
         limit = min(command.limit, self._settings.max_dequeue_limit)
         if command.dry_run:
             return Dequeued(await self._peek(command, limit), results)
@@ -105,14 +104,22 @@ class Dequeue:
     async def _peek(self, command: DequeueCommand, limit: int) -> list[HandedOut]:
         shown: list[HandedOut] = []
         bytes_left = self._settings.max_frame_bytes * 3 // 4
-        for shard in self._shards.for_claim(command.coverage):
+        failures: list[WorldError] = []
+        shards = self._shards.for_claim(command.coverage)
+        for shard in shards:
             if len(shown) >= limit or bytes_left <= 0:
                 break
-            jobs = raise_error(
-                await shard.shard.peek_jobs(command.queue, limit - len(shown), self._clock.now_ms(), bytes_left)
-            )
+            try:
+                jobs = raise_error(
+                    await shard.shard.peek_jobs(command.queue, limit - len(shown), self._clock.now_ms(), bytes_left)
+                )
+            except WorldError as error:
+                failures.append(error)
+                continue
             bytes_left -= sum(len(job.body) for job in jobs)
             shown += [_shown(command.queue, shard.name, job) for job in jobs]
+        if len(failures) == len(shards):
+            raise failures[0]
         return shown
 
     def undelivered(self, caller: Caller, queue: str, dequeued: Dequeued) -> None:

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PinLaterError, PriorityNotSupported
+from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.queues import YEAR_MS
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.spread import KeyedRequest, Spread
 from pinlater.service.values import Caller, Enqueued, JobToEnqueue
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Inserted, InsertRequest
@@ -42,6 +43,7 @@ class Enqueue:
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
+        self._spread = Spread(shards, clock, self._insert, self._finish)
 
     async def enqueue(
         self,
@@ -57,18 +59,21 @@ class Enqueue:
         All or nothing on one shard. Jobs with a unique key live on their key's home, so with several shards a request with such
         jobs may be stored in part when a shard fails; the error says which indices were stored.
         """
-        del caller, repeat  # a repeat is recognised by its key alone where one shard holds all of it
+        del caller
         known = self._book.get(queue) or await self._book.require(queue)
         now_ms = self._clock.now_ms()
         self._check(jobs, request_key)
-        placed = self._place(jobs, request_key)
         fingerprint = _fingerprint(jobs) if request_key is not None else b""
-        if len(placed) == 1:
-            shard, indices = placed[0]
-            chosen = jobs if len(indices) == len(jobs) else [jobs[i] for i in indices]
-            inserted = await self._insert(shard, known, chosen, now_ms, request_key, fingerprint)
-            return self._finish(known, jobs, shard, inserted)
-        return await self._insert_on_many(known, jobs, now_ms, placed, request_key, fingerprint)
+        try:
+            if len(self._shards) == 1:  # a repeat is recognised by its key alone where one shard holds all of it
+                shard = self._shards.for_enqueue()
+                inserted = await self._insert(shard, known, jobs, now_ms, request_key, fingerprint)
+                return self._finish(known, jobs, shard.name, inserted)
+            request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
+            return await self._spread.enqueue(known, jobs, now_ms, request)
+        except EnqueueRejected:
+            self._metrics.queue(queue).enqueue_rejected += len(jobs)
+            raise
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -106,19 +111,7 @@ class Enqueue:
             if job.unique.scope is UniqueScope.TIME and not 1 <= job.unique.for_ms <= YEAR_MS:
                 raise InvalidArgument(f"Job {index}: scope TIME needs uniqueForMillis from 1 to {YEAR_MS}")
 
-    # --- placing and storing --------------------------------------------------------------------------------------------
-
-    def _place(self, jobs: Sequence[JobToEnqueue], request_key: str | None) -> list[tuple[ShardLanes, Sequence[int]]]:
-        """Which shard gets which of the jobs (by index)."""
-        shards = self._shards
-        if len(shards) == 1:
-            return [(shards.for_enqueue(), range(len(jobs)))]
-        rest = shards.home_of(request_key) if request_key is not None else shards.for_enqueue()
-        places: dict[str, tuple[ShardLanes, list[int]]] = {}
-        for index, job in enumerate(jobs):
-            shard = rest if job.unique is None else shards.home_of(job.unique.key)
-            places.setdefault(shard.name, (shard, []))[1].append(index)
-        return list(places.values()) or [(rest, ())]
+    # --- storing ------------------------------------------------------------------------------------------------------
 
     async def _insert(
         self,
@@ -149,44 +142,15 @@ class Enqueue:
             for job_id, job in zip(shard.ids.make(len(jobs)), jobs, strict=True)
         ]
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
-        try:
-            return await shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
-        except EnqueueRejected:
-            self._metrics.queue(queue.name).enqueue_rejected += len(jobs)
-            raise
+        if max_backlog is not None and len(self._shards) > 1:
+            max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
+        return await shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
 
-    async def _insert_on_many(
-        self,
-        queue: Queue,
-        jobs: Sequence[JobToEnqueue],
-        now_ms: int,
-        placed: Sequence[tuple[ShardLanes, Sequence[int]]],
-        request_key: str | None,
-        fingerprint: bytes,
-    ) -> Enqueued:
-        descriptors = [""] * len(jobs)
-        existing: list[int] = []
-        stored: list[int] = []
-        for shard, indices in placed:
-            chosen = [jobs[i] for i in indices]
-            try:
-                inserted = await self._insert(shard, queue, chosen, now_ms, request_key, fingerprint)
-            except PinLaterError as error:
-                if stored:
-                    error.message += f" (stored already: the jobs at {sorted(stored)})"
-                raise
-            part = self._finish(queue, chosen, shard, inserted)
-            for index, descriptor in zip(indices, part.descriptors, strict=True):
-                descriptors[index] = descriptor
-            existing += [indices[i] for i in part.existing]
-            stored += indices
-        return Enqueued(descriptors, sorted(existing))
-
-    def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: ShardLanes, inserted: Inserted) -> Enqueued:
+    def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: str, inserted: Inserted) -> Enqueued:
         """Descriptors and counts."""
         name, existing = queue.name, inserted.existing
         metrics = self._metrics.queue(name)
-        prefix = f"{name}:s{shard.name}:p"
+        prefix = f"{name}:s{shard}:p"
         if existing:
             descriptors = [
                 f"{prefix}{existing[i][1] if i in existing else job.priority}:{job_id}"

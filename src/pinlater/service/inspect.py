@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -9,10 +10,18 @@ from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PriorityNotSupported
+from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PriorityNotSupported, WorldError
 from pinlater.domain.job import Job, JobState
 from pinlater.domain.queue import QueueCounts
-from pinlater.service.addressing import OnShard, address, on_each_shard, reachable
+from pinlater.service.addressing import (
+    OnShard,
+    address,
+    left_out,
+    on_each_shard,
+    on_reachable,
+    one_after_another,
+    reachable,
+)
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.regex import BodyRegex
 from pinlater.service.settings import DUE_ROWS_MAX, ServiceSettings
@@ -88,18 +97,24 @@ class Inspect:
     async def count(self, filter: JobFilter) -> int:
         """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
         await self._check(filter)
-        if filter.body_regex is None:
-            total = 0
-            for shard in reachable(self._shards, self._metrics, "getJobCount"):
-                # What has become due since the last sweep is counted so before anybody asks.
-                await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
-                for row in await shard.shard.count_jobs([filter.queue]):
-                    if filter.priority in (None, row.priority):
-                        total += _count(row, filter)
-            return min(total, 2**31 - 1)
-        regex = BodyRegex(filter.body_regex, self._settings, self._clock)
-        total = seen = 0
-        for shard in reachable(self._shards, self._metrics, "getJobCount"):
+        if filter.body_regex is not None:
+            return await self._count_matching(filter, filter.body_regex)
+
+        async def count(shard: ShardLanes) -> int:
+            # What has become due since the last sweep is counted so before anybody asks.
+            await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
+            rows = await shard.shard.count_jobs([filter.queue])
+            return sum(_count(row, filter) for row in rows if filter.priority in (None, row.priority))
+
+        return min(sum(await on_reachable(self._shards, self._metrics, "getJobCount", count)), 2**31 - 1)
+
+    async def _count_matching(self, filter: JobFilter, pattern: str) -> int:
+        regex = BodyRegex(pattern, self._settings, self._clock)
+        seen = 0
+
+        async def count(shard: ShardLanes) -> int:
+            nonlocal seen
+            found = 0
             for priority in self._priorities(filter):
                 rows_left = self._settings.regex_rows_max
                 after = None
@@ -108,13 +123,15 @@ class Inspect:
                     rows = raise_error(await shard.shard.scan_jobs(page))
                     if not rows:
                         break
-                    total += len(await regex.matching(rows))
+                    found += len(await regex.matching(rows))
                     seen += len(rows)
                     rows_left -= len(rows)
                     after = (rows[-1].sort_ms, rows[-1].job.id)
                     if regex.out_of_time:
                         raise regex.too_costly(seen)
-        return total
+            return found
+
+        return await one_after_another(self._shards, self._metrics, "getJobCount", count)
 
     # --- scan -------------------------------------------------------------------------------------------------------------
 
@@ -132,10 +149,8 @@ class Inspect:
         regex = self._regex(command.filter)
         last: PageRow | None = None
         seen = 0
-        shards = reachable(self._shards, self._metrics, "scanJobs")
-        cut = len(shards) < len(self._shards)
-        bodies = command.bodies or regex is not None
-        async for found in self._merged(shards, command.filter, after, limit, bodies=bodies):
+        merged = _Merged(self, "scanJobs", command.filter, after, limit, bodies=command.bodies or regex is not None)
+        async for found in merged.rows():
             row = found.row
             seen += 1
             if regex is not None and not await regex.matching([row]):
@@ -152,53 +167,30 @@ class Inspect:
             jobs.append((f"{job.queue}:s{found.shard}:p{job.priority}:{job.id}", job))
             last = row
             if len(jobs) >= limit:
-                return Scanned(jobs, _continuation(row) if command.paged else END, incomplete=cut)
-        return Scanned(jobs, incomplete=cut)
+                return Scanned(jobs, _continuation(row) if command.paged else END, incomplete=merged.cut)
+        return Scanned(jobs, incomplete=merged.cut)
 
     def _regex(self, filter: JobFilter) -> BodyRegex | None:
         return None if filter.body_regex is None else BodyRegex(filter.body_regex, self._settings, self._clock)
 
-    async def _merged(
-        self,
-        shards: Sequence[ShardLanes],
-        filter: JobFilter,
-        after: tuple[int, int] | None,
-        limit: int,
-        *,
-        bodies: bool,
-    ) -> AsyncIterator[Found]:
-        """These shards' and all priorities' rows in one order, newest first, read page by page."""
-        streams = [
-            _Stream(self, shard, filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies)
-            for shard in shards
-            for priority in self._priorities(filter)
-        ]
-        heap: list[tuple[int, int, int, Found]] = []
-        for number, stream in enumerate(streams):
-            await _push(heap, number, stream)
-        while heap:
-            _, _, number, found = heapq.heappop(heap)
-            yield found
-            await _push(heap, number, streams[number])
-
     # --- shared -------------------------------------------------------------------------------------------------------------
 
-    async def matching_jobs(self, filter: JobFilter, limit: int) -> list[tuple[ShardLanes, JobKey]]:
-        """Up to `limit` jobs of one state and priority whose body matches; for deletes. Raises at the time budget."""
+    async def matching_jobs(self, filter: JobFilter, limit: int) -> list[tuple[str, JobKey]]:
+        """Up to `limit` jobs of one state and priority whose body matches, with their shards; for deletes.
+
+        Raises at the time budget.
+        """
         await self._check(filter)
         regex = self._regex(filter)
-        chosen: list[tuple[ShardLanes, JobKey]] = []
+        chosen: list[tuple[str, JobKey]] = []
         seen = 0
-        shards = reachable(self._shards, self._metrics, "deleteJobs")
-        async for found in self._merged(shards, filter, None, _PAGE_ROWS, bodies=True):
+        async for found in _Merged(self, "deleteJobs", filter, None, _PAGE_ROWS, bodies=True).rows():
             if len(chosen) >= limit:
                 break
             seen += 1
             if regex is None or await regex.matching([found.row]):
-                shard = self._shards.get(found.shard)
-                if shard is not None:
-                    job = found.row.job
-                    chosen.append((shard, JobKey(job.queue, job.priority, job.id)))
+                job = found.row.job
+                chosen.append((found.shard, JobKey(job.queue, job.priority, job.id)))
             if regex is not None and regex.out_of_time:
                 raise regex.too_costly(seen)
         return chosen
@@ -221,38 +213,73 @@ class Inspect:
 class _Stream:
     """The rows of one shard and priority, page by page."""
 
-    def __init__(
-        self,
-        inspect: Inspect,
-        shard: ShardLanes,
-        filter: JobFilter,
-        priority: int,
-        after: tuple[int, int] | None,
-        page_rows: int,
-        *,
-        bodies: bool,
-    ) -> None:
-        self._first = inspect._page(filter, priority, after, page_rows, bodies=bodies)  # noqa: SLF001 one room, two classes
-        self._shard = shard
-        self._after = after
+    def __init__(self, shard: ShardLanes, first: Page) -> None:
+        self.shard = shard
+        self._first = first
+        self._after = first.after
         self._rows: list[PageRow] = []
         self._ended = False
 
     async def next(self) -> Found | None:
         if not self._rows and not self._ended:
             page = self._first._replace(after=self._after)
-            rows = list(raise_error(await self._shard.shard.scan_jobs(page)))
+            rows = list(raise_error(await self.shard.shard.scan_jobs(page)))
             self._ended = not rows or (len(rows) < page.limit and not page.bodies)
             if rows:
                 self._after = (rows[-1].sort_ms, rows[-1].job.id)
             self._rows = rows[::-1]
-        return Found(self._shard.name, self._rows.pop()) if self._rows else None
+        return Found(self.shard.name, self._rows.pop()) if self._rows else None
 
 
-async def _push(heap: list[tuple[int, int, int, Found]], number: int, stream: _Stream) -> None:
-    found = await stream.next()
-    if found is not None:
-        heapq.heappush(heap, (-found.row.sort_ms, -found.row.job.id, number, found))
+class _Merged:
+    """All shards' and priorities' rows in one order, newest first, read page by page. A shard that fails is left out from then on."""
+
+    def __init__(
+        self,
+        inspect: Inspect,
+        method: str,
+        filter: JobFilter,
+        after: tuple[int, int] | None,
+        limit: int,
+        *,
+        bodies: bool,
+    ) -> None:
+        shards, self._metrics, self._method = inspect._shards, inspect._metrics, method  # noqa: SLF001 one room
+        found = reachable(shards, self._metrics, method)
+        self.cut = len(found) < len(shards)
+        self._failures: dict[str, WorldError] = {}
+        self._shards = len(found)
+        self._streams = [
+            _Stream(shard, inspect._page(filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies))  # noqa: SLF001
+            for shard in found
+            for priority in inspect._priorities(filter)  # noqa: SLF001
+        ]
+        self._heap: list[tuple[int, int, int, Found]] = []
+
+    async def rows(self) -> AsyncIterator[Found]:
+        """Raises `WorldError` where every shard fails."""
+        await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
+        while self._heap:
+            _, _, number, found = heapq.heappop(self._heap)
+            yield found
+            await self._push(number)
+
+    async def _push(self, number: int) -> None:
+        shard = self._streams[number].shard.name
+        if shard in self._failures:
+            return
+        try:
+            found = await self._streams[number].next()
+        except WorldError as error:
+            if shard not in self._failures:
+                self._failures[shard] = error
+                left_out(self._metrics, self._method, [shard], error.message)
+            self.cut = True
+            if len(self._failures) == self._shards:
+                raise
+            return
+        if found is not None:
+            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, number, found))
 
 
 def check_priority(priority: int | None, settings: ServiceSettings) -> None:

@@ -6,11 +6,12 @@ second, so that callers with wrong names can't keep the store busy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import QueueNotFound
+from pinlater.domain.errors import NoHealthyShards, QueueNotFound, WorldError
 from pinlater.domain.queue import Queue
 from pinlater.sharding.shards import Shards
 
@@ -27,6 +28,7 @@ class QueueBook:
         self._shared = any(shard.shard.capabilities.shared for shard in shards)
         self._queues: dict[str, Queue] = {}
         self._asked_at = 0.0
+        shards.known_queues = lambda: self._queues.values()
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -50,13 +52,15 @@ class QueueBook:
         raise QueueNotFound(name)
 
     async def refresh(self) -> None:
-        """Reads them anew and passes on what changed: limits, pauses, queues that are gone."""
+        """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
+
+        What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was.
+        """
         self._asked_at = self._clock.monotonic()
         known: dict[str, Queue] = {}
-        for shard in self._shards:
-            if shard.healthy:
-                for queue in await shard.shard.list_queues():
-                    known.setdefault(queue.name, queue)
+        for queues in await self._lists():
+            for queue in queues:
+                known.setdefault(queue.name, queue)
         before, self._queues = self._queues, known
         self.limits_changed()
         for name in before.keys() - known.keys():
@@ -64,6 +68,18 @@ class QueueBook:
         for name in known.keys() & before.keys():
             if known[name] != before[name]:
                 self._dispatcher.look_again(name)
+
+    async def _lists(self) -> Sequence[Sequence[Queue]]:
+        found = self._shards.in_reach()
+        if not found:
+            raise NoHealthyShards
+        if len(found) == 1:
+            return [await found[0].shard.list_queues()]
+        results = await asyncio.gather(*(shard.shard.list_queues() for shard in found), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if len(failures) == len(found) or any(not isinstance(failure, WorldError) for failure in failures):
+            raise next((failure for failure in failures if not isinstance(failure, WorldError)), failures[0])
+        return [result for result in results if not isinstance(result, BaseException)]
 
     def limits_changed(self) -> None:
         """The limits' files may have changed: the dispatcher takes over what holds now."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, PasswordInvalid
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates, check_queue_name
+from pinlater.domain.errors import InvalidArgument, PasswordInvalid, QueueNotFound
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
+from pinlater.service.addressing import on_reachable, reachable
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import DUE_ROWS_MAX
 from pinlater.service.values import QueueStats
-from pinlater.sharding.shards import Shards
+from pinlater.sharding.guarded import out_of_reach
+from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.telemetry.metrics import Metrics
 
 YEAR_MS = 366 * 24 * 3_600_000
@@ -41,18 +44,22 @@ class Queues:
         self._rates = rates
 
     async def create_queue(self, name: str) -> None:
-        """Makes it on every shard; where it exists nothing happens."""
+        """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back."""
         check_queue_name(name)
-        for shard in self._shards:
-            await shard.shard.create_queues([name], self._clock.now_ms())
+        await self._on_each("createQueue", lambda shard: shard.shard.create_queues([name], self._clock.now_ms()))
         await self._book.refresh()
 
     async def delete_queue(self, name: str, password: str) -> None:
-        """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error."""
+        """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
+
+        A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe.
+        """
         if not await self._passwords.check(password):
             raise PasswordInvalid
+        await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name]))
         for shard in self._shards:
-            await shard.shard.delete_queues([name])
+            if not shard.healthy:
+                raise out_of_reach(shard.name).adding("; the queue was deleted from the others")
         await self._book.refresh()
         self._dispatcher.queue_gone(name)
         self._metrics.forget_queue(name)
@@ -63,11 +70,10 @@ class Queues:
         return sorted(self._book.queues)
 
     async def configure_queue(self, name: str, config: QueueConfig) -> None:
-        """Replaces the queue's settings. Other servers follow within 5 s."""
+        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back."""
         check_config(config)
         await self._book.require(name)
-        for shard in self._shards:
-            await shard.shard.configure_queue(name, config=config)
+        await self._on_each("configureQueue", lambda shard: shard.shard.configure_queue(name, config=config))
         await self._book.refresh()
 
     async def queue_config(self, name: str) -> Queue:
@@ -77,21 +83,37 @@ class Queues:
     async def set_paused(self, name: str, paused: bool) -> None:
         """Stops or resumes dequeues; enqueues and acks go on."""
         await self._book.require(name)
-        for shard in self._shards:
-            await shard.shard.configure_queue(name, paused=paused)
+        method = "pauseQueue" if paused else "resumeQueue"
+        await self._on_each(method, lambda shard: shard.shard.configure_queue(name, paused=paused))
         await self._book.refresh()
 
     async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
         """How the named queues (none: all) are doing, from counters only."""
         wanted = [(await self._book.require(name)).name for name in names] or sorted(self._book.queues)
-        counts: dict[str, dict[int, QueueCounts]] = {name: {} for name in wanted}
-        for shard in self._shards:
+
+        async def count(shard: ShardLanes) -> Sequence[QueueCounts]:
             await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
-            for row in await shard.shard.count_jobs(wanted):
-                levels = counts.get(row.queue)
-                if levels is not None:
-                    levels[row.priority] = _sum(levels.get(row.priority), row)
-        return [self._stats(name, [counts[name][level] for level in sorted(counts[name])]) for name in wanted]
+            return await shard.shard.count_jobs(wanted)
+
+        counted = await on_reachable(self._shards, self._metrics, "getQueueStats", count)
+        counts: dict[str, list[QueueCounts]] = {name: [] for name in wanted}
+        for row in merge_counts(row for rows in counted for row in rows):
+            if row.queue in counts:
+                counts[row.queue].append(row)
+        return [self._stats(name, counts[name]) for name in wanted]
+
+    async def _on_each(self, method: str, act: Callable[[ShardLanes], Awaitable[None]]) -> None:
+        """`act` on every shard in reach, all at once. Raises the first failure when all are through; repeating is safe.
+
+        A shard that doesn't know the queue (yet) is no failure while another does.
+        """
+        results = await asyncio.gather(
+            *(act(shard) for shard in reachable(self._shards, self._metrics, method)), return_exceptions=True
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        grave = [failure for failure in failures if not isinstance(failure, QueueNotFound)]
+        if grave or len(failures) == len(results):
+            raise (grave or failures)[0]
 
     def _stats(self, name: str, counts: Sequence[QueueCounts]) -> QueueStats:
         queue = self._book.get(name)
@@ -106,17 +128,6 @@ class Queues:
             self._rates(name),
             self._dispatcher.waiting(name),
         )
-
-
-def _sum(one: QueueCounts | None, other: QueueCounts) -> QueueCounts:
-    if one is None:
-        return other
-    oldest = [at for at in (one.oldest_due_at_ms, other.oldest_due_at_ms) if at is not None]
-    numbers = {field: getattr(one, field) + getattr(other, field) for field in _SUMMED}
-    return one._replace(oldest_due_at_ms=min(oldest) if oldest else None, **numbers)
-
-
-_SUMMED = tuple(field for field in QueueCounts._fields if field not in {"queue", "priority", "oldest_due_at_ms"})
 
 
 def check_config(config: QueueConfig) -> None:

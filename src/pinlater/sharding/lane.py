@@ -4,6 +4,9 @@ No timers: an idle lane starts a call at once, a busy one fills the next batch m
 is added to the latency when there is none. A lane never drops an item in silence: it is answered with its result, with the error of
 its call, or refused at the door when too much waits.
 
+A call that takes too long can be given up from outside (`give_up`): its callers are told so, the lane goes on, and what the call
+brings after all is orphaned. A lane that is replaced hands over what hasn't begun, and whatever still comes (`hand_over`).
+
 Weakness: one slow call holds up everything behind it in the same lane; that is what a lane is.
 """
 
@@ -28,6 +31,7 @@ class Lane(Generic[Item, Result]):
 
     `execute` answers in order, with a `PinLaterError` value for an item that can't be done. `orphaned` is told of results whose
     caller has gone away meanwhile. `weigh` says how much an item counts against `batch_max` and `waiting_max` (default: one).
+    `observe` is told how each call ended: None, or the error of all of it. `monotonic` (seconds) measures calls.
     """
 
     def __init__(
@@ -39,6 +43,8 @@ class Lane(Generic[Item, Result]):
         waiting_max: int = 200_000,
         weigh: Callable[[Item], int] | None = None,
         orphaned: Callable[[Item, Result], None] | None = None,
+        observe: Callable[[PinLaterError | None], None] | None = None,
+        monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.name = name
         self._execute = execute
@@ -46,17 +52,32 @@ class Lane(Generic[Item, Result]):
         self._waiting_max = waiting_max
         self._weigh = weigh
         self._orphaned = orphaned
+        self._observe = observe
+        self._monotonic = monotonic
         self._waiting: deque[tuple[Item, asyncio.Future[Result], int]] = deque()
+        self._under_way: list[tuple[Item, asyncio.Future[Result], int]] | None = None
+        self._began_at = 0.0
         self._weight = 0
         self._task: asyncio.Task[None] | None = None
+        self._late: set[asyncio.Task[None]] = set()  # with a call that was given up
         self._closed = False
+        self._successor: Lane[Item, Result] | None = None
         self.calls = 0
         self.items = 0
+        self.busy_s = 0.0
 
     @property
     def length(self) -> int:
         """How much waits or runs now, by weight."""
         return self._weight
+
+    def busy_for(self) -> float:
+        """For how many seconds the call under way has been; 0.0 where there is none."""
+        return 0.0 if self._under_way is None else self._monotonic() - self._began_at
+
+    def forgive(self, seconds: float) -> None:
+        """The call under way counts as so much younger."""
+        self._began_at += seconds
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
         """The future of this item's result. Raises `TooManyWaiting` at the bound, `Draining` once closed."""
@@ -64,6 +85,8 @@ class Lane(Generic[Item, Result]):
         if self._weight + weight > self._waiting_max and self._weight:
             raise TooManyWaiting(f"{self._weight} jobs wait in the {self.name} lane already", retry_after_ms=100)
         if self._closed:
+            if self._successor is not None:
+                return self._successor.submit(item)
             raise Draining
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
@@ -73,20 +96,73 @@ class Lane(Generic[Item, Result]):
             self._task = loop.create_task(self._run(), name=f"lane {self.name}")
         return future
 
+    # --- ends -------------------------------------------------------------------------------------------------------------
+
     async def close(self) -> None:
-        """Refuses what comes from now on and finishes what is there."""
+        """Refuses what comes from now on and finishes what is there, but not what was given up."""
         self._closed = True
         while self._task is not None:
             await asyncio.wait([self._task])
 
+    async def abandon(self, error: PinLaterError) -> None:
+        """Ends what `close` would wait for: everyone is answered with `error`, and calls under way are cancelled."""
+        self._closed = True
+        self.fail_waiting(error)
+        self.give_up(error)
+        for task in self._late:
+            task.cancel()
+        if self._late:
+            await asyncio.wait(self._late, timeout=1)
+
+    def give_up(self, error: PinLaterError) -> bool:
+        """Answers the callers of the call under way with `error` and goes on without it; False where there is none."""
+        batch = self._under_way
+        if batch is None or self._task is None:
+            return False
+        self._under_way = None
+        self.busy_s += self._monotonic() - self._began_at
+        self._fail(batch, error)
+        self._late.add(self._task)
+        self._task.add_done_callback(self._late.discard)
+        self._task = asyncio.get_running_loop().create_task(self._run()) if self._waiting else None
+        return True
+
+    def fail_waiting(self, error: PinLaterError) -> int:
+        """Answers with `error` whoever's call hasn't begun; returns how many. Nothing of theirs has happened."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._fail(waiting, error)
+        return len(waiting)
+
+    def hand_over(self, successor: Lane[Item, Result]) -> None:
+        """From now on everything goes to `successor`, but for the call under way."""
+        self._closed = True
+        self._successor = successor
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        for item, future, weight in waiting:
+            self._weight -= weight
+            if not future.done():
+                successor._take_over(item, future, weight)
+
+    def _take_over(self, item: Item, future: asyncio.Future[Result], weight: int) -> None:
+        self._waiting.append((item, future, weight))
+        self._weight += weight
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"lane {self.name}")
+
+    # --- calls ------------------------------------------------------------------------------------------------------------
+
     async def _run(self) -> None:
+        me = asyncio.current_task()
         try:
-            while self._waiting:
+            while self._waiting and self._task is me:
                 batch = self._next_batch()
                 if batch:
                     await self._carry_out(batch)
         finally:
-            self._task = None
+            if self._task is me:
+                self._task = None
 
     def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result], int]]:
         batch: list[tuple[Item, asyncio.Future[Result], int]] = []
@@ -104,17 +180,35 @@ class Lane(Generic[Item, Result]):
     async def _carry_out(self, batch: list[tuple[Item, asyncio.Future[Result], int]]) -> None:
         self.calls += 1
         self.items += len(batch)
+        self._under_way = batch
+        self._began_at = self._monotonic()
         try:
             results = await self._execute([item for item, _, _ in batch])
         except PinLaterError as error:
-            self._fail(batch, error)
+            if self._ended(batch, error):
+                self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
-            await self._carry_out_alone(batch, error)
+            if self._ended(batch, None):
+                await self._carry_out_alone(batch, error)
         except BaseException:
-            self._fail(batch, Draining())
+            if self._ended(batch, None):
+                self._fail(batch, Draining())
             raise
         else:
-            self._answer(batch, results)
+            if self._ended(batch, None):
+                self._answer(batch, results)
+            else:
+                self._orphan(batch, results)
+
+    def _ended(self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: PinLaterError | None) -> bool:
+        """Whether the call's callers still wait for it: False where it was given up."""
+        if self._under_way is not batch:
+            return False
+        self._under_way = None
+        self.busy_s += self._monotonic() - self._began_at
+        if self._observe is not None:
+            self._observe(error)
+        return True
 
     async def _carry_out_alone(self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: Exception) -> None:
         """A batch that fails by a bug is run item by item, so that a poisonous one harms only itself."""
@@ -122,7 +216,12 @@ class Lane(Generic[Item, Result]):
         if len(batch) == 1:
             self._fail(batch, error)
             return
-        for entry in batch:
+        for index, entry in enumerate(batch):
+            if self._task is not asyncio.current_task():  # given up meanwhile; the others have not begun
+                self._waiting.extendleft(reversed(batch[index:]))
+                if self._task is None:
+                    self._task = asyncio.get_running_loop().create_task(self._run())
+                return
             await self._carry_out([entry])
 
     def _answer(
@@ -138,7 +237,16 @@ class Lane(Generic[Item, Result]):
             elif self._orphaned is not None:
                 self._orphaned(item, result)
 
-    def _fail(self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: Exception) -> None:
+    def _orphan(
+        self, batch: list[tuple[Item, asyncio.Future[Result], int]], results: Sequence[Result | PinLaterError]
+    ) -> None:
+        """The answer of a call that was given up: nobody waits for it any more."""
+        if self._orphaned is not None:
+            for (item, _, _), result in zip(batch, results, strict=True):
+                if not isinstance(result, PinLaterError):
+                    self._orphaned(item, result)
+
+    def _fail(self, batch: Sequence[tuple[Item, asyncio.Future[Result], int]], error: Exception) -> None:
         for _, future, weight in batch:
             self._weight -= weight
             if not future.done():

@@ -1,0 +1,40 @@
+"""Settings of the sharding room: time limits, when a shard counts as out of reach, and how it is tried again.
+
+They hold for stores that other servers share (databases over a network). An embedded store is one disk with nobody to go to instead:
+it is waited for, as long as it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingSettings:
+    """Milliseconds where the name says so."""
+
+    call_timeout_ms: int = 5_000
+    """A request's call to a shard is given up after this long, and counts as a failure of the shard."""
+    work_timeout_ms: int = 10_000
+    """The same for what may take longer: sweeps, samples, scans, bulk operations, changes of queues."""
+    stall_ms: int = 1_000
+    """A shard whose call has been under way for this long gets no new enqueues or claims while others answer, and is probed."""
+    failures_to_open: int = 6
+    """So many failures among the last `window_calls` calls put a shard out of use; a time-out counts for three."""
+    window_calls: int = 20
+    """How many calls, the newest, decide whether a shard is in use."""
+    window_ms: int = 10_000
+    """Failures older than this count no more."""
+    probe_interval_ms: int = 1_000
+    """A shard out of use is tried again after this long, the first time; each failure doubles it."""
+    probe_interval_max_ms: int = 5_000
+    """The longest time between two tries."""
+    probe_timeout_ms: int = 1_000
+    """A probe that has no answer after this long has failed."""
+    watch_interval_ms: int = 200
+    """How often it is looked for calls that take too long and for probes that are due."""
+    removal_grace_ms: int = 150_000
+    """A shard taken out of the map goes once it is empty and has had no enqueue for this long: other servers may still know it, and
+    request keys are kept for two minutes."""
+    close_timeout_ms: int = 10_000
+    """How long a shard that is closed may take to finish what is under way."""

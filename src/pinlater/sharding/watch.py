@@ -1,0 +1,136 @@
+"""Looks after the shards: gives up calls that take too long, tries shards that are out of use, and brings those up to date that are back.
+
+One look costs no I/O where all is well. Probes run beside it, each on its own, so that a hung shard holds up no other's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.sharding.guarded import ping, too_late, within
+from pinlater.sharding.shard_lanes import ShardLanes
+from pinlater.sharding.shards import Shards
+
+logger = logging.getLogger(__name__)
+
+# Between two looks that lie further apart than this the process stood still; that isn't held against the shards.
+_LATE_S = 1.0
+_LEARN_EVERY_S = 60.0
+
+
+class Watch:
+    """To be called every `watch_interval_ms`."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._settings = shards.settings
+        self._probes: dict[ShardLanes, asyncio.Task[None]] = {}
+        self._looked_at: float | None = None
+        self._learned_at: float | None = None
+
+    async def look(self) -> None:
+        """One look."""
+        now = self._shards.clock.monotonic()
+        before, self._looked_at = self._looked_at, now
+        late_s = 0.0 if before is None else now - before - self._settings.watch_interval_ms / 1000
+        for shard in list(self._shards):
+            if late_s > _LATE_S:
+                shard.forgive(late_s)
+            if shard.look_at_calls() and any(other.usable for other in self._shards if other is not shard):
+                shard.turn_away()
+            if not shard.trusted and shard.health.probe_due() and shard not in self._probes:
+                task = self._probes[shard] = asyncio.create_task(self._probe(shard), name=f"probe {shard.name}")
+                task.add_done_callback(lambda _, shard=shard: self._probes.pop(shard, None))  # type: ignore[misc]
+
+    async def probes_done(self) -> None:
+        """Waits for the probes that are under way."""
+        if self._probes:
+            await asyncio.wait(list(self._probes.values()))
+
+    async def ping_all(self) -> None:
+        """A probe of every shard in use, also of those that nobody calls; the others are probed when their time comes."""
+        for shard in self._shards.in_reach():
+            if not shard.trusted:
+                shard.health.suspect()
+        await self.look()
+        await self.probes_done()
+
+    async def bring_all_up_to_date(self) -> None:
+        """At the start: a queue that was made while a shard was away is made on it, whichever server noticed."""
+        shards = self._shards.in_reach()
+        if len(shards) < 2:
+            return
+        results = await asyncio.gather(
+            *(bring_up_to_date(self._shards, shard) for shard in shards), return_exceptions=True
+        )
+        for shard, result in zip(shards, results, strict=True):
+            if isinstance(result, PinLaterError):
+                shard.health.suspect()
+            elif isinstance(result, BaseException):
+                raise result
+
+    async def learn_unique_places(self) -> None:
+        """Once a minute, for as long as there are unique keys from before the last change of the map."""
+        now = self._shards.clock.monotonic()
+        if not self._shards.unique.settled and (self._learned_at is None or now - self._learned_at >= _LEARN_EVERY_S):
+            self._learned_at = now
+            await self._shards.unique.learn(list(self._shards))
+
+    async def close(self) -> None:
+        """Ends the probes."""
+        for task in list(self._probes.values()):
+            task.cancel()
+        await self.probes_done()
+
+    # --- probes -----------------------------------------------------------------------------------------------------------
+
+    async def _probe(self, shard: ShardLanes) -> None:
+        health = shard.health
+        try:
+            if not shard.opened:
+                await open_shard(shard)
+            else:
+                await ping(shard.raw, self._settings.probe_timeout_ms / 1000)
+            if not health.healthy:
+                await bring_up_to_date(self._shards, shard)
+        except PinLaterError as error:
+            health.probe_failed(error.message)
+        except Exception as error:
+            logger.exception("a probe failed by a bug", extra={"shard": shard.name})
+            health.probe_failed(repr(error))
+        else:
+            was_out = not health.healthy
+            health.probe_succeeded()
+            shard.follow_health()
+            if was_out and not self._shards.unique.settled:
+                self._learned_at = None
+        shard.follow_health()
+
+
+async def open_shard(shard: ShardLanes) -> None:
+    """Opens it within the time limit. Raises `WorldError`."""
+    seconds = shard.settings.work_timeout_ms / 1000
+    await within(shard.raw.open(shard.clock.now_ms()), seconds, too_late(shard.name, seconds))
+    shard.now_open()
+
+
+async def bring_up_to_date(shards: Shards, shard: ShardLanes) -> None:
+    """A shard that is new or was away gets the queues that the others have, with their settings. It loses none.
+
+    Weakness: a queue that was deleted from the others meanwhile is still there; whoever deleted it was told so.
+    """
+    seconds = shard.settings.work_timeout_ms / 1000
+    late = too_late(shard.name, seconds)
+    known = list(shards.known_queues())
+    found = {queue.name: queue for queue in await within(shard.raw.list_queues(), seconds, late)}
+    missing = [queue.name for queue in known if queue.name not in found]
+    if missing:
+        await within(shard.raw.create_queues(missing, shard.clock.now_ms()), seconds, late)
+        logger.info("queues made on a shard", extra={"shard": shard.name, "queues": len(missing)})
+    for queue in known:
+        before = found.get(queue.name, queue._replace(config=type(queue.config)(), paused=False))
+        if before != queue:
+            call = shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused)
+            await within(call, seconds, late)
