@@ -89,3 +89,55 @@ async def test_answers_out_of_order_reach_nobody(line: tuple[Connection, Peer]) 
     async with asyncio.timeout(5):
         results = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
+
+
+async def test_an_answer_can_be_looked_at_before_the_loop_has_read_it(line: tuple[Connection, Peer]) -> None:
+    """No step of this loop comes between; whoever called gets it all the same."""
+    connection, peer = line
+    assert connection.unread() is None
+    call = ask(connection)
+    await peer.wait_for(1)
+    assert connection.unread() is None
+    peer.answer(peer.frames[0], {"a"})
+    assert connection.unread() == {"a"}
+    assert connection.unread() == {"a"}
+    assert not call.done()
+    assert await call == {"a"}
+
+
+async def test_half_an_answer_is_none_yet_whether_it_was_read_or_not(line: tuple[Connection, Peer]) -> None:
+    connection, peer = line
+    call = ask(connection)
+    await peer.wait_for(1)
+    request = Decoder().call(peer.frames[0])
+    names = {f"queue_{n}" for n in range(9_000)}  # more than is looked at in one go
+    whole = encode_reply(request.method, request.seqid, names)
+    peer.send(whole[:10])
+    assert connection.unread() is None
+    while not connection._frames.buffered:
+        await asyncio.sleep(0.001)
+    peer.send(whole[10:])
+    assert connection.unread() == names
+    assert await call == names
+
+
+async def test_an_answer_that_was_read_but_not_handed_out_is_seen_too(line: tuple[Connection, Peer]) -> None:
+    connection, peer = line
+    call = ask(connection)
+    await peer.wait_for(1)
+    request = Decoder().call(peer.frames[0])
+    connection.data_received(encode_reply(request.method, request.seqid, {"a"}))
+    assert connection.unread() == {"a"}
+    assert not call.done()
+    assert await call == {"a"}
+
+
+async def test_what_is_no_answer_or_a_lost_line_shows_nothing(line: tuple[Connection, Peer]) -> None:
+    connection, peer = line
+    call = ask(connection)
+    await peer.wait_for(1)
+    peer.send(b"\x00\x00\x00\x04oops")
+    assert connection.unread() is None
+    with pytest.raises(ConnectionLost):
+        await call
+    assert connection.unread() is None

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pinlater.client import _calls
 from pinlater.client._calls import Call
@@ -61,6 +61,7 @@ class Engine:
             connect=connect,
             monotonic=monotonic,
         )
+        self._polls: dict[Link, Call[Any]] = {}
         self._keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -127,7 +128,11 @@ class Engine:
     async def _once(self, call: Call[T], deadline: float) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
-                return await self._ask(connection, call)
+                self._polls[connection] = call
+                try:
+                    return await self._ask(connection, call)
+                finally:
+                    del self._polls[connection]
         connection = await self._pool.shared()
         began = time.monotonic()
         try:
@@ -147,6 +152,11 @@ class Engine:
         if self.wants_to_learn(call):
             self.learn(connection)
         return answer
+
+    def unread(self) -> list[Any]:
+        """What long polls would return, had the event loop got to their answers. From another thread, while the loop is blocked."""
+        answers = [(call, connection.unread()) for connection, call in list(self._polls.items())]
+        return [call.read(answer) for call, answer in answers if answer is not None]
 
     def patience(self, call: Call[T], deadline: float) -> float | None:
         """Where another server could still be asked, this one gets half of the time that is left. From any thread."""

@@ -14,7 +14,7 @@ from copy import copy
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pinlater.client import _calls, values
 from pinlater.client._background import Background
@@ -140,6 +140,10 @@ class AsyncFace(Face):
         if self._engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         return await self._engine.run(call)
+
+    def unread(self) -> list[Any]:
+        """What long polls would return, had the event loop got to their answers. For another thread, while the loop is blocked."""
+        return [] if self._engine is None else self._engine.unread()
 
     def twin(self) -> Self:
         """Another client with the same options, not open yet: for another thread's event loop."""

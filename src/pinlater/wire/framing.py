@@ -37,6 +37,11 @@ class FrameSplitter:
         """What is held of a frame that isn't whole yet."""
         return len(self._partial)
 
+    @property
+    def buffered(self) -> bytes:
+        """That itself."""
+        return bytes(self._partial)
+
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes, in order. Raises `WireError` (fatal) at a length that can't be.
 

@@ -286,10 +286,14 @@ class Consumer:
         now_ms = round(self._clock.monotonic() * 1000) + (self._server_ahead_ms or 0)
         for job in jobs:
             claim = InHand(job)
-            self._stock.append(claim)
             length_ms = ORIGINAL_CLAIM_MS if job.claim_deadline_ms is None else job.claim_deadline_ms - now_ms
             if job.token or self._reports.original_server:
-                claim.beat = self._team.heart.keep(Beat(job, self._when_lost(claim)), max(1, length_ms))
+                beat = Beat(job, self._when_lost(claim), self._when_returned(claim))
+                claim.beat = self._team.heart.keep(beat, max(1, length_ms))
+                if claim.beat is None:  # it came while the loop was blocked, and was given back
+                    self._counts.released += 1
+                    continue
+            self._stock.append(claim)
         self._counts.claimed += len(jobs)
         self._start_more()
         if self._slots.wants(self.queue, self._backlogged or bool(self._stock)) and len(self._team.consumers) > 1:
@@ -343,13 +347,16 @@ class Consumer:
         claim.in_thread = task.options.place is Place.THREAD
         claim.tally = self._counts.tally(self.queue, task.name)
         limit_ms = task.options.time_limit_ms
+        until = None if limit_ms is None else self._clock.monotonic() + limit_ms / 1000 + _CANCEL_S + 1
+        if claim.beat is not None and not self._team.heart.begin(claim.beat, until):
+            claim.beat, claim.stopped = None, Stopped.GIVEN_BACK
+            self._counts.released += 1
+            return None
         deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
         if limit_ms is not None:
             claim.timer = asyncio.get_running_loop().call_later(
                 limit_ms / 1000, self._stop_job, claim, Stopped.TIME_LIMIT
             )
-            if claim.beat is not None:
-                self._team.heart.limit(claim.beat, self._clock.monotonic() + limit_ms / 1000 + _CANCEL_S + 1)
         opened_job = job._replace(body=opened.body, headers=opened.headers)
         started = claim.began = self._clock.monotonic()
         attempt = Attempt(opened_job, opened.content_type, deadline_ms, self._team.retry)
@@ -455,6 +462,17 @@ class Consumer:
             loop.call_soon_threadsafe(self._lose, claim, result)
 
         return lost
+
+    def _when_returned(self, claim: InHand) -> Callable[[], object]:
+        return partial(asyncio.get_running_loop().call_soon_threadsafe, self._was_returned, claim)
+
+    def _was_returned(self, claim: InHand) -> None:
+        """The heart gave it back while the loop was blocked. One whose task is there already finds out as it begins."""
+        if claim in self._stock:
+            self._stock.remove(claim)
+            self._drop_beat(claim)
+            self._counts.released += 1
+            self._room.set()
 
     def _lose(self, claim: InHand, result: AckResult) -> None:
         """The claim is gone: the job is no longer ours to run or to report."""

@@ -4,6 +4,10 @@ worker's loop keeps its claim all the same.
 A claim is renewed each time a third of its length has passed, so that two heartbeats may get lost. On a server that knows no
 heartbeats a bare checkpoint renews it. Weakness: code that holds the interpreter's lock for long stops this thread too; run such
 code in a process.
+
+While the worker's loop stands still nothing can begin there. What was claimed and not begun, also by a long poll whose answer lies
+unread, is then given back for others to run. Weakness: it takes a second until that is noticed, and the unread answer of a server
+that knows no tokens is left to its claims' timeout.
 """
 
 from __future__ import annotations
@@ -11,37 +15,49 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, UnknownMethod
 from pinlater.client.values import AckResult, Checkpoint, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
 from pinlater.worker._heartbeats import HeartbeatTable
+from pinlater.worker._pulse import Pulse
 
 _log = logging.getLogger("pinlater.worker")
 _CLAIMS_A_REQUEST = 1_000
 _PATIENCE_LEAST_S = 0.5
 _STOP_S = 5.0
+# How often to look whether the worker's loop turns, and for how long it may stand still before others get what it has not begun.
+_LOOK_S = 0.25
+_STANDS_STILL_S = 1.0
+# What is given back is tried for so long; then its claims time out.
+_GIVE_BACK_S = 30.0
+_UNREAD_MAX = 10_000
 # What an original server is configured with unless its operator says otherwise; it doesn't tell.
 ORIGINAL_CLAIM_MS = 180_000
 
 
 class Beat(NamedTuple):
-    """A claim to keep. `lost` is called, in the heart's thread, when it turns out to be gone."""
+    """A claim to keep. In the heart's thread `lost` is called when it turns out to be gone, and `returned` when it was given back."""
 
     job: ClaimedJob
     lost: Callable[[AckResult], None]
+    returned: Callable[[], object]
 
 
 class Heart:
     """Beats from `start` to `stop`. `keep` and `drop` may be called from any thread."""
 
-    def __init__(self, new_client: Callable[[], AsyncClient], clock: Clock) -> None:
+    def __init__(self, new_client: Callable[[], AsyncClient], clock: Clock, unread: Callable[[], list[Any]]) -> None:
         self._new_client = new_client
         self._clock = clock
+        self._unread = unread
         self._lock = threading.Lock()
         self._table = HeartbeatTable[int]()
         self._beats: dict[int, Beat] = {}
@@ -49,7 +65,11 @@ class Heart:
         self._number = 0
         self.errors = 0
         self.failing = False  # the latest heartbeat did not get through
-        self._until: dict[int, float] = {}
+        self._until: dict[int, float] = {}  # of the jobs that have begun
+        self._returned: set[int] = set()
+        self._unread_returned: dict[Claim, None] = {}
+        self._leaving: deque[tuple[float, ClaimedJob]] = deque()  # given back, not delivered yet: until when to try
+        self._pulse: Pulse | None = None
         self._knows_heartbeats = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
@@ -59,6 +79,7 @@ class Heart:
     def start(self) -> None:
         """Begins to beat."""
         ready = threading.Event()
+        self._pulse = Pulse(asyncio.get_running_loop(), self._lock, time.monotonic)
         self._thread = threading.Thread(target=self._turn, args=(ready,), name="pinlater-heart", daemon=True)
         self._thread.start()
         ready.wait()
@@ -69,9 +90,14 @@ class Heart:
             self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join(_STOP_S)  # a name server that doesn't answer must not keep the worker from ending
 
-    def keep(self, beat: Beat, length_ms: int) -> int:
-        """Keeps a claim that lasts `length_ms` from now; the number to drop it by."""
+    def keep(self, beat: Beat, length_ms: int) -> int | None:
+        """Keeps a claim that lasts `length_ms` from now; the number to drop it by. None where it was given back meanwhile."""
         with self._lock:
+            if self._unread_returned:
+                claim = Claim(beat.job.descriptor, beat.job.token)
+                if claim in self._unread_returned:
+                    del self._unread_returned[claim]
+                    return None
             self._number += 1
             number = self._number
             self._beats[number] = beat
@@ -88,16 +114,24 @@ class Heart:
         with self._lock:
             self._forget(number)
 
-    def limit(self, number: int, until: float) -> None:
-        """Keeps the claim no longer than `until`, by the monotonic clock: a job that should have been stopped by then, and was not
-        because it blocks the loop that would have to stop it, must not be kept from other workers for ever."""
+    def begin(self, number: int, until: float | None) -> bool:
+        """The job begins; False where it must not, since it was given back.
+
+        Its claim is kept no longer than `until`, by the monotonic clock: a job that should have been stopped by then, and was not
+        because it blocks the loop that would have to stop it, must not be kept from other workers for ever.
+        """
         with self._lock:
+            if number in self._returned:
+                self._returned.discard(number)
+                return False
             if number in self._beats:
-                self._until[number] = until
+                self._until[number] = math.inf if until is None else until
+            return True
 
     def _forget(self, number: int) -> bool:
         self._table.drop(number)
         self._until.pop(number, None)
+        self._returned.discard(number)
         return self._beats.pop(number, None) is not None
 
     # --- in the thread ------------------------------------------------------------------------------------------------
@@ -108,10 +142,11 @@ class Heart:
         self._loop, self._changed, self._stopped = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         ready.set()
         async with self._new_client() as client:
-            beating = asyncio.create_task(self._beat(client, self._changed))
+            tasks = [asyncio.create_task(self._beat(client, self._changed)), asyncio.create_task(self._watch(client))]
             await self._stopped.wait()
-            beating.cancel()
-            await asyncio.wait([beating])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _beat(self, client: AsyncClient, changed: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as renewing:  # a request that hangs must not hold up the others
@@ -191,3 +226,62 @@ class Heart:
                 self._knows_heartbeats = False
         await client.checkpoint_plain(queue, [Checkpoint(job.descriptor, job.token) for job in jobs])
         return []
+
+    # --- while the worker's loop stands still ---------------------------------------------------------------------------
+    async def _watch(self, client: AsyncClient) -> None:
+        pulse = self._pulse
+        while pulse is not None:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                if pulse.stands_still_s() >= _STANDS_STILL_S:
+                    self._take_what_has_not_begun(pulse)
+                await self._give_back(client)
+            except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
+                self.errors += 1
+                _log.exception("what a blocked event loop has not begun can't be given back")
+
+    def _take_what_has_not_begun(self, pulse: Pulse) -> None:
+        """Decides under the lock, while the loop's sign is still missed: what it takes in after that, it takes in knowing."""
+        unread = [job for dequeued in self._unread() for job in dequeued.jobs if job.token]
+        with self._lock:
+            if not pulse.missed:
+                return
+            until = time.monotonic() + _GIVE_BACK_S
+            waiting = [number for number in self._beats if number not in self._until]
+            beats = [self._beats[number] for number in waiting]
+            for number in waiting:
+                self._forget(number)
+                self._returned.add(number)
+            unread = [job for job in unread if Claim(job.descriptor, job.token) not in self._unread_returned]
+            self._unread_returned.update(dict.fromkeys(Claim(job.descriptor, job.token) for job in unread))
+            while len(self._unread_returned) > _UNREAD_MAX:  # of answers that were never taken in
+                del self._unread_returned[next(iter(self._unread_returned))]
+            self._leaving.extend((until, job) for job in [*(beat.job for beat in beats), *unread])
+        for beat in beats:
+            with contextlib.suppress(RuntimeError):  # the worker's loop is closed
+                beat.returned()
+        if beats or unread:
+            count = len(beats) + len(unread)
+            _log.warning("the event loop is blocked: %d jobs that wait for it are given back to other workers", count)
+
+    async def _give_back(self, client: AsyncClient) -> None:
+        while self._leaving and self._leaving[0][0] < time.monotonic():
+            _, job = self._leaving.popleft()
+            _log.warning("job %s could not be given back; its claim times out", job.descriptor)
+        leaving = [self._leaving.popleft() for _ in range(min(len(self._leaving), _CLAIMS_A_REQUEST))]
+        for queue in {job.queue for _, job in leaving}:
+            part = [(until, job) for until, job in leaving if job.queue == queue]
+            try:
+                async with asyncio.timeout(_STOP_S):
+                    await self._release(client, queue, [job for _, job in part])
+            except (PinLaterError, TimeoutError) as error:
+                _log.debug("queue %s: %d jobs can't be given back yet: %s", queue, len(part), error)
+                self._leaving.extend(part)
+
+    async def _release(self, client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> None:
+        if self._knows_heartbeats and all(job.token for job in jobs):
+            await client.release(queue, [Claim(job.descriptor, job.token) for job in jobs])
+            return
+        now_ms = self._clock.now_ms()
+        items = [Checkpoint(job.descriptor, job.token, move_to_pending=True, run_after_ms=now_ms) for job in jobs]
+        await client.checkpoint_plain(queue, items)

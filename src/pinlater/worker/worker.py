@@ -250,7 +250,7 @@ class Worker:
         chosen = self._chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
             source = await self._opened(stack, client)
-            heart = Heart(source.twin, self._clock)
+            heart = Heart(source.twin, self._clock, source.unread)
             team = self._team = self._new_team(source, settings or self._settings, heart, chosen, child_setup)
             team.recycling = recycling_of(team.settings, random.random())  # noqa: S311 - spreads processes, guards nothing
             self._stop_asked = False
@@ -295,7 +295,7 @@ class Worker:
         chosen = self._chosen(queues)
         async with contextlib.AsyncExitStack() as stack:
             source = await self._opened(stack, client)
-            heart = Heart(source.twin, self._clock)
+            heart = Heart(source.twin, self._clock, source.unread)
             team = self._team = self._new_team(source, settings_until_idle(settings or self._settings), heart, chosen)
             idleness = Idleness(team, ended)
             for name, queue in chosen.items():

@@ -1,0 +1,213 @@
+"""What becomes of claimed jobs that a worker can't begin, because a handler blocks its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from pinlater.client import Ack, AsyncClient, ClaimedJob, Client, Job, JobState
+from pinlater.testing import RealServer
+from pinlater.worker import Worker, WorkerSettings, _heart
+from pinlater.worker._pulse import Pulse
+from tests.worker.conftest import eventually
+
+T = TypeVar("T")
+PATIENCE_S = 20.0
+SETTINGS = WorkerSettings(concurrency=4, prefetch_max=0, backoff_first_ms=10, backoff_max_ms=50)
+
+
+class Beside:
+    """Plain code beside the blocked loop: what others than this worker see and do."""
+
+    def __init__(self, address: str) -> None:
+        self.client = Client(address, source="other")
+        self.blocked = threading.Event()
+        self.unblock = threading.Event()
+
+    def until(self, ask: Callable[[], T]) -> T:
+        end = time.monotonic() + PATIENCE_S
+        while not (answer := ask()):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return answer
+
+    def block(self) -> None:
+        """Called by a handler, on the loop."""
+        self.blocked.set()
+        assert self.unblock.wait(2 * PATIENCE_S)
+
+    def run(self, count: int) -> list[ClaimedJob]:
+        """Another worker claims and does so many jobs."""
+        jobs: list[ClaimedJob] = []
+
+        def claim() -> bool:
+            jobs.extend(self.client.dequeue("q", count - len(jobs)).jobs)
+            return len(jobs) == count
+
+        self.until(claim)
+        self.client.ack("q", [Ack(job.descriptor, token=job.token) for job in jobs])
+        return jobs
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RealServer]:
+    """In a process of its own: one on the test's loop would stand still with it."""
+    with RealServer(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def beside(server: RealServer) -> Iterator[Beside]:
+    made = Beside(server.address)
+    made.client.create_queue("q")
+    yield made
+    made.unblock.set()
+    made.client.close()
+
+
+async def run_while(worker: Worker, plain: Callable[[], None]) -> None:
+    """The worker, and plain code in a thread; ends with that. The loop may stand still meanwhile."""
+    with ThreadPoolExecutor(1) as threads:
+        running = asyncio.create_task(worker.run_async())
+        await asyncio.get_running_loop().run_in_executor(threads, plain)
+        worker.request_stop()
+        await asyncio.wait_for(running, PATIENCE_S)
+
+
+async def test_jobs_that_come_while_the_loop_is_blocked_go_to_others_unspent(
+    server: RealServer, beside: Beside
+) -> None:
+    """The long poll that waited is answered with them, and nobody reads that answer."""
+    async with AsyncClient(server.address) as client:
+        worker = Worker(client, settings=SETTINGS)
+        began: list[bytes] = []
+
+        @worker.handler("q")
+        async def handle(job: ClaimedJob) -> None:
+            began.append(job.body)
+            if job.body == b"block":
+                await eventually(polled)
+                beside.block()
+
+        async def polled() -> bool:
+            return (await client.queue_stats("q"))[0].waiting_dequeues == 1
+
+        def others() -> None:
+            beside.client.enqueue("q", [b"block"])
+            assert beside.blocked.wait(PATIENCE_S)
+            placed = beside.client.enqueue("q", [b"1", b"2", b"3"]).descriptors
+            states = {info.state for info in beside.client.lookup(placed).values()}
+            assert states & {JobState.IN_PROGRESS, JobState.PENDING}
+            jobs = beside.run(3)
+            assert sorted(job.descriptor for job in jobs) == sorted(placed)
+            assert {job.attempts_remaining for job in jobs} == {2}
+            beside.unblock.set()
+            beside.until(lambda: worker.counts.succeeded == 1)
+            beside.client.enqueue("q", [b"again"])
+            beside.until(lambda: worker.counts.succeeded == 2)
+
+        await run_while(worker, others)
+    assert began == [b"block", b"again"]
+    assert (worker.counts.released, worker.counts.lost, worker.counts.acks_refused) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("prefetch_max", [0, 8], ids=["in slots", "claimed ahead"])
+async def test_jobs_that_were_claimed_but_not_begun_go_to_others_unspent(
+    server: RealServer, beside: Beside, prefetch_max: int
+) -> None:
+    async with AsyncClient(server.address) as client:
+        settings = WorkerSettings(concurrency=3, prefetch_max=prefetch_max, backoff_first_ms=10, backoff_max_ms=50)
+        worker = Worker(client, settings=settings)
+        began: list[bytes] = []
+
+        @worker.handler("q", time_limit=None)
+        async def handle(job: ClaimedJob) -> None:
+            began.append(job.body)
+            if job.body == b"block":
+                beside.block()
+
+        def others() -> None:
+            beside.client.enqueue("q", [b"quick"] * 20)  # short work, so that it claims ahead where it may
+            beside.until(lambda: worker.counts.succeeded == 20)
+            beside.client.enqueue("q", [Job(b"block", priority=1), *([Job(b"x", priority=2)] * 5)])
+            assert beside.blocked.wait(PATIENCE_S)
+            jobs = beside.run(5)
+            assert {job.body for job in jobs} == {b"x"}
+            assert {job.attempts_remaining for job in jobs} == {2}
+            beside.unblock.set()
+            beside.until(lambda: worker.counts.succeeded == 21)
+            beside.until(lambda: not in_hand(worker))
+
+        await run_while(worker, others)
+    assert (began.count(b"block"), b"x" in began) == (1, False)
+    assert worker.counts.released > 0
+    assert (worker.counts.lost, worker.counts.acks_refused) == (0, 0)
+
+
+async def test_a_loop_that_turns_is_not_taken_for_blocked(
+    server: RealServer, beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that wait for slots wait, however often it is looked at."""
+    signs: list[bool] = []
+    sign = Pulse._sign
+
+    def counted(pulse: Pulse) -> None:
+        signs.append(True)
+        sign(pulse)
+
+    monkeypatch.setattr(_heart, "_LOOK_S", 0.002)
+    monkeypatch.setattr(Pulse, "_sign", counted)
+    async with AsyncClient(server.address) as client:
+        worker = Worker(client, settings=WorkerSettings(concurrency=1, prefetch_max=8))
+        hold = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        @worker.handler("q")
+        async def handle(job: ClaimedJob) -> None:
+            if job.body == b"hold":
+                await hold.wait()
+
+        def others() -> None:
+            beside.client.enqueue("q", [b"quick"] * 50)
+            beside.until(lambda: worker.counts.succeeded == 50)
+            beside.client.enqueue("q", [b"hold"] + [b"quick"] * 5)
+            beside.until(lambda: len(in_hand(worker)) == 6)
+            signs.clear()
+            beside.until(lambda: len(signs) > 50)
+            assert len(in_hand(worker)) == 6
+            loop.call_soon_threadsafe(hold.set)
+            beside.until(lambda: worker.counts.succeeded == 56)
+
+        await run_while(worker, others)
+    assert (worker.counts.released, worker.counts.lost) == (0, 0)
+
+
+def in_hand(worker: Worker) -> list[object]:
+    if worker._team is None or not worker._team.consumers:
+        return []
+    consumer = worker._team.consumers[0]
+    return [*consumer._stock, *consumer._running]
+
+
+def test_a_pulse_is_missed_until_the_loop_comes_round() -> None:
+    lock, now = threading.Lock(), 0.0
+    loop = asyncio.new_event_loop()
+    pulse = Pulse(loop, lock, lambda: now)
+    try:
+        assert pulse.stands_still_s() == 0
+        now = 3
+        assert (pulse.stands_still_s(), pulse.missed) == (3, True)
+        loop.run_until_complete(asyncio.sleep(0))
+        assert not pulse.missed
+        assert pulse.stands_still_s() == 0
+    finally:
+        loop.close()
+    loop_gone = Pulse(loop, lock, lambda: now)
+    assert (loop_gone.stands_still_s(), loop_gone.missed) == (0, False)
