@@ -11,7 +11,7 @@ from pinlater.storage.events import Record
 from pinlater.storage.interface import JobKey, Purge, Requeue
 from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.changes import FUTURE, Changes
-from pinlater.storage.mysql.statements import Sql, json_rows, row, rows, sql
+from pinlater.storage.mysql.statements import delete_ready, keys_are, rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
 
@@ -27,7 +27,6 @@ _DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _FREE_KEY = sql("free_unique_key")
 _STATES = sql("lock_states")
-_DELETE_READY = sql("delete_ready")
 _DELETE_CLAIMS = sql("delete_claims")
 _DELETE_DONE = sql("delete_done")
 _EVERYWHERE = (sql("delete_progress"), sql("delete_jobs"))
@@ -64,7 +63,7 @@ async def _retake_key(transaction: Transaction, job: Record, now_ms: int) -> boo
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True
-    key = Sql(row((job.queue_id, unique.key.encode())))
+    key = keys_are("unique_key", [(job.queue_id, unique.key.encode())])
     [held] = await transaction.select(_UNIQUE_KEYS(keys=key))
     if held.rows:
         until_ms = held.rows[0][4]
@@ -176,7 +175,7 @@ async def delete_ids(
         if unique is not None and unique.scope is not UniqueScope.TIME:
             change(_FREE_KEY(queue_id=queue_id, key=unique.key.encode(), id=job_id))
     if waiting:
-        change(_DELETE_READY(keys=json_rows(sorted(waiting))))
+        change(delete_ready(waiting))
     if claimed:
         change(_DELETE_CLAIMS(ids=claimed))
     if finished:

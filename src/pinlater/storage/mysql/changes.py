@@ -8,7 +8,7 @@ from typing import cast
 from pinlater.domain.job import UniqueScope
 from pinlater.storage.events import FAILED, HAS_PROGRESS, IN_PROGRESS, PENDING, SUCCEEDED, Events, Record
 from pinlater.storage.mysql.counters import Counter
-from pinlater.storage.mysql.statements import json_rows, rows, sql
+from pinlater.storage.mysql.statements import delete_ready, json_rows, rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 
 # Flags of a row of `ready`: has a row in `progress`, is counted as future, has options.
@@ -18,7 +18,6 @@ CHANGED, FUTURE, OPTIONS = 1, 2, 4
 _LOOKS_MAX = 5
 
 _LOAD = sql("lock_jobs")
-_DELETE_READY = sql("delete_ready")
 _DELETE_CLAIMS = sql("delete_claims")
 _DELETE_DONE = sql("delete_done")
 _RENEW = sql("renew_claims")
@@ -115,7 +114,7 @@ class Changes(Events):
         claimed = [job.id for job in jobs if job.was is IN_PROGRESS]
         finished = [job.id for job in jobs if job.was is SUCCEEDED or job.was is FAILED]
         if waiting:
-            change(_DELETE_READY(keys=json_rows(sorted(waiting))))
+            change(delete_ready(waiting))
         if claimed:
             change(_DELETE_CLAIMS(ids=claimed))
         if finished:

@@ -16,7 +16,7 @@ from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
 from pinlater.storage.mysql.book import LOWEST_MS, QueueEntry
 from pinlater.storage.mysql.changes import CHANGED, FUTURE, OPTIONS, Changes
 from pinlater.storage.mysql.inserting import in_statements
-from pinlater.storage.mysql.statements import Sql, json_rows, literal, row, sql
+from pinlater.storage.mysql.statements import Sql, delete_ready, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
 
@@ -33,7 +33,6 @@ _FIRST_READY = sql("select_first_ready")
 _BODIES = sql("select_bodies")
 _SPECIAL = sql("select_special")
 _NEWEST_BODIES = sql("select_newest_bodies")
-_DELETE_READY = sql("delete_ready")
 _CLAIMS = sql("insert_claims")
 _FREE_KEY = sql("free_unique_key")
 
@@ -83,10 +82,10 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
     """Rows that were shared out leave `ready` and enter `claims`."""
     for one in claims:
         one.take()
-    keys = sorted(key for one in claims for key in one.taken)
+    keys = [key for one in claims for key in one.taken]
     if not keys:
         return
-    transaction.change(_DELETE_READY(keys=json_rows(keys)))
+    transaction.change(delete_ready(keys))
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
         transaction.change(_CLAIMS(rows=part))
     for one in claims:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import ssl
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import asyncmy
 from asyncmy import errors as driver
 
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.tls import make_context, wants_tls
 
 # Room for the packet's head, and for what the server adds.
 _PACKET_SLACK_BYTES = 1024
@@ -139,7 +139,7 @@ async def connect(
                 charset="utf8mb4",
                 autocommit=autocommit,
                 connect_timeout=settings.connect_timeout_ms / 1000,
-                ssl=_tls(settings),
+                ssl=make_context(settings) if wants_tls(endpoint, settings) else None,
             )
     except TimeoutError as error:
         raise ConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
@@ -163,16 +163,6 @@ async def connect(
         raise
     connection._packet_max = int(answer.rows[0][0]) - _PACKET_SLACK_BYTES  # noqa: SLF001 known only now
     return connection
-
-
-def _tls(settings: MysqlSettings) -> ssl.SSLContext | None:
-    if not settings.tls:
-        return None
-    context = ssl.create_default_context(cafile=None if settings.tls_ca is None else str(settings.tls_ca))
-    context.check_hostname = settings.tls_check_hostname
-    if settings.tls_cert is not None:
-        context.load_cert_chain(str(settings.tls_cert), None if settings.tls_key is None else str(settings.tls_key))
-    return context
 
 
 def code_of(error: BaseException) -> int:

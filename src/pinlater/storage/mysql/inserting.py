@@ -14,7 +14,7 @@ from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.mysql.book import QueueEntry
 from pinlater.storage.mysql.changes import FUTURE, OPTIONS
-from pinlater.storage.mysql.statements import Sql, escaped, literal, row, rows, sql
+from pinlater.storage.mysql.statements import Sql, escaped, keys_are, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
@@ -59,10 +59,10 @@ class _Batch:
         self._known: set[int] = set()
         self._pending: dict[int, int] = {}
         self._answers: dict[tuple[int, str], KeyedAnswer] = {}
-        self._old_keys: list[tuple[int, str]] = []
+        self._old_keys: list[tuple[int, bytes]] = []
         self._new_keys: list[bytes] = []
         self._held: dict[tuple[int, str], tuple[int, int]] = {}  # who has each unique key now
-        self._outlived: list[tuple[int, str]] = []
+        self._outlived: list[tuple[int, bytes]] = []
         self._unique_keys: dict[tuple[int, str], bytes] = {}
 
     # --- looking before -------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class _Batch:
         self._pending = {queue_id: int(pending) for queue_id, pending in found.rows}
 
     async def _find_holders(self, keys: Sequence[tuple[int, str]]) -> None:
-        wanted = Sql(b",".join(sorted({row((queue_id, key.encode())) for queue_id, key in keys})))
+        wanted = keys_are("unique_key", [(queue_id, key.encode()) for queue_id, key in keys])
         [found] = await self._transaction.select(_LOCK_UNIQUE_KEYS(keys=wanted))
         for queue_id, key, job_id, priority, until_ms in found.rows:
             if until_ms is None or until_ms > self._now_ms:
@@ -103,7 +103,7 @@ class _Batch:
     async def _recall(self, known: Sequence[tuple[QueueEntry, InsertRequest]]) -> None:
         keys = [(queue.queue_id, request.request_key) for queue, request in known if request.request_key is not None]
         if keys:
-            wanted = Sql(b",".join([row((queue_id, key.encode())) for queue_id, key in keys]))
+            wanted = keys_are("request_key", [(queue_id, key.encode()) for queue_id, key in keys])
             [found] = await self._transaction.select(_SELECT_REQUEST_KEYS(keys=wanted))
             for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
                 if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
@@ -206,9 +206,9 @@ class _Batch:
     def store(self) -> None:
         change = self._transaction.change
         if self._old_keys:
-            change(_DELETE_REQUEST_KEYS(keys=rows(self._old_keys)))
+            change(_DELETE_REQUEST_KEYS(keys=keys_are("request_key", self._old_keys)))
         if self._outlived:
-            change(_DELETE_UNIQUE_KEYS(keys=rows(self._outlived)))
+            change(_DELETE_UNIQUE_KEYS(keys=keys_are("unique_key", self._outlived)))
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
             (_REQUEST_KEYS, self._new_keys),

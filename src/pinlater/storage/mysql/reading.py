@@ -14,7 +14,7 @@ from pinlater.storage.looking import job_of
 from pinlater.storage.mysql.book import LOWEST_MS, Book
 from pinlater.storage.mysql.changes import CHANGED, OPTIONS
 from pinlater.storage.mysql.connection import Connection
-from pinlater.storage.mysql.statements import Sql, row, sql
+from pinlater.storage.mysql.statements import Sql, keys_are, sql
 from pinlater.storage.options import options_of
 from pinlater.storage.request_keys import KeyedAnswer
 
@@ -168,7 +168,7 @@ async def find_requests(
         queue_id = await _queue_id(connection, ref.queue)
         kept = None
         if queue_id is not None:
-            keys = Sql(row((queue_id, ref.request_key.encode())))
+            keys = keys_are("request_key", [(queue_id, ref.request_key.encode())])
             [answer] = await connection.run([_REQUEST_KEYS(keys=keys)])
             kept = KeyedAnswer(*answer.rows[0][2:]) if answer.rows else None
         found.append(None if kept is None else kept.to(ref.request_key, ref.fingerprint, now_ms))
@@ -182,7 +182,7 @@ async def find_unique(connection: Connection, wanted: Sequence[UniqueRef], now_m
         queue_id = await _queue_id(connection, ref.queue)
         line = None
         if queue_id is not None:
-            [answer] = await connection.run([_UNIQUE_KEYS(keys=Sql(row((queue_id, ref.key.encode()))))])
+            [answer] = await connection.run([_UNIQUE_KEYS(keys=keys_are("unique_key", [(queue_id, ref.key.encode())]))])
             line = answer.rows[0] if answer.rows else None
         free = line is None or (line[4] is not None and line[4] <= now_ms)
         found.append(None if free or line is None else (line[2], line[3]))

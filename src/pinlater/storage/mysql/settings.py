@@ -1,14 +1,21 @@
-"""Settings of the MySQL store, and where a shard is."""
+"""Settings of the MySQL store, and where a shard is. Imports no driver: the settings are read where none is installed, too."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+DATABASE_NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}", re.ASCII)
+"""What may be the name of a database: it needs no escape between backticks, and no server folds or refuses it."""
+
+_PREFIX = re.compile(r"[A-Za-z0-9_$-]{1,40}", re.ASCII)
+_DATABASES_MAX = 1_000
+
 
 class Endpoint(NamedTuple):
-    """Where a shard's database is, and as whom to go there. Never shown with its password."""
+    """Where a shard's database is, and as whom to go there. Never shown with its password. `tls` None: as the settings say."""
 
     host: str
     port: int
@@ -16,6 +23,7 @@ class Endpoint(NamedTuple):
     password: str = ""
     database: str = "pinlater_1"
     socket: str | None = None
+    tls: bool | None = None
 
     def __str__(self) -> str:
         return f"{self.socket or f'{self.host}:{self.port}'}/{self.database}"
@@ -26,28 +34,66 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MysqlSettings:
-    """One shard's connections and limits. Times in milliseconds.
+    """Of the MySQL and MariaDB store: who logs in, how shards and databases are named, connections and time limits for each shard."""
 
-    `statement_timeout_ms` bounds each round trip, `lock_wait_s` how long a statement waits for somebody's row lock. `lease_ms`: how
-    long after its last sign of life a server's slot may be taken by another.
-    """
-
-    reader_connections: int = 4
+    user: str = "pinlater"
+    """Who logs in, where the URL or the shard file names nobody."""
+    password: str | None = field(default=None, repr=False, metadata={"secret": True})
+    """The password, where the URL or the shard file has none. Better in `PINLATER_MYSQL_PASSWORD` or in a file than in the settings."""
+    password_file: Path | None = None
+    """A file that holds that password in its first line, looked at again every 10 s."""
+    host_prefix: str | None = None
+    """What the shard file's keys begin with, before the number; other keys are ignored. Not set: any key that ends in a number counts."""
+    databases_per_server: int = field(default=1, metadata={"most": _DATABASES_MAX})
+    """Databases, each a shard, on each server of the shard file: `3`, `3d1`, `3d2` … on replica set 3."""
+    database_prefix: str = "pinlater"
+    """Shard `3d2` is the database `pinlater_3d2`: this, an underscore, and the shard's name."""
+    reader_connections: int = field(default=4, metadata={"most": 1_000})
+    """Most connections for reading to one shard; for writing there are four."""
     connect_timeout_ms: int = 3_000
+    """How long making a connection may take."""
     statement_timeout_ms: int = 5_000
-    lock_wait_s: int = 3
-    retries: int = 3
+    """How long the database may take to answer one packet; then the connection is cut."""
+    lock_wait_ms: int = 3_000
+    """How long a statement waits for somebody's row lock, in whole seconds, rounded up."""
+    retries: int = field(default=3, metadata={"least": 0, "most": 100})
+    """How often a transaction is tried again after a deadlock, a lock that didn't come, or a lost connection."""
     retry_pause_ms: int = 20
+    """The longest pause before the first of these; each doubles it."""
     waiting_reads_max: int = 1_000
-    lease_ms: int = 60_000
-    priority_levels: int = 3
+    """Most reads of one shard that wait for a connection."""
+    lease_ms: int = field(default=60_000, metadata={"least": 5_000})
+    """How long after its last sign of life a server's place in a shard may be taken by another server."""
     tls: bool = False
+    """Encrypt connections and check the server's certificate. A URL (`?tls=true`) or an entry of the shard file may say otherwise."""
     tls_ca: Path | None = None
+    """Authorities, in PEM, that may have signed the database's certificate. Not set: the machine's own."""
     tls_cert: Path | None = None
+    """Our certificate, in PEM, for databases that ask for one."""
     tls_key: Path | None = None
+    """Its key, where it is not in the same file."""
     tls_check_hostname: bool = True
+    """Whether the certificate must be for the name or address that the connection goes to."""
+    priority_levels: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("reader_connections", "connect_timeout_ms", "statement_timeout_ms", "lock_wait_s", "lease_ms"):
+        for name in ("reader_connections", "connect_timeout_ms", "statement_timeout_ms", "lock_wait_ms", "lease_ms"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive")
+        if not _PREFIX.fullmatch(self.database_prefix):
+            raise ValueError(
+                "database_prefix must be 1 to 40 letters, digits and the signs _ $ - (it begins each database's name)"
+            )
+        if not self.user:
+            raise ValueError("user is empty")
+        if self.tls_key is not None and self.tls_cert is None:
+            raise ValueError("tls_key needs tls_cert beside it")
+
+    @property
+    def lock_wait_s(self) -> int:
+        """As the database wants it."""
+        return -(-self.lock_wait_ms // 1000)
+
+    def database_of(self, shard: str) -> str:
+        """The name of a shard's database."""
+        return f"{self.database_prefix}_{shard}"

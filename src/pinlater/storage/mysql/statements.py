@@ -88,3 +88,26 @@ def rows(values: Iterable[Sequence[object]]) -> Sql:
 def json_rows(values: Iterable[Sequence[int]]) -> Sql:
     """Rows of numbers as a JSON text, for JSON_TABLE."""
     return Sql(b"'" + json.dumps([list(one) for one in values], separators=(",", ":")).encode() + b"'")
+
+
+def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
+    """A condition for rows with one of these (queue id, key) pairs.
+
+    A list for each queue: of pairs in one list MariaDB makes no ranges where there is a single one, and reads the whole table.
+    """
+    by_queue: dict[int, list[bytes]] = {}
+    for queue_id, key in sorted(set(keys)):
+        by_queue.setdefault(queue_id, []).append(literal(key))
+    parts = [
+        b"(queue_id = %d AND %b IN (%b))" % (queue_id, column.encode(), b",".join(listed))
+        for queue_id, listed in by_queue.items()
+    ]
+    return Sql(b"(" + b" OR ".join(parts) + b")")
+
+
+def delete_ready(keys: Sequence[tuple[int, int, int, int]]) -> bytes:
+    """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
+    if len(keys) == 1:
+        queue_id, priority, run_after_ms, job_id = keys[0]
+        return sql("delete_ready_row")(queue_id=queue_id, priority=priority, run_after_ms=run_after_ms, id=job_id)
+    return sql("delete_ready")(keys=json_rows(sorted(keys)))

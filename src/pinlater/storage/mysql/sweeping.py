@@ -12,7 +12,7 @@ from pinlater.storage.interface import Swept, TimeToLive
 from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.bulk import delete_ids, finished_before
 from pinlater.storage.mysql.changes import Changes
-from pinlater.storage.mysql.statements import json_rows, rows, sql
+from pinlater.storage.mysql.statements import json_rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.storage.tally import Tally
@@ -94,7 +94,7 @@ async def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list
                 tally.failure(transaction.book.by_id[job.queue_id].name, job)
                 left -= 1
         changes.write()
-        transaction.change(_DELETE_EXPIRIES(keys=rows(found.rows)))
+        transaction.change(_DELETE_EXPIRIES(keys=json_rows(found.rows)))
     return tally.result()
 
 

@@ -1,1 +1,1 @@
-DELETE FROM request_keys WHERE (queue_id, request_key) IN (:keys)
+DELETE FROM request_keys WHERE :keys

@@ -1,1 +1,1 @@
-DELETE FROM unique_keys WHERE (queue_id, unique_key) IN (:keys)
+DELETE FROM unique_keys WHERE :keys

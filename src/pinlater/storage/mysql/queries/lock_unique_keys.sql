@@ -1,1 +1,1 @@
-SELECT queue_id, unique_key, id, priority, until_ms FROM unique_keys WHERE (queue_id, unique_key) IN (:keys) FOR UPDATE
+SELECT queue_id, unique_key, id, priority, until_ms FROM unique_keys WHERE :keys FOR UPDATE

@@ -1,2 +1,2 @@
 SELECT queue_id, request_key, seen_at_ms, fingerprint, answer, existing FROM request_keys
-WHERE (queue_id, request_key) IN (:keys)
+WHERE :keys
