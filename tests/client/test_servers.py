@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from pinlater.client import AsyncClient, Client
 from pinlater.client._servers import Address, FixedServers, ServerChoice, ServerSetFile, parse_address, parse_servers
 from pinlater.domain.clock import ManualClock
 
@@ -37,6 +38,21 @@ def test_a_list_may_be_one_string_and_names_each_server_once() -> None:
     assert parse_servers(["a:1"]) == (Address("a", 1),)
     with pytest.raises(ValueError, match="no server"):
         parse_servers(" , ")
+
+
+@pytest.mark.parametrize("face", [Client, AsyncClient])
+def test_the_environment_names_the_servers_where_nothing_else_does(
+    face: type[Client | AsyncClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PINLATER_SERVERS", raising=False)
+    assert face().servers == (Address("127.0.0.1", 9010),)
+    monkeypatch.setenv("PINLATER_SERVERS", "b:2")
+    assert face().servers == (Address("b", 2),)
+    assert face("a:1").servers == (Address("a", 1),)
+    listed = tmp_path / "servers"
+    listed.write_text("c:3\nd\n")
+    monkeypatch.setenv("PINLATER_SERVERS", f"file:{listed}")
+    assert set(face().servers) == {Address("c", 3), Address("d", 9010)}
 
 
 def choice_of(servers: str, clock: ManualClock) -> ServerChoice:

@@ -16,6 +16,8 @@ FORBIDDEN_FOR_CLIENTS = (
     "prometheus_client",
     "re2",
     "sqlite3",
+    "asyncmy",
+    "redis",
     "pinlater.app",
     "pinlater.config",
     "pinlater.dispatch",
@@ -50,6 +52,26 @@ def test_client_and_worker_load_no_part_of_the_server(statement: str) -> None:
     """A producer's process stays small, and works without the extra `server`."""
     loaded = loaded_by(statement)
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
+
+
+# What a client and a worker bring along that is not Python's own. An image's own `sitecustomize` is nobody's.
+OTHERS_FOR_CLIENTS = {"thrift"}
+OTHERS_FOR_WORKERS = OTHERS_FOR_CLIENTS | {"cronsim", "msgspec", "typing_extensions"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "others"),
+    [
+        ("import pinlater", set()),
+        ("import pinlater; pinlater.AsyncClient, pinlater.Client, pinlater.EnqueueBatcher", OTHERS_FOR_CLIENTS),
+        ("import pinlater; pinlater.Worker", OTHERS_FOR_WORKERS),
+    ],
+)
+def test_client_and_worker_are_light(statement: str, others: set[str]) -> None:
+    """Drivers, web frameworks, typer, OpenTelemetry: whatever is installed, nothing is loaded that isn't used."""
+    roots = {name.partition(".")[0] for name in loaded_by(statement)} - sys.stdlib_module_names
+    public = {name for name in roots if not name.startswith("_")}
+    assert public - {"pinlater", "sitecustomize"} == others
 
 
 def test_the_sync_client_is_what_the_async_one_makes(repository: Path) -> None:

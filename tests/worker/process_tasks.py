@@ -92,3 +92,22 @@ def note_span(folder: str) -> None:
     carried = (note_span.job(folder).headers or {}).get("traceparent", "")
     with open(os.path.join(folder, "span"), "w") as file:  # noqa: PTH123, PTH118 - plain on purpose
         file.write(f"{span.trace_id:x} {span.span_id:x} {carried}")
+
+
+def told() -> tuple[str, str, str]:
+    """What a handler learns of its job: attempt, a header, whether it has its minute."""
+    job = current_job()
+    left_ms = job.time_left_ms or 0
+    return str(job.attempt), job.headers["tenant"], str(50_000 < left_ms <= 60_000 and job.deadline_ms is not None)
+
+
+def fail_once() -> None:
+    if current_job().attempt == 1:
+        raise ValueError("once more")
+
+
+@worker.handler("p", process=True, attempts=3, time_limit=60)
+def tell(folder: str) -> None:
+    with open(os.path.join(folder, "told"), "a") as file:  # noqa: PTH123, PTH118 - plain on purpose
+        file.write(",".join(told()) + "\n")
+    fail_once()

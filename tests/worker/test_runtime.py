@@ -9,7 +9,8 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +171,78 @@ async def test_options_of_a_job(client: AsyncClient) -> None:
     assert info.headers == {"tenant": "a", "pinlater-task": "send", "content-type": "application/json"}
     assert info.attempts_allowed == 7
     assert (info.run_after_ms or 0) - (info.created_at_ms or 0) == pytest.approx(3_600_000, abs=5_000)
+    later = datetime(2040, 1, 1, 9, tzinfo=UTC)
+    at = await send.using(at=later, priority=3).enqueue_async("at")
+    assert (await client.lookup([at.descriptor]))[at.descriptor].run_after_ms == later.timestamp() * 1000
+    assert [placed.descriptor.split(":")[2] for placed in (first, at)] == ["p2", "p3"]
     expired = await send.using(expires_in=0.001, claim_timeout=5).enqueue_async("z")
     await eventually(lambda: _claimed_nothing(client))
     assert (await client.lookup([expired.descriptor]))[expired.descriptor].custom_status == "expired"
     with pytest.raises(ValueError, match="either delay or at"):
         send.using(delay=1, at=5)
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Semicolons:
+    """A codec that a user might write."""
+
+    content_type = "text/x-semicolons"
+
+    def encode(self, value: Any) -> bytes:
+        return f"{value.x};{value.y}".encode()
+
+    def decode(self, body: bytes, into: Any) -> Any:
+        return into(*map(int, body.split(b";")))
+
+
+async def test_a_codec_may_be_ones_own(client: AsyncClient) -> None:
+    """And a body in another encoding that is known here is read all the same."""
+    seen: list[Point] = []
+    worker = Worker(client, settings=FAST, codec=Semicolons())
+
+    @worker.handler("q")
+    async def draw(at: Point) -> None:
+        seen.append(at)
+
+    placed = await draw.enqueue_async(Point(1, 2))
+    info = (await client.lookup([placed.descriptor], bodies=True))[placed.descriptor]
+    assert (info.body, info.headers["content-type"]) == (b"1;2", "text/x-semicolons")
+    await client.enqueue(
+        "q", [b"3;4", Job(b'{"x":5,"y":6}', headers={"pinlater-task": "draw", "content-type": "application/json"})]
+    )
+    async with running(worker):
+        await eventually(lambda: len(seen) == 3)
+    assert sorted((point.x, point.y) for point in seen) == [(1, 2), (3, 4), (5, 6)]
+
+
+async def test_a_handler_learns_of_its_job_wherever_it_runs(client: AsyncClient, tmp_path: Path) -> None:
+    """Its attempt, headers and deadline; and the attempt goes up."""
+    seen: dict[str, list[Any]] = {"on_loop": [], "in_thread": []}
+    async with running_processes(client):
+        worker = Worker(client, settings=FAST, retry=constant(0))
+
+        @worker.handler("q", attempts=3, time_limit=60)
+        async def on_loop() -> None:
+            seen["on_loop"].append(process_tasks.told())
+            process_tasks.fail_once()
+
+        @worker.handler("q", attempts=3, time_limit=60)
+        def in_thread() -> None:
+            seen["in_thread"].append(process_tasks.told())
+            process_tasks.fail_once()
+
+        placed = [await task.using(headers={"tenant": "a"}).enqueue_async() for task in (on_loop, in_thread)]
+        in_process = await process_tasks.tell.using(headers={"tenant": "a"}).enqueue_async(str(tmp_path))
+        async with running(worker):
+            for one in (*placed, in_process):
+                await ended(client, one.descriptor, JobState.SUCCEEDED)
+    seen["in_process"] = [tuple(line.split(",")) for line in (tmp_path / "told").read_text().splitlines()]
+    assert seen == {place: [("1", "a", "True"), ("2", "a", "True")] for place in seen}
 
 
 async def _claimed_nothing(client: AsyncClient) -> bool:
