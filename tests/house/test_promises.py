@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGES = ("docs/guarantees.md", "tests/promises/README.md")
+PAGES = ("docs/guarantees.md", "tests/promises/README.md", "tests/promises/SDK.md")
 ROW = re.compile(r"^\|(.*)\|(.*)\|$", re.MULTILINE)
 NAME = re.compile(r"`(test_\w+)`")
 
