@@ -20,7 +20,7 @@ from pinlater.dispatch.limits import RateLimits
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.queue import QueueCounts
-from pinlater.http_server.server import HttpServer, Readiness
+from pinlater.http_server.server import HttpServer, OneServer, Readiness
 from pinlater.maintenance.rates import RateSampler
 from pinlater.maintenance.runner import Periodic, Runner
 from pinlater.maintenance.sweeps import Sweeps
@@ -74,9 +74,7 @@ class App:
         self.http = HttpServer(
             settings.http,
             self.metrics,
-            self.readiness,
-            self.server_info,
-            queue_counts=self._queue_counts,
+            OneServer(self.metrics, self.readiness, self.server_info, self._queue_counts),
         )
 
     # --- life -------------------------------------------------------------------------------------------------------------

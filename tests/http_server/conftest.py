@@ -12,7 +12,7 @@ import pytest
 
 from pinlater.domain.queue import QueueCounts
 from pinlater.http_server.routing import Router
-from pinlater.http_server.server import HttpServer, Readiness
+from pinlater.http_server.server import HttpServer, OneServer, Readiness
 from pinlater.http_server.settings import HttpSettings
 from pinlater.telemetry.metrics import Metrics
 
@@ -39,9 +39,12 @@ class Site:
         self.server = HttpServer(
             settings,
             self.metrics,
-            lambda: self.readiness,
-            lambda: {"name": "pinlater", "version": "1.2.3"},
-            queue_counts=lambda: self.counts,
+            OneServer(
+                self.metrics,
+                lambda: self.readiness,
+                lambda: {"name": "pinlater", "version": "1.2.3"},
+                lambda: self.counts,
+            ),
             extra_routes=extra_routes,
         )
 

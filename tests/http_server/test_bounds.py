@@ -13,12 +13,14 @@ import uvloop
 
 from pinlater.http_server.connection import Connection
 from pinlater.http_server.messages import Request, Response, text_response
-from pinlater.http_server.server import HttpServer, Readiness
+from pinlater.http_server.server import HttpServer, OneServer, Readiness
 from pinlater.http_server.settings import HttpSettings
 from pinlater.telemetry.metrics import Metrics
 
 from .conftest import Serve, Site
 
+METRICS = Metrics()
+NOBODY = OneServer(METRICS, lambda: Readiness(True), dict)
 PING = b"GET /ping.txt HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -236,7 +238,7 @@ async def test_stopping_ends_streams_at_once_and_can_be_repeated(serve: Serve) -
 
 def test_it_runs_in_the_loop_that_the_thrift_server_uses() -> None:
     async def ask() -> bytes:
-        server = HttpServer(HttpSettings(port=0), Metrics(), lambda: Readiness(True), dict)
+        server = HttpServer(HttpSettings(port=0), METRICS, NOBODY)
         await server.start()
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -256,7 +258,7 @@ def test_it_runs_in_the_loop_that_the_thrift_server_uses() -> None:
 
 
 async def test_a_taken_port_is_an_error_at_the_start(site: Site) -> None:
-    second = HttpServer(HttpSettings(port=site.server.port), Metrics(), lambda: Readiness(True), dict)
+    second = HttpServer(HttpSettings(port=site.server.port), METRICS, NOBODY)
     with pytest.raises(OSError, match="in use"):
         await second.start()
     await second.stop()

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from pinlater.http_server.connection import Connection
 from pinlater.http_server.messages import BadRequest, Request, Response, text_response
 from pinlater.http_server.routing import HostCheck, Router
 from pinlater.http_server.settings import HttpSettings
-from pinlater.http_server.status import Readiness, StatusPages
+from pinlater.http_server.status import OneServer, Readiness, Source, StatusPages
 from pinlater.telemetry.metrics import Metrics
-from pinlater.telemetry.prometheus import QueueCountsSource
 
-__all__ = ["HttpServer", "Readiness"]
+__all__ = ["HttpServer", "OneServer", "Readiness", "Source"]
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +30,15 @@ class HttpServer:
         self,
         settings: HttpSettings,
         metrics: Metrics,
-        readiness: Callable[[], Readiness],
-        server_info: Callable[[], Mapping[str, object]],
+        source: Source,
         *,
-        queue_counts: QueueCountsSource = lambda: (),
         extra_routes: Callable[[Router], None] | None = None,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
         self._router = Router()
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="http-render")
-        StatusPages(metrics, readiness, server_info, queue_counts, self._renderer).add_to(self._router)
+        StatusPages(source, self._renderer).add_to(self._router)
         if extra_routes is not None:
             extra_routes(self._router)
         self._hosts = HostCheck(settings.host, settings.allowed_hosts)

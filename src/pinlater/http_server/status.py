@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
+
+from prometheus_client.registry import Collector
 
 from pinlater.http_server.messages import JSON, TEXT, BadRequest, Request, Response, json_response, text_response
 from pinlater.http_server.routing import Router
 from pinlater.telemetry import ostrich, prometheus
-from pinlater.telemetry.metrics import PERIOD_S, GaugeReading, Metrics
-from pinlater.telemetry.snapshots import Snapshot, difference
+from pinlater.telemetry.metrics import PERIOD_S, Metrics
+from pinlater.telemetry.numbers import Numbers, look
 
 T = TypeVar("T")
 
@@ -30,21 +32,66 @@ class Readiness(NamedTuple):
     reasons: tuple[str, ...] = ()
 
 
-class StatusPages:
-    """The handlers; `add_to` says which path each of them answers."""
+class Source(Protocol):
+    """What the pages show: one server, or several processes as one."""
+
+    async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
+        """All numbers; what is returned may be called in any thread."""
+        ...
+
+    def processes(self) -> Collector | None:
+        """Prometheus' numbers of the processes, where it isn't only this one."""
+        ...
+
+    async def alive(self) -> Readiness:
+        """Whether it runs at all, so that no restart would help."""
+        ...
+
+    async def readiness(self) -> Readiness:
+        """Whether it should get requests."""
+        ...
+
+    async def server_info(self) -> Mapping[str, object]:
+        """What it is."""
+        ...
+
+
+class OneServer:
+    """A server in this process. Its event loop turns, or none of its pages would be answered."""
 
     def __init__(
         self,
         metrics: Metrics,
         readiness: Callable[[], Readiness],
         server_info: Callable[[], Mapping[str, object]],
-        queue_counts: prometheus.QueueCountsSource,
-        renderer: Executor,
+        queue_counts: prometheus.QueueCountsSource = lambda: (),
     ) -> None:
         self._metrics = metrics
         self._readiness = readiness
         self._server_info = server_info
         self._queue_counts = queue_counts
+
+    async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
+        return look(self._metrics, self._queue_counts(), last_minute=last_minute)
+
+    def processes(self) -> Collector | None:
+        return None
+
+    async def alive(self) -> Readiness:
+        return Readiness(True)
+
+    async def readiness(self) -> Readiness:
+        return self._readiness()
+
+    async def server_info(self) -> Mapping[str, object]:
+        return self._server_info()
+
+
+class StatusPages:
+    """The handlers; `add_to` says which path each of them answers."""
+
+    def __init__(self, source: Source, renderer: Executor) -> None:
+        self._source = source
         self._renderer = renderer
 
     def add_to(self, router: Router) -> None:
@@ -59,34 +106,32 @@ class StatusPages:
         router.add("/server_info", self.info)
 
     async def stats_text(self, request: Request) -> Response:
-        newer, older, gauges = self._asked_for(request)
-        labels = dict(self._metrics.labels)
-        text = await self._render(lambda: ostrich.text(ostrich.sections(difference(newer, older), gauges, labels)))
+        numbers = await self._asked_for(request)
+        text = await self._render(lambda: ostrich.text(_sections(numbers())))
         return Response(200, TEXT, text.encode())
 
     async def stats_json(self, request: Request) -> Response:
-        newer, older, gauges = self._asked_for(request)
-        labels = dict(self._metrics.labels)
-        text = await self._render(lambda: ostrich.as_json(ostrich.sections(difference(newer, older), gauges, labels)))
+        numbers = await self._asked_for(request)
+        text = await self._render(lambda: ostrich.as_json(_sections(numbers())))
         return Response(200, JSON, text.encode())
 
-    def _asked_for(self, request: Request) -> tuple[Snapshot, Snapshot | None, list[GaugeReading]]:
+    async def _asked_for(self, request: Request) -> Callable[[], Numbers]:
         period = request.query.get("period")
-        gauges = self._metrics.read_gauges()
-        if period is None:
-            return self._metrics.snapshot(), None, gauges
-        if period != f"{PERIOD_S:.0f}":
+        if period not in {None, f"{PERIOD_S:.0f}"}:
             raise BadRequest(
-                f"period {period[:20]!r} is not kept; only period={PERIOD_S:.0f} is, or none for all since the start"
+                f"period {str(period)[:20]!r} is not kept; only period={PERIOD_S:.0f} is, or none for all since the start"
             )
-        return *self._metrics.last_minute(), gauges
+        return await self._source.look(last_minute=period is not None)
 
     async def prometheus_page(self, request: Request) -> Response:
-        snapshot, gauges, counts = self._metrics.snapshot(), self._metrics.read_gauges(), self._queue_counts()
+        numbers, processes = await self._source.look(last_minute=False), self._source.processes()
         accept = request.headers.get("accept", "")
-        body, content_type = await self._render(
-            lambda: prometheus.render(prometheus.Page(difference(snapshot), gauges, counts), accept)
-        )
+
+        def render() -> tuple[bytes, str]:
+            reading, gauges, _, counts = numbers()
+            return prometheus.render(prometheus.Page(reading, gauges, counts, processes), accept)
+
+        body, content_type = await self._render(render)
         return Response(200, content_type, body)
 
     async def _render(self, work: Callable[[], T]) -> T:
@@ -102,14 +147,19 @@ class StatusPages:
         return text_response("OK")
 
     async def alive(self, _: Request) -> Response:
-        """The process's event loop turns, or this would not be answered. Says nothing of the store: a restart would not help it."""
-        return text_response("ok\n")
+        """Says nothing of the store: a restart would not help it."""
+        alive = await self._source.alive()
+        return text_response("ok\n") if alive.ok else text_response("".join(f"{it}\n" for it in alive.reasons), 503)
 
     async def ready(self, _: Request) -> Response:
-        readiness = self._readiness()
+        readiness = await self._source.readiness()
         if readiness.ok:
             return text_response("; ".join(("ready", *readiness.reasons)) + "\n")
         return text_response("not ready: " + "; ".join(readiness.reasons or ("no reason given",)) + "\n", 503)
 
     async def info(self, _: Request) -> Response:
-        return json_response(dict(self._server_info()))
+        return json_response(dict(await self._source.server_info()))
+
+
+def _sections(numbers: Numbers) -> ostrich.Sections:
+    return ostrich.sections(numbers.reading, numbers.gauges, numbers.labels)

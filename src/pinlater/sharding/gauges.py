@@ -31,6 +31,7 @@ def show_shards(
         prometheus="pinlater_shard_healthy",
         label="shard",
         help="1 while the shard is in use, 0 while it is out of reach",
+        join="min",
     )
     metrics.gauge(
         "shard-takes-enqueues-",
@@ -38,6 +39,7 @@ def show_shards(
         prometheus="pinlater_shard_takes_enqueues",
         label="shard",
         help="1 where the shard takes enqueues, 0 where it only drains",
+        join="min",
     )
     metrics.gauge(
         "shard-jobs-live-",
@@ -45,6 +47,7 @@ def show_shards(
         prometheus="pinlater_shard_jobs_live",
         label="shard",
         help="Jobs that wait or run, by shard",
+        join="max",
     )
     metrics.gauge(
         "shard-jobs-finished-",
@@ -52,6 +55,7 @@ def show_shards(
         prometheus="pinlater_shard_jobs_finished",
         label="shard",
         help="Finished jobs that are still kept, by shard",
+        join="max",
     )
     metrics.gauge(
         "lane-length-",

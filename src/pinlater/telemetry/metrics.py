@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pinlater.telemetry.catalogue import QUEUE_COUNTERS
 from pinlater.telemetry.handles import MethodMetrics, QueueMetrics
 from pinlater.telemetry.snapshots import Reading, Snapshot, difference, take_snapshot
 
-__all__ = ["OVERFLOW", "Gauge", "GaugeReading", "MethodMetrics", "Metrics", "QueueMetrics"]
+__all__ = ["OVERFLOW", "Gauge", "GaugeReading", "Join", "MethodMetrics", "Metrics", "QueueMetrics"]
 
 OVERFLOW = "(other)"
 TICK_S = 5.0
@@ -25,17 +25,19 @@ PERIOD_S = 60.0
 _COUNTER_INDEX = {counter.attribute: index for index, counter in enumerate(QUEUE_COUNTERS)}
 
 
-class Gauge(NamedTuple):
-    """A value read when somebody looks. `read` gives a number, or one for each member (a queue, a shard).
+Join = Literal["sum", "max", "min"]
+"""What several processes' values of one gauge are together: what each has of its own adds up; what all of them see in the store,
+or what is only as good as the worst of them, doesn't."""
 
-    `prometheus` is the metric's name there and `label` names what the members are; Ostrich shows `name` + member.
-    """
+
+class Gauge(NamedTuple):
+    """What a gauge is called. `prometheus` is its name there, `label` names what the members are; Ostrich shows `name` + member."""
 
     name: str
-    read: Callable[[], float | Mapping[str, float]]
-    prometheus: str
-    label: str
-    help: str
+    prometheus: str = ""
+    label: str = ""
+    help: str = ""
+    join: Join = "sum"
 
 
 class GaugeReading(NamedTuple):
@@ -54,7 +56,7 @@ class Metrics:
         self._queues: dict[str, QueueMetrics] = {}
         self._methods: dict[str, MethodMetrics] = {}
         self._counters: dict[str, int] = {}
-        self._gauges: dict[str, Gauge] = {}
+        self._gauges: dict[str, tuple[Gauge, Callable[[], float | Mapping[str, float]]]] = {}
         self._ring: deque[Snapshot] = deque(maxlen=int(PERIOD_S / TICK_S) + 1)
         self.labels: dict[str, str] = {}
 
@@ -94,13 +96,14 @@ class Metrics:
         prometheus: str = "",
         label: str = "",
         help: str = "",
+        join: Join = "sum",
     ) -> None:
         """Shows what `read` returns whenever somebody looks; it is called on the event loop, so it must be cheap.
 
         A `read` that gives a mapping makes one value a key: `name` + key in /stats.txt, a `label` with the key in /metrics.
         `prometheus` is the whole name there; without it the `name` is made fit, with `pinlater_` before it.
         """
-        self._gauges[name] = Gauge(name, read, prometheus, label, help)
+        self._gauges[name] = Gauge(name, prometheus, label, help, join), read
 
     def remove_gauge(self, name: str) -> None:
         """Shows it no longer; nothing happens where there is none."""
@@ -153,7 +156,7 @@ class Metrics:
     def read_gauges(self) -> list[GaugeReading]:
         """All gauges now. On the event loop's thread only."""
         readings = []
-        for gauge in self._gauges.values():
-            value = gauge.read()
+        for gauge, read in self._gauges.values():
+            value = read()
             readings.append(GaugeReading(gauge, value if isinstance(value, Mapping) else {"": value}))
         return readings

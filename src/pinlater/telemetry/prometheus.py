@@ -31,6 +31,8 @@ class Page(NamedTuple):
     reading: Reading
     gauges: Sequence[GaugeReading]
     counts: Sequence[QueueCounts]
+    processes: Collector | None = None
+    """What is said of the process itself; None: of this one."""
 
 
 class PinLaterCollector(Collector):
@@ -40,7 +42,7 @@ class PinLaterCollector(Collector):
         self._page = page
 
     def collect(self) -> Iterator[Metric]:
-        reading, gauges, counts = self._page
+        reading, gauges, counts, _ = self._page
         yield from _queue_counters(reading)
         yield from _queue_histograms(reading)
         yield from _methods(reading)
@@ -54,7 +56,7 @@ def render(page: Page, accept: str = "") -> tuple[bytes, str]:
     """The page and its content type: Prometheus' text, or OpenMetrics where the `Accept` header asks for it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PinLaterCollector(page))
-    registry.register(_process_collector())
+    registry.register(page.processes or _process_collector())
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
