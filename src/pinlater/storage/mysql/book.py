@@ -46,7 +46,7 @@ class Book:
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
 
-    def replace(self, queues: Iterable[tuple[int, str]], priorities: Iterable[tuple[int, int]]) -> None:
+    def replace(self, queues: Iterable[tuple[int, str]], priorities: Iterable[tuple[int, int]] = ()) -> None:
         """As the database has it."""
         used: dict[int, list[int]] = {}
         for queue_id, priority in priorities:

@@ -94,12 +94,11 @@ async def oldest(transaction: Transaction, queue_id: int, state: JobState, prior
     return [line[0] for line in found.rows]
 
 
-async def finished_before(
-    transaction: Transaction, queue_id: int, state: JobState, priority: int, ms_max: int, limit: int
-) -> list[int]:
-    """Ids of jobs of that state finished at or before `ms_max`, oldest first."""
-    after = (LOWEST_MS, -1)
-    return [line[1] for line in await _finished(transaction, queue_id, state, priority, after, ms_max, limit)]
+async def oldest_finished(
+    transaction: Transaction, queue_id: int, state: JobState, priority: int, limit: int
+) -> list[tuple[int, int]]:
+    """(finish, id) of the jobs of that state that finished first."""
+    return await _finished(transaction, queue_id, state, priority, (LOWEST_MS, -1), I64_MAX, limit)
 
 
 async def _finished(

@@ -68,13 +68,10 @@ class Membership:
         )
         return self.slot
 
-    async def renew(self, transaction: Transaction) -> bool:
-        """A sign of life. False where the slot was taken over meanwhile."""
-        [now] = await transaction.select(_NOW())
-        renewed = await transaction.change_now(
-            _RENEW(slot=self.slot, incarnation=self.incarnation, seen_at_ms=now.rows[0][0])
-        )
-        return renewed == 1
+    async def renew(self, connection: Connection) -> bool:
+        """A sign of life, one statement. False where the slot was taken over meanwhile."""
+        [renewed] = await connection.run([_RENEW(slot=self.slot, incarnation=self.incarnation)])
+        return renewed.affected == 1
 
     async def leave(self, transaction: Transaction) -> None:
         """Frees the slot."""

@@ -154,9 +154,13 @@ async def counts(connection: Connection, queues: Sequence[str] | None) -> list[Q
     return [QueueCounts(line[0].decode(), *line[1:]) for line in found.rows]
 
 
-async def list_queues(connection: Connection) -> list[Queue]:
+async def list_queues(connection: Connection) -> list[tuple[int, Queue]]:
+    """All queues with their ids."""
     [found] = await connection.run([sql("list_queues")()])
-    return [Queue(name.decode(), config_of(config), bool(paused)) for _, name, paused, config in found.rows]
+    return [
+        (queue_id, Queue(name.decode(), config_of(config), bool(paused)))
+        for queue_id, name, paused, config in found.rows
+    ]
 
 
 async def find_requests(

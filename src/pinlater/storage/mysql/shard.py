@@ -44,6 +44,7 @@ from pinlater.storage.mysql.connection import Connection, ConnectionLost, connec
 from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.mapping import note_map
 from pinlater.storage.mysql.membership import Member, Membership, members
+from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.mysql.readers import Readers
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import sql
@@ -83,6 +84,8 @@ class MysqlShard:
             Writer(self._connect_writer, endpoint, self._book, self._refresh, self._settings, self.stats)
             for _ in range(_WRITERS)
         ]
+        self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
+        self._memory = sweeping.Memory()
         self._highest_id = 0
         self._is_open = False
 
@@ -128,13 +131,12 @@ class MysqlShard:
         await self._readers.close()
 
     async def ping(self) -> None:
-        """A sign of life in the store, which is a write; and a look at which queues there are."""
+        """A sign of life in the store, which is a write."""
         self._check_open()
-        if not await self._other.carry_out(self._membership.renew):
+        if not await self._readers.read(self._membership.renew):
             raise ShardConnectionFailed(
                 f"{self.endpoint}: this server's slot was taken over while it was away; restart it"
             )
-        await self._refresh()
 
     async def members(self) -> list[Member]:
         """The servers that use this shard now."""
@@ -184,7 +186,9 @@ class MysqlShard:
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
-        return await self._readers.read(reading.list_queues)
+        found = await self._readers.read(reading.list_queues)
+        self._book.replace([(queue_id, queue.name) for queue_id, queue in found])
+        return [queue for _, queue in found]
 
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
@@ -276,21 +280,45 @@ class MysqlShard:
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
+    async def _look(self) -> Facts:
+        own = self.slot * _WRITERS
+        statement = sql("pulse")(own_first=own, own_last=own + _WRITERS - 1)
+        [found] = await self._readers.read(lambda c: c.run([statement]))
+        deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
+            NEVER_MS if value is None else value for value in found.rows[0]
+        ]
+        return Facts(deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
+
     async def advance_due(self, now_ms: int, limit: int) -> int:
         self._check_open()
-        return await self._other.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
+        mark = self._pulse.mark(await self._pulse.facts())
+        if limit <= 0 or not self._memory.due_wanted(mark, now_ms):
+            return 0
+        moved = await self._other.carry_out(lambda t: sweeping.advance_due(t, self._memory, now_ms, limit))
+        self._memory.due_mark = (self.stats.changes, mark[1])
+        return moved
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
+        if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
+            return []
         return await self._other.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
+        if limit <= 0 or (await self._pulse.facts()).first_expiry_ms >= now_ms:
+            return []
         return await self._other.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        return await self._other.carry_out(lambda t: sweeping.collect_garbage(t, ttls, now_ms, limit))
+        facts = await self._pulse.facts()
+        mark = self._pulse.mark(facts)
+        if limit <= 0 or not sweeping.collect_wanted(self._memory, facts, mark, ttls, now_ms):
+            return []
+        swept = await self._other.carry_out(lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit))
+        self._memory.finished_mark = None if swept else (self.stats.changes, mark[1])
+        return swept
 
 
 async def _highest_id(connection: Connection) -> int:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pinlater.domain.job import JobState
 from pinlater.storage.interface import Swept, TimeToLive
 from pinlater.storage.mysql.book import LOWEST_MS
-from pinlater.storage.mysql.bulk import delete_ids, finished_before
+from pinlater.storage.mysql.bulk import delete_ids, oldest_finished
 from pinlater.storage.mysql.changes import Changes
+from pinlater.storage.mysql.pulse import NEVER_MS, Facts
 from pinlater.storage.mysql.statements import json_rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
@@ -21,6 +22,7 @@ _READ_MAX = 2_000
 _EXPIRY_ROUNDS_MAX = 10
 
 _FUTURE = sql("list_future")
+_FIRST_READY = sql("select_first_ready")
 _COUNTED_FUTURE = sql("lock_counted_future")
 _COUNT_AS_DUE = sql("count_as_due")
 _OVERDUE = sql("lock_overdue_claims")
@@ -37,24 +39,45 @@ _UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
 _DELETE_DROPPED = sql("delete_dropped_queue")
 
 
-async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
-    """Counts jobs whose time has come as due."""
+class Memory:
+    """What sweeps remember between their runs, so that they don't look in vain."""
+
+    def __init__(self) -> None:
+        self.due_mark: tuple[int, str] | None = None  # as of the last run of `advance_due`
+        self.next_due_ms = NEVER_MS
+        self.finished_mark: tuple[int, str] | None = None
+        self.oldest_finish: dict[tuple[int, int, JobState], int] = {}
+
+    def due_wanted(self, mark: tuple[int, str], now_ms: int) -> bool:
+        return mark != self.due_mark or self.next_due_ms <= now_ms
+
+
+async def advance_due(transaction: Transaction, memory: Memory, now_ms: int, limit: int) -> int:
+    """Counts jobs whose time has come as due; remembers when the next one comes."""
     [future] = await transaction.select(_FUTURE())
     moved = 0
+    next_due_ms = NEVER_MS
     for queue_id, priority in future.rows:
         if queue_id not in transaction.book.by_id:
             continue
-        while moved < limit:
+        found_all = False
+        while moved < limit and not found_all:
             asked = min(limit - moved, _READ_MAX)
             [found] = await transaction.select(
                 _COUNTED_FUTURE(queue_id=queue_id, priority=priority, from_ms=LOWEST_MS, now_ms=now_ms, limit=asked)
             )
+            found_all = len(found.rows) < asked
             if found.rows:
                 transaction.change(_COUNT_AS_DUE(keys=json_rows(found.rows)))
                 transaction.counters.of(queue_id, priority).future -= len(found.rows)
                 moved += len(found.rows)
-            if len(found.rows) < asked:
-                break
+        if not found_all:
+            next_due_ms = now_ms
+            break
+        [first] = await transaction.select(_FIRST_READY(queue_id=queue_id, priority=priority, from_ms=now_ms + 1))
+        if first.rows[0][0] is not None:
+            next_due_ms = min(next_due_ms, first.rows[0][0])
+    memory.next_due_ms = next_due_ms
     return moved
 
 
@@ -98,10 +121,24 @@ async def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list
     return tally.result()
 
 
-async def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
+def collect_wanted(
+    memory: Memory, facts: Facts, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
+) -> bool:
+    """Whether there can be garbage. The shortest time to live decides about all queues: a look in vain costs little."""
+    if facts.dropped_queues or facts.first_key_until_ms <= now_ms:
+        return True
+    if facts.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or mark != memory.finished_mark:
+        return True
+    shortest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=0)
+    return min(memory.oldest_finish.values(), default=NEVER_MS) + shortest_ms < now_ms
+
+
+async def collect_garbage(
+    transaction: Transaction, memory: Memory, ttls: Sequence[TimeToLive], now_ms: int, limit: int
+) -> list[Swept]:
     """Finished jobs past their time to live, then keys that time has freed, then what deleted queues left."""
     tally = Tally()
-    left = await _collect_finished(transaction, {ttl.queue: ttl for ttl in ttls}, now_ms, limit, tally)
+    left = await _collect_finished(transaction, memory, {ttl.queue: ttl for ttl in ttls}, now_ms, limit, tally)
     freed = 0
     if left > 0:
         freed += await transaction.change_now(
@@ -115,11 +152,12 @@ async def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], 
 
 
 async def _collect_finished(
-    transaction: Transaction, ttls: dict[str, TimeToLive], now_ms: int, limit: int, tally: Tally
+    transaction: Transaction, memory: Memory, ttls: dict[str, TimeToLive], now_ms: int, limit: int, tally: Tally
 ) -> int:
-    """Returns how much of the limit is left."""
+    """Returns how much of the limit is left. Finishes only get later, so the oldest one of a kind is worth remembering."""
     [finished] = await transaction.select(_FINISHED())
     left = limit
+    oldest: dict[tuple[int, int, JobState], int] = {}
     for queue_id, priority, succeeded, failed in finished.rows:
         queue = transaction.book.by_id.get(queue_id)
         ttl = None if queue is None else ttls.get(queue.name)
@@ -129,16 +167,23 @@ async def _collect_finished(
             (JobState.SUCCEEDED, ttl.succeeded_ms, succeeded),
             (JobState.FAILED, ttl.failed_ms, failed),
         ):
-            while there > 0 and left > 0:
-                asked = min(left, _READ_MAX)
-                before_ms = now_ms - kept_ms - 1
-                ids = await finished_before(transaction, queue_id, state, priority, before_ms, asked)
+            if there <= 0:
+                continue
+            kind = (queue_id, priority, state)
+            oldest[kind] = memory.oldest_finish.get(kind, LOWEST_MS)
+            before_ms = now_ms - kept_ms - 1
+            while left > 0 and oldest[kind] <= before_ms:
+                found = await oldest_finished(transaction, queue_id, state, priority, min(left, _READ_MAX))
+                ids = [job_id for finished_ms, job_id in found if finished_ms <= before_ms]
                 deleted = len(await delete_ids(transaction, ids))
                 if deleted:
                     tally.deleted(queue.name, priority, state, deleted)
                 left -= deleted
-                if len(ids) < asked or not deleted:
+                kept = [finished_ms for finished_ms, _ in found if finished_ms > before_ms]
+                oldest[kind] = kept[0] if kept else now_ms if not found else oldest[kind]
+                if not deleted:
                     break
+    memory.oldest_finish = oldest
     return left
 
 

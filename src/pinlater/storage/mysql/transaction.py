@@ -39,6 +39,7 @@ class Stats:
 
     def __init__(self) -> None:
         self.transactions = 0
+        self.changes = 0  # those that changed something
         self.deadlocks = 0
         self.lock_waits = 0
         self.lost_connections = 0
@@ -58,7 +59,7 @@ class Transaction:
         self.careful = careful
         self.counters = Counters()
         self._waiting: list[bytes] = []
-        self._marked = False
+        self.marked = False
         self._used = False
         self.ended = False
 
@@ -69,8 +70,8 @@ class Transaction:
 
     def change(self, statement: bytes) -> None:
         """A change whose own answer nobody needs."""
-        if not self._marked:
-            self._marked = True
+        if not self.marked:
+            self.marked = True
             self._waiting.append(self._writer.mark())
         self._waiting.append(statement)
 
@@ -94,7 +95,7 @@ class Transaction:
         try:
             return (await self._flush([*last, b"COMMIT"]))[-1 - len(last) : -1]
         except ConnectionLost as error:
-            if not self._marked:
+            if not self.marked:
                 raise
             connection = await self._writer.settle(self._connection, error)
             return await connection.run(list(last)) if last else []
@@ -177,6 +178,7 @@ class Writer:
             await self._roll_back(connection, error)
             raise
         self._stats.transactions += 1
+        self._stats.changes += transaction.marked
         return result
 
     async def settle(self, old: Connection, cause: ConnectionLost) -> Connection:
