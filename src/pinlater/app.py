@@ -151,12 +151,12 @@ class App:
         """What the shards have together is what each of them has; and they know the map."""
         await self.service.book.refresh()
         await self.watch.bring_all_up_to_date()
-        await self.watch.learn_unique_places()
+        await self.shards.unique.learn(list(self.shards))
 
     async def change_shards(self, desired: Sequence[DesiredShard]) -> MapChange:
         """Takes over another shard map while requests go on."""
         change = await self.shard_map.replace(desired)
-        await self.watch.learn_unique_places()
+        await self.shards.unique.learn(list(self.shards))
         return change
 
     async def stop(self, grace_s: float) -> None:
@@ -273,7 +273,7 @@ class App:
         if not all(shard.trusted for shard in self.shards):
             await self.watch.ping_all()
             await self.shard_map.tidy()
-            await self.watch.learn_unique_places()
+            await self.shards.unique.learn(list(self.shards))
             await self.service.book.refresh()
 
     async def _tick(self) -> None:

@@ -160,7 +160,7 @@ class Enqueue:
             descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(inserted.ids, jobs, strict=True)]
         if inserted.repeated:
             metrics.repeated_requests += 1
-            return Enqueued(descriptors, sorted(existing))
+            return Enqueued(descriptors, sorted(existing) if existing else ())
         metrics.enqueue += len(jobs) - len(existing)
         metrics.unique_existing += len(existing)
         metrics.job_body_size.record_each([len(job.body) for job in jobs])

@@ -291,7 +291,7 @@ class Spread:
             for index, descriptor in zip(part.indices, answer.descriptors, strict=True):
                 descriptors[index] = descriptor
             existing += [part.indices[position] for position in answer.existing]
-        return Enqueued(descriptors, sorted(existing))
+        return Enqueued(descriptors, sorted(existing) if existing else ())
 
 
 def has_stored_nothing(error: PinLaterError) -> bool:

@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import made_at_ms
 from pinlater.sharding.shard_lanes import ShardLanes
 
-# Other servers take over a new map a little later than this one, and clocks differ.
+# So long after a change of the map other servers may still go by the old one, and clocks differ.
 _MARGIN_MS = 60_000
+_LEARN_AGAIN_MS = 60_000
+
+
+class Held(NamedTuple):
+    """The queues that have unique keys on a shard, each with the oldest id that one of them names, and when the shard said so."""
+
+    oldest_ids: Mapping[str, int]
+    learned_ms: int
 
 
 class Epoch:
@@ -32,12 +41,12 @@ class Epoch:
 
 
 class UniquePlaces:
-    """What is known of old unique keys. Before anything is known every other shard may hold some."""
+    """What is known of old unique keys. Before enough is known every other shard may hold some."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since_ms: int | None = None
-        self._held: dict[str, Mapping[str, int]] = {}  # shard → queue → oldest id
+        self._held: dict[str, Held] = {}
         self._epoch = Epoch()
         self._former: list[Epoch] = []
         self.settled = False
@@ -51,10 +60,11 @@ class UniquePlaces:
         return [shard for shard in shards if shard is not home and self._may_hold(shard.name, queue)]
 
     def _may_hold(self, shard: str, queue: str) -> bool:
+        """Also where the shard was asked too early: others might have put keys there since."""
         held = self._held.get(shard)
-        if held is None or self._since_ms is None:
+        if held is None or self._since_ms is None or held.learned_ms < self._since_ms + _MARGIN_MS:
             return True
-        oldest_id = held.get(queue)
+        oldest_id = held.oldest_ids.get(queue)
         return oldest_id is not None and made_at_ms(oldest_id) <= self._since_ms + _MARGIN_MS
 
     # --- learning ---------------------------------------------------------------------------------------------------------
@@ -69,32 +79,47 @@ class UniquePlaces:
         self._epoch = Epoch()
 
     async def learn(self, shards: Sequence[ShardLanes]) -> None:
-        """Asks the shards in reach; those that fail stay unknown. Nothing happens where nothing is open."""
+        """Asks the shards in reach what they hold; those that fail stay unknown. To be called every few seconds: it asks when it is time.
+
+        One shard alone is told the map all the same, for when others come.
+        """
         if self.settled:
             return
-        if len(shards) == 1:
-            self.settled = True  # and yet the shard is told, for when others come
         epoch = self._epoch
         shard_map = "\n".join(sorted(shard.name for shard in shards if shard.takes_enqueues))
-        reached = [shard for shard in shards if shard.healthy and not (shard.trusted and len(shards) == 1)]
-        answers = await asyncio.gather(*(self._ask(shard, shard_map) for shard in reached), return_exceptions=True)
+        wanted = [shard for shard in shards if shard.healthy and self._is_time(shard.name)]
+        if len(shards) == 1 and shards[0].trusted:
+            wanted = []
+        answers = await asyncio.gather(*(self._ask(shard, shard_map) for shard in wanted), return_exceptions=True)
         if self._epoch is not epoch:
             return  # the map changed meanwhile
-        for shard, answer in zip(reached, answers, strict=True):
+        for shard, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, BaseException):
                 if not isinstance(answer, PinLaterError):
                     raise answer
                 continue
             since_ms, self._held[shard.name] = answer
             self._since_ms = since_ms if self._since_ms is None else max(self._since_ms, since_ms)
-        self.settled = self.settled or not any(
-            self._may_hold(shard.name, queue) for shard in shards for queue in self._held.get(shard.name, {"": 0})
-        )
+        self.settled = len(shards) == 1 or not any(self._holds_old_keys(shard.name) for shard in shards)
 
-    async def _ask(self, shard: ShardLanes, shard_map: str) -> tuple[int, Mapping[str, int]]:
-        since_ms = await shard.shard.note_map(shard_map, self._clock.now_ms())
-        held = await shard.shard.list_unique_queues()
-        return since_ms, {row.queue: row.oldest_id for row in held}
+    def _is_time(self, shard: str) -> bool:
+        held = self._held.get(shard)
+        if held is None or self._since_ms is None:
+            return True
+        now_ms = self._clock.now_ms()
+        if held.learned_ms < self._since_ms + _MARGIN_MS:
+            return now_ms >= self._since_ms + _MARGIN_MS
+        return now_ms >= held.learned_ms + _LEARN_AGAIN_MS
+
+    def _holds_old_keys(self, shard: str) -> bool:
+        held = self._held.get(shard)
+        return held is None or any(self._may_hold(shard, queue) for queue in (*held.oldest_ids, ""))
+
+    async def _ask(self, shard: ShardLanes, shard_map: str) -> tuple[int, Held]:
+        now_ms = self._clock.now_ms()
+        since_ms = await shard.shard.note_map(shard_map, now_ms)
+        rows = await shard.shard.list_unique_queues()
+        return since_ms, Held({row.queue: row.oldest_id for row in rows}, now_ms)
 
     # --- enqueues under way -----------------------------------------------------------------------------------------------
 

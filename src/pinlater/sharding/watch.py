@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 
 # Between two looks that lie further apart than this the process stood still; that isn't held against the shards.
 _LATE_S = 1.0
-_LEARN_EVERY_S = 60.0
 
 
 class Watch:
@@ -28,7 +27,6 @@ class Watch:
         self._settings = shards.settings
         self._probes: dict[ShardLanes, asyncio.Task[None]] = {}
         self._looked_at: float | None = None
-        self._learned_at: float | None = None
 
     async def look(self) -> None:
         """One look."""
@@ -71,13 +69,6 @@ class Watch:
             elif isinstance(result, BaseException):
                 raise result
 
-    async def learn_unique_places(self) -> None:
-        """Once a minute, for as long as there are unique keys from before the last change of the map."""
-        now = self._shards.clock.monotonic()
-        if not self._shards.unique.settled and (self._learned_at is None or now - self._learned_at >= _LEARN_EVERY_S):
-            self._learned_at = now
-            await self._shards.unique.learn(list(self._shards))
-
     async def close(self) -> None:
         """Ends the probes."""
         for task in list(self._probes.values()):
@@ -101,11 +92,7 @@ class Watch:
             logger.exception("a probe failed by a bug", extra={"shard": shard.name})
             health.probe_failed(repr(error))
         else:
-            was_out = not health.healthy
             health.probe_succeeded()
-            shard.follow_health()
-            if was_out and not self._shards.unique.settled:
-                self._learned_at = None
         shard.follow_health()
 
 

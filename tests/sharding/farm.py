@@ -1,0 +1,234 @@
+"""A whole server's inside on several faulty shards, on an event loop whose time the test turns: no time limit waits for real time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from itertools import count
+from random import Random
+from typing import Any, TypeVar
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.job import UniqueKey, UniqueScope
+from pinlater.domain.passwords import hash_password
+from pinlater.maintenance.rates import RateSampler
+from pinlater.maintenance.settings import MaintenanceSettings
+from pinlater.maintenance.sweeps import Sweeps
+from pinlater.service.identity import Identity
+from pinlater.service.passwords import PasswordCheck
+from pinlater.service.service import Service
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import AckBatch, AckItem, Caller, DequeueCommand, Dequeued, Enqueued, JobToEnqueue
+from pinlater.sharding.gauges import show_shards
+from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shards
+from pinlater.sharding.settings import ShardingSettings
+from pinlater.sharding.shards import ShardLanes
+from pinlater.sharding.watch import Watch
+from pinlater.storage.interface import TimeToLive
+from pinlater.storage.memory import MemoryShard
+from pinlater.telemetry.metrics import Metrics
+from pinlater.testing._loop import TurnedLoop
+from tests.sharding.faulty import FaultyShard
+
+T = TypeVar("T")
+CALLER = Caller("tests")
+PASSWORD = "open sesame"
+_HASH = hash_password(PASSWORD)
+_STEP_MS = 200
+
+
+class Farm:
+    """Shards by name, and the service on them. `play` opens and closes it."""
+
+    def __init__(self, clock: ManualClock, settings: ShardingSettings, service: ServiceSettings) -> None:
+        self.clock = clock
+        self.settings = settings
+        self.metrics = Metrics()
+        self.stores: dict[str, FaultyShard] = {}
+        self._service_settings = service
+        self._numbers = count(1)
+
+    def store(self, name: str) -> FaultyShard:
+        """The shard below, made at the first call. Another server's data is another object: `move` makes one."""
+        return self.stores.setdefault(name, FaultyShard(MemoryShard(name)))
+
+    def desired(self, name: str, *, takes_enqueues: bool = True, address: str = "") -> DesiredShard:
+        return DesiredShard(name, lambda: self.store(name).as_shard(), address, takes_enqueues)
+
+    async def open(self, desired: Sequence[DesiredShard]) -> None:
+        self.shards = await open_shards(desired, self.clock, Random(1), self.settings)
+        limits = RateLimits(self.clock)
+        self.dispatcher = Dispatcher(self.shards, limits, self.clock, DispatchSettings())
+        self.passwords = PasswordCheck(_HASH)
+        self.service = Service(
+            self.shards,
+            self.dispatcher,
+            self.passwords,
+            Identity("host", 9010, self.clock.now_ms(), 0),
+            self.metrics,
+            self.clock,
+            self._service_settings,
+        )
+        self.watch = Watch(self.shards)
+        self.map = Reload(self.shards)
+        self.rates = RateSampler(self.shards, self.clock)
+        show_shards(self.shards, self.metrics, self.rates.of_shards)
+        ttls = [TimeToLive("q", 1_000, 1_000)]
+        self.sweeps = Sweeps(
+            self.shards, self.dispatcher, lambda: ttls, self.metrics, self.clock, MaintenanceSettings()
+        )
+
+    async def close(self) -> None:
+        await self.watch.close()
+        closing = asyncio.ensure_future(self._close())
+        while not closing.done():
+            await self.turns()
+            self.clock.advance(ms=_STEP_MS)
+        await closing
+        self.passwords.close()
+
+    async def _close(self) -> None:
+        await self.dispatcher.close()
+        await self.shards.close()
+
+    def lanes(self, name: str) -> ShardLanes:
+        found = self.shards.get(name)
+        assert found is not None
+        return found
+
+    # --- time -------------------------------------------------------------------------------------------------------------
+
+    async def turns(self, number: int = 40) -> None:
+        """Lets everything happen that needs no time."""
+        for _ in range(number):
+            await asyncio.sleep(0)
+
+    async def pass_time(self, ms: int) -> None:
+        """Time goes by, and the watch looks as often as it does in a server."""
+        end = self.clock.now_ms() + ms
+        while self.clock.now_ms() < end:
+            await self.turns()
+            self.clock.advance(ms=min(_STEP_MS, end - self.clock.now_ms()))
+            await self.turns()
+            await self.watch.look()
+            await self.turns()
+
+    async def within(self, ms: int, call: Coroutine[Any, Any, T]) -> T:
+        """The call's result, which must be there before so much time has passed."""
+        task = asyncio.ensure_future(call)
+        end = self.clock.now_ms() + ms
+        await self.turns()
+        while not task.done() and self.clock.now_ms() < end:
+            await self.pass_time(_STEP_MS)
+        assert task.done(), f"not done within {ms} ms"
+        return task.result()
+
+    # --- words ------------------------------------------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        *bodies: bytes,
+        unique: str | Sequence[str | None] | None = None,
+        scope: UniqueScope = UniqueScope.UNFINISHED,
+        key: str | None = None,
+        repeat: bool = False,
+        queue: str = "q",
+    ) -> Enqueued:
+        keys = [unique] * len(bodies) if unique is None or isinstance(unique, str) else list(unique)
+        jobs = [
+            JobToEnqueue(body, unique=None if name is None else UniqueKey(name, scope, 60_000))
+            for body, name in zip(bodies, keys, strict=True)
+        ]
+        return await self.service.enqueue(CALLER, queue, jobs, request_key=key, repeat=repeat)
+
+    async def put(self, shard: str, body: bytes = b"x") -> str:
+        """A job on that shard: its descriptor."""
+        while True:
+            [descriptor] = (await self.enqueue(body)).descriptors
+            if shard_of(descriptor) == shard:
+                return descriptor
+            await self.service.delete_jobs_by_descriptor("q", [descriptor])
+
+    async def dequeue(self, limit: int = 100, **more: Any) -> Dequeued:
+        return await self.service.dequeue(CALLER, DequeueCommand("q", limit, **more))
+
+    async def ack(self, *descriptors: str) -> None:
+        await self.service.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in descriptors]))
+
+    async def jobs_on(self, name: str) -> int:
+        """How many live jobs the shard has, whatever its state."""
+        rows = await self.stores[name].within.count_jobs(["q"])
+        return sum(row.pending + row.in_progress for row in rows)
+
+    async def in_progress_on(self, name: str) -> int:
+        return sum(row.in_progress for row in await self.stores[name].within.count_jobs(["q"]))
+
+    async def replace(self, *desired: DesiredShard) -> MapChange:
+        change = await self.map.replace(desired)
+        await self.learn()
+        return change
+
+    async def learn(self, *, after_s: int = 0) -> None:
+        """What a server does every few seconds, for unique keys; at last after so long a time."""
+        self.clock.advance(seconds=after_s)
+        await self.shards.unique.learn(list(self.shards))
+
+    def counted(self, name: str) -> int:
+        return self.metrics.snapshot().counters.get(name, 0)
+
+
+def shard_of(descriptor: str) -> str:
+    return descriptor.split(":")[1].removeprefix("s")
+
+
+def shards_of(enqueued: Enqueued) -> list[str]:
+    return [shard_of(descriptor) for descriptor in enqueued.descriptors]
+
+
+def play(
+    scenario: Callable[[Farm], Awaitable[None]],
+    *,
+    shards: Sequence[str] = ("1", "2", "3"),
+    draining: Sequence[str] = (),
+    settings: ShardingSettings | None = None,
+    service: ServiceSettings | None = None,
+    dead: Sequence[str] = (),
+) -> None:
+    """Runs the scenario on a farm of these shards with the queue `q`. `dead`: those that are out of reach at the start."""
+    clock = ManualClock()
+    farm = Farm(clock, settings or ShardingSettings(), service or ServiceSettings())
+
+    async def run() -> None:
+        for name in dead:
+            farm.store(name).dead = "connection refused"
+        await farm.open([farm.desired(name, takes_enqueues=name not in draining) for name in shards])
+        await farm.service.create_queue("q")
+        await farm.learn()
+        try:
+            await scenario(farm)
+        finally:
+            for store in farm.stores.values():
+                for faults in store._faults.values():
+                    for fault in faults:
+                        fault.release()
+            await farm.close()
+
+    with asyncio.Runner(loop_factory=lambda: TurnedLoop(clock)) as runner:
+        runner.run(run())
+
+
+def on_farm(**options: Any) -> Callable[[Callable[[Farm], Awaitable[None]]], Callable[[], None]]:
+    """Makes a test of a scenario: `@on_farm(shards=("1", "2"))`."""
+
+    def decorate(scenario: Callable[[Farm], Awaitable[None]]) -> Callable[[], None]:
+        def test() -> None:
+            play(scenario, **options)
+
+        test.__name__ = scenario.__name__
+        test.__doc__ = scenario.__doc__
+        return test
+
+    return decorate

@@ -1,0 +1,312 @@
+"""Request keys and unique keys over several shards: whatever fails and however the map changes, nothing is stored twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pinlater.domain.errors import OutcomeUnknown, RequestKeyConflict, ShardConnectionFailed
+from pinlater.domain.job import UniqueScope
+from pinlater.sharding.placement import rendezvous_order
+from tests.sharding.farm import Farm, on_farm, shard_of, shards_of
+
+
+async def jobs(farm: Farm) -> int:
+    return sum([await farm.jobs_on(name) for name in farm.stores])
+
+
+async def key_for(farm: Farm, shard: str, prefix: str = "k") -> str:
+    """A request key or unique key whose home is that shard."""
+    number = 0
+    while farm.shards.home_of(f"{prefix}{number}").name != shard:
+        number += 1
+    return f"{prefix}{number}"
+
+
+# --- request keys ----------------------------------------------------------------------------------------------------------------
+
+
+@on_farm()
+async def test_a_repeat_is_found_on_whatever_shard_it_was_stored(farm: Farm) -> None:
+    """The first in the key's order was out of use then, and is back now."""
+    key = await key_for(farm, "1")
+    farm.lanes("1").put_out_of_use("test")
+    first = await farm.enqueue(b"x", b"y", key=key)
+    assert "1" not in shards_of(first)
+    farm.lanes("1").health.suspect()
+    await farm.pass_time(400)
+    assert farm.lanes("1").healthy
+    assert await farm.enqueue(b"x", b"y", key=key, repeat=True) == first
+    assert await jobs(farm) == 2
+    assert farm.metrics.queue("q").repeated_requests == 1
+
+
+@on_farm()
+async def test_a_repeat_that_is_not_found_is_refused_while_a_shard_that_may_know_it_is_away(farm: Farm) -> None:
+    """Never a second insert."""
+    key = await key_for(farm, "1")
+    fault = farm.store("1").fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    with pytest.raises(OutcomeUnknown):
+        await farm.enqueue(b"x", key=key)
+    assert fault.met.is_set()
+    farm.lanes("1").put_out_of_use("test")
+    for _ in range(2):
+        with pytest.raises(ShardConnectionFailed, match="stored already") as refused:
+            await farm.enqueue(b"x", key=key, repeat=True)
+        assert refused.value.retryable
+    farm.lanes("1").health.suspect()
+    await farm.pass_time(400)
+    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    assert await jobs(farm) == 1
+
+
+@on_farm()
+async def test_a_repeat_is_answered_though_another_shard_is_away(farm: Farm) -> None:
+    key = await key_for(farm, "1")
+    first = await farm.enqueue(b"x", key=key)
+    farm.lanes("2").put_out_of_use("test")
+    assert await farm.enqueue(b"x", key=key, repeat=True) == first
+
+
+@on_farm()
+async def test_a_repeat_whose_first_never_arrived_is_stored(farm: Farm) -> None:
+    assert len((await farm.enqueue(b"x", key="k", repeat=True)).descriptors) == 1
+    assert await jobs(farm) == 1
+
+
+@on_farm()
+async def test_a_keyed_request_goes_on_along_the_keys_order_where_nothing_was_stored(farm: Farm) -> None:
+    key = await key_for(farm, "1")
+    farm.store("1").dead = "refused"
+    first = await farm.enqueue(b"x", key=key)
+    assert "1" not in shards_of(first)
+    farm.store("1").dead = None
+    assert await farm.enqueue(b"x", key=key, repeat=True) == first
+
+
+@on_farm()
+async def test_a_repeat_that_arrives_during_the_first_waits_for_it(farm: Farm) -> None:
+    """Wherever the first is, and whatever has become of that shard meanwhile."""
+    key = await key_for(farm, "1")
+    fault = farm.store("1").hangs("insert_jobs", done_first=True)
+    first = asyncio.ensure_future(farm.enqueue(b"x", key=key))
+    await farm.turns()
+    again = asyncio.ensure_future(farm.enqueue(b"x", key=key, repeat=True))
+    await farm.pass_time(2_000)
+    assert not again.done()
+    fault.release()
+    await farm.turns()
+    assert first.result() == again.result()
+    assert await jobs(farm) == 1
+
+
+@on_farm()
+async def test_a_request_with_unique_keys_is_found_again_in_all_its_parts(farm: Farm) -> None:
+    """Also where its jobs have ended meanwhile, so that their unique keys are free."""
+    uniques = [None, "a", "b", "c", "a", None, "d"]
+    bodies = [b"%d" % number for number in range(7)]
+    first = await farm.enqueue(*bodies, unique=uniques, key="r")
+    assert first.existing == [4]
+    assert len(set(shards_of(first))) > 1
+    for job in (await farm.dequeue()).jobs:
+        await farm.ack(job.descriptor)
+    assert await farm.enqueue(*bodies, unique=uniques, key="r", repeat=True) == first
+    assert await jobs(farm) == 0
+
+
+@on_farm()
+async def test_a_request_that_was_stored_in_part_is_completed_by_its_repeat(farm: Farm) -> None:
+    uniques = [await key_for(farm, name) for name in "123"]
+    farm.store("2").fails("insert_jobs", error=OutcomeUnknown("lost"))
+    with pytest.raises(OutcomeUnknown, match=r"stored already: the jobs at \[0, 2\]"):
+        await farm.enqueue(b"1", b"2", b"3", unique=uniques, key="r")
+    for job in (await farm.dequeue()).jobs:
+        await farm.ack(job.descriptor)
+    again = await farm.enqueue(b"1", b"2", b"3", unique=uniques, key="r", repeat=True)
+    assert shards_of(again) == ["1", "2", "3"]
+    assert await jobs(farm) == 1
+    assert await farm.enqueue(b"1", b"2", b"3", unique=uniques, key="r", repeat=True) == again
+
+
+@on_farm()
+async def test_a_key_with_other_content_is_an_error_wherever_it_was_used(farm: Farm) -> None:
+    key = await key_for(farm, "1")
+    farm.lanes("1").put_out_of_use("test")
+    await farm.enqueue(b"x", key=key)
+    farm.lanes("1").health.suspect()
+    await farm.pass_time(400)
+    with pytest.raises(RequestKeyConflict):
+        await farm.enqueue(b"other", key=key, repeat=True)
+    assert await jobs(farm) == 1
+
+
+@on_farm()
+async def test_a_repeat_is_looked_for_on_shards_that_only_drain_now(farm: Farm) -> None:
+    """For as long as keys are kept; then one that is away is asked no more."""
+    key = await key_for(farm, "1")
+    first = await farm.enqueue(b"x", key=key)
+    await farm.replace(farm.desired("1", takes_enqueues=False), farm.desired("2"), farm.desired("3"))
+    assert await farm.enqueue(b"x", key=key, repeat=True) == first
+    farm.lanes("1").put_out_of_use("test")
+    with pytest.raises(ShardConnectionFailed):
+        await farm.enqueue(b"y", key="other", repeat=True)
+    farm.clock.advance(ms=farm.settings.removal_grace_ms)
+    farm.lanes("1").put_out_of_use("test")
+    await farm.enqueue(b"y", key="other", repeat=True)
+
+
+# --- unique keys -----------------------------------------------------------------------------------------------------------------
+
+
+@on_farm()
+async def test_a_unique_job_goes_to_its_home_or_nowhere(farm: Farm) -> None:
+    """Elsewhere it might be there twice; others' homes are not concerned."""
+    await farm.learn(after_s=61)
+    keys = {name: await key_for(farm, name) for name in "123"}
+    farm.store("1").dead = "refused"
+    for _ in range(2):
+        with pytest.raises(ShardConnectionFailed) as refused:
+            await farm.enqueue(b"x", unique=keys["1"])
+        assert refused.value.retryable
+        await farm.watch.ping_all()
+    assert shards_of(await farm.enqueue(b"x", unique=keys["2"])) == ["2"]
+    assert await jobs(farm) == 1
+
+
+@on_farm()
+async def test_without_a_change_of_the_map_no_other_shard_is_asked(farm: Farm) -> None:
+    await farm.learn(after_s=61)
+    for name in "123":
+        farm.store(name).calls.clear()
+    for number in range(20):
+        await farm.enqueue(b"x", unique=f"k{number}")
+    assert not any(farm.store(name).calls["find_unique"] for name in "123")
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_key_from_before_a_change_of_the_map_is_found_where_it_is(farm: Farm) -> None:
+    before = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(30)}
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    moved = [key for key in before if farm.shards.home_of(key).name == "3"]
+    assert moved
+    for key, enqueued in before.items():
+        again = await farm.enqueue(b"y", unique=key)
+        assert (again.descriptors, list(again.existing)) == (enqueued.descriptors, [0])
+    assert await jobs(farm) == 30
+    assert {shards_of(await farm.enqueue(b"x", unique=f"new{number}"))[0] for number in range(20)} == {"1", "2", "3"}
+
+
+@on_farm()
+async def test_after_a_change_a_unique_enqueue_is_refused_while_one_that_may_hold_its_key_is_away(farm: Farm) -> None:
+    """A shard that drains now holds some. After a minute, when all servers know the new map, one that has none of the queue isn't asked."""
+    await farm.service.create_queue("other")
+    key = await key_for(farm, "1")
+    first = await farm.enqueue(b"x", unique=key)
+    await farm.replace(farm.desired("1", takes_enqueues=False), farm.desired("2"), farm.desired("3"))
+    farm.lanes("1").put_out_of_use("test")
+    with pytest.raises(ShardConnectionFailed, match="nobody can say"):
+        await farm.enqueue(b"x", unique=key, queue="other")
+    farm.lanes("1").health.suspect()
+    await farm.pass_time(400)
+    await farm.learn(after_s=61)
+    farm.store("1").dead = "gone"
+    await farm.watch.ping_all()
+    with pytest.raises(ShardConnectionFailed, match="nobody can say") as refused:
+        await farm.enqueue(b"x", unique=key)
+    assert refused.value.retryable
+    await farm.enqueue(b"x", unique=key, queue="other")
+    farm.store("1").dead = None
+    await farm.pass_time(3_000)
+    assert (await farm.enqueue(b"x", unique=key)).descriptors == first.descriptors
+
+
+@on_farm(shards=("1", "2"))
+async def test_once_the_old_keys_are_gone_nobody_is_asked_any_more(farm: Farm) -> None:
+    for number in range(10):
+        await farm.enqueue(b"x", unique=f"k{number}")
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    await farm.learn(after_s=61)
+    await farm.enqueue(b"x", unique="k0")
+    assert not farm.shards.unique.settled
+    for job in (await farm.dequeue()).jobs:
+        await farm.ack(job.descriptor)
+    await farm.enqueue(b"x", unique="new", scope=UniqueScope.UNFINISHED)
+    await farm.learn(after_s=61)
+    assert farm.shards.unique.settled
+    farm.store("3").dead = "gone"
+    await farm.watch.ping_all()
+    await farm.enqueue(b"x", unique=await key_for(farm, "1", "later"))
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_server_that_starts_after_a_change_knows_of_it(farm: Farm) -> None:
+    """The shards remember since when the map is as it is."""
+    before = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(30)}
+    await farm.close()
+    farm.clock.advance(seconds=3)
+    await farm.open([farm.desired("1"), farm.desired("2"), farm.desired("3")])
+    await farm.service.create_queue("q")
+    assert not farm.shards.unique.settled
+    await farm.learn()
+    for key, enqueued in before.items():
+        assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
+    await farm.close()
+    farm.clock.advance(hours=1)
+    await farm.open([farm.desired("1"), farm.desired("2"), farm.desired("3")])
+    await farm.service.book.refresh()
+    await farm.learn()
+    for key, enqueued in before.items():
+        assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
+    assert await jobs(farm) == 30
+
+
+@on_farm()
+async def test_a_restart_without_a_change_asks_nobody(farm: Farm) -> None:
+    """So that a shard that is away then refuses no unique enqueue whose home is another."""
+    await farm.learn(after_s=61)
+    await farm.enqueue(b"x", unique="k")
+    await farm.close()
+    await farm.open([farm.desired(name) for name in "123"])
+    await farm.service.book.refresh()
+    await farm.learn()
+    farm.store("3").dead = "gone"
+    await farm.watch.ping_all()
+    await farm.enqueue(b"x", unique=await key_for(farm, "1", "other"))
+
+
+@on_farm(shards=("1", "2"))
+async def test_enqueues_of_one_key_before_and_after_a_change_make_one_job(farm: Farm) -> None:
+    """The one that goes by the old map is still under way: the other waits for it, or it would not see its key."""
+    farm.store("3")
+    key = next(key for key in (f"k{n}" for n in range(1000)) if _moves(farm, key))
+    fault = farm.store("1").hangs("insert_jobs")
+    first = asyncio.ensure_future(farm.enqueue(b"x", unique=key))
+    await farm.turns()
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    assert farm.shards.home_of(key).name == "3"
+    second = asyncio.ensure_future(farm.enqueue(b"y", unique=key))
+    await farm.turns()
+    assert not second.done()
+    fault.release()
+    await farm.turns()
+    assert first.result().descriptors == second.result().descriptors
+    assert await jobs(farm) == 1
+
+
+def _moves(farm: Farm, key: str) -> bool:
+    return rendezvous_order(key, ["1", "2"])[0] == "1" and rendezvous_order(key, ["1", "2", "3"])[0] == "3"
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_unique_enqueue_of_many_keys_mixes_old_places_and_new_ones(farm: Farm) -> None:
+    old = await farm.enqueue(*[b"x"] * 10, unique=[f"k{number}" for number in range(10)])
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    names = [None, *(f"k{number}" for number in range(20)), "k3", "k15"]
+    enqueued = await farm.enqueue(*[b"y"] * 23, unique=names)
+    assert enqueued.descriptors[1:11] == old.descriptors
+    assert enqueued.existing == [*range(1, 11), 21, 22]
+    assert enqueued.descriptors[21] == enqueued.descriptors[4]
+    assert enqueued.descriptors[22] == enqueued.descriptors[16]
+    assert await jobs(farm) == 21
+    assert {shard_of(each) for each in enqueued.descriptors} == {"1", "2", "3"}

@@ -1,0 +1,309 @@
+"""The shard map changes while requests go on, and none is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import QueueConfig
+from pinlater.service.addressing import address
+from pinlater.service.values import ClaimItem, JobFilter
+from pinlater.storage.memory import MemoryShard
+from tests.contract.desk import Desk
+from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of, shards_of
+from tests.sharding.faulty import FaultyShard
+
+GRACE_S = 151
+
+
+# --- added -----------------------------------------------------------------------------------------------------------------------
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(farm: Farm) -> None:
+    await farm.service.configure_queue("q", QueueConfig(claim_timeout_ms=7))
+    await farm.service.create_queue("paused")
+    await farm.service.set_paused("paused", True)
+    fault = farm.store("3").hangs("create_queues")
+    replacing = asyncio.ensure_future(farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3")))
+    await farm.turns()
+    assert fault.met.is_set()
+    for _ in range(20):
+        assert "3" not in shards_of(await farm.enqueue(b"x"))
+    fault.release()
+    change = await replacing
+    assert change.added == ["3"]
+    assert list(await farm.store("3").within.list_queues()) == list(await farm.store("1").within.list_queues())
+    await farm.put("3")
+
+
+@on_farm(shards=("1", "2"))
+async def test_who_waits_gets_what_a_new_shard_holds(farm: Farm) -> None:
+    """One that was taken out too early may come back with jobs."""
+    waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
+    other = await _with_a_job("3")
+    farm.stores["3"] = other
+    await farm.turns()
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    await farm.turns()
+    assert [shard_of(job.descriptor) for job in waiting.result().jobs] == ["3"]
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_new_shard_that_is_out_of_reach_joins_when_it_answers(farm: Farm) -> None:
+    farm.store("3").dead = "refused"
+    change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    assert change.unopened == {"3": "refused"}
+    for _ in range(20):
+        assert "3" not in shards_of(await farm.enqueue(b"x"))
+    farm.store("3").dead = None
+    await farm.pass_time(6_000)
+    await farm.put("3")
+
+
+@on_farm(shards=("1",))
+async def test_from_one_shard_to_several_and_back(farm: Farm) -> None:
+    first = await farm.enqueue(b"x", key="r")
+    await farm.replace(farm.desired("1"), farm.desired("2"))
+    assert await farm.enqueue(b"x", key="r", repeat=True) == first
+    await farm.put("2")
+    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False))
+    for job in (await farm.dequeue()).jobs:
+        await farm.ack(job.descriptor)
+    farm.clock.advance(seconds=GRACE_S)
+    assert (await farm.replace(farm.desired("1"))).removed == ["2"]
+    assert shards_of(await farm.enqueue(b"x")) == ["1"]
+
+
+# --- draining --------------------------------------------------------------------------------------------------------------------
+
+
+@on_farm()
+async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(farm: Farm) -> None:
+    job = await farm.put("2")
+    change = await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
+    assert change.draining == ["2"]
+    for number in range(20):
+        assert "2" not in shards_of(await farm.enqueue(b"x"))
+        assert "2" not in shards_of(await farm.enqueue(b"x", key=f"k{number}"))
+        assert "2" not in shards_of(await farm.enqueue(b"x", unique=f"u{number}"))
+    dequeued = await farm.dequeue()
+    [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
+    await farm.service.heartbeat(CALLER, "q", [ClaimItem(job, token)])
+    await farm.ack(job)
+    assert (await farm.service.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
+    change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    assert change.taking_enqueues == ["2"]
+    await farm.put("2")
+
+
+# --- removed ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_shard_with_live_jobs_is_kept_and_an_error_says_how_many(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pinlater.sharding")
+
+    async def scenario(farm: Farm) -> None:
+        jobs = [await farm.put("2") for _ in range(3)]
+        await farm.dequeue(1)
+        change = await farm.replace(farm.desired("1"), farm.desired("3"))
+        assert "3 live jobs" in change.kept["2"]
+        assert "2" not in shards_of(await farm.enqueue(*[b"x"] * 5))
+        claimed = {job.descriptor for job in (await farm.dequeue()).jobs}
+        assert len(claimed & set(jobs)) == 2
+        await farm.ack(*jobs)
+        farm.clock.advance(seconds=GRACE_S)
+        await farm.map.tidy()
+        assert [shard.name for shard in farm.shards] == ["1", "3"]
+        await farm.turns()
+        assert farm.store("2").closed == 1
+
+    play(scenario)
+    [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert error.message == "a shard taken out of the map is kept"
+    assert error.__dict__["shard"] == "2"
+    assert "3 live jobs" in error.__dict__["reason"]
+
+
+@on_farm()
+async def test_an_empty_shard_goes_when_other_servers_have_had_time_to_learn_of_it(farm: Farm) -> None:
+    """One that still has the old map may put jobs there; and request keys are kept for two minutes."""
+    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+    assert "empty" in change.kept["2"]
+    await farm.map.tidy()
+    assert len(farm.shards) == 3
+    farm.clock.advance(seconds=GRACE_S)
+    await farm.map.tidy()
+    assert len(farm.shards) == 2
+    assert farm.shards.get("2") is None
+
+
+@on_farm()
+async def test_a_drained_shard_goes_at_once(farm: Farm) -> None:
+    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
+    farm.clock.advance(seconds=GRACE_S)
+    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+    assert change.removed == ["2"]
+
+
+@on_farm()
+async def test_a_shard_out_of_reach_is_not_taken_for_empty(farm: Farm) -> None:
+    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
+    farm.clock.advance(seconds=GRACE_S)
+    farm.store("2").dead = "gone"
+    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+    assert "can't be asked" in change.kept["2"]
+    assert farm.shards.get("2") is not None
+
+
+@on_farm()
+async def test_a_shard_that_comes_back_into_the_file_before_it_went_is_as_before(farm: Farm) -> None:
+    await farm.replace(farm.desired("1"), farm.desired("3"))
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    await farm.put("2")
+    assert farm.store("2").calls["open"] == 1
+
+
+@on_farm()
+async def test_what_names_a_shard_that_is_gone_names_nothing(farm: Farm) -> None:
+    job = await farm.put("2")
+    await farm.dequeue()
+    await farm.ack(job)
+    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
+    farm.clock.advance(seconds=GRACE_S)
+    await farm.replace(farm.desired("1"), farm.desired("3"))
+    assert list(await farm.service.lookup([job], bodies=False)) == []
+
+
+@pytest.mark.parametrize("names", [(), ("1", "1")])
+def test_a_map_without_shards_or_with_two_of_a_name_is_refused(names: tuple[str, ...]) -> None:
+    async def scenario(farm: Farm) -> None:
+        with pytest.raises(ValueError, match="shard"):
+            await farm.replace(*[farm.desired(name) for name in names])
+        assert len(farm.shards) == 3
+
+    play(scenario)
+
+
+# --- moved -----------------------------------------------------------------------------------------------------------------------
+
+
+async def _with_a_job(name: str) -> FaultyShard:
+    desk = Desk(lambda: MemoryShard(name))
+    await desk.open()
+    await desk.shard.create_queues(["q"], desk.now)
+    await desk.put(queue="q")
+    return FaultyShard(desk.shard)
+
+
+@on_farm()
+async def test_requests_go_to_a_shards_new_address_and_the_old_one_finishes_and_closes(farm: Farm) -> None:
+    old = farm.store("2")
+    fault = old.hangs("insert_jobs")
+    before = []
+    while not fault.met.is_set():
+        before.append(asyncio.ensure_future(farm.enqueue(b"old")))
+        await farm.turns()
+    behind = [asyncio.ensure_future(farm.enqueue(b"behind")) for _ in range(30)]
+    await farm.turns()
+    new = farm.stores["2"] = FaultyShard(MemoryShard("2"))
+    change = await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
+    assert change.moved == ["2"]
+    await farm.turns()
+    assert all(task.done() for task in behind)  # what had not begun went along
+    assert await farm.jobs_on("2") == sum(shards_of(task.result()) == ["2"] for task in behind) > 0
+    assert old.closed == 0
+    fault.release()
+    await farm.turns()
+    assert all(task.result() for task in before)
+    await farm.turns()
+    assert old.closed == 1
+    assert new.closed == 0
+    await farm.put("2")
+
+
+@on_farm()
+async def test_who_still_holds_the_old_shard_gets_the_new_one(farm: Farm) -> None:
+    """For the moments between looking a shard up and calling it."""
+    stale = farm.lanes("2")
+    farm.stores["2"] = FaultyShard(MemoryShard("2"))
+    await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
+    job = await farm.put("2")
+    [row] = await stale.shard.count_jobs(["q"])
+    assert row.pending == 1
+    [part] = address(farm.shards, "q", [job], 10)
+    [found] = await stale.shard.lookup_jobs(part.keys, bodies=True)
+    assert found is not None
+    assert await stale.finish.submit([]) == []
+
+
+@on_farm()
+async def test_a_failover_to_an_address_that_does_not_answer_yet(farm: Farm) -> None:
+    """The old one is not written to any more: it is no longer the truth."""
+    old = farm.store("2")
+    old.stops()
+    farm.stores["2"] = FaultyShard(MemoryShard("2"))
+    farm.store("2").dead = "starting"
+    change = await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
+    assert change.unopened == {"2": "starting"}
+    calls = dict(old.calls)
+    for _ in range(20):
+        assert "2" not in shards_of(await farm.enqueue(b"x"))
+    with pytest.raises(ShardConnectionFailed):
+        await farm.service.lookup(["q:s2:p1:5"], bodies=False)
+    assert {name: number for name, number in old.calls.items() if name != "close"} == calls
+    farm.store("2").dead = None
+    await farm.pass_time(8_000)
+    await farm.put("2")
+
+
+@on_farm()
+async def test_ids_go_on_growing_after_a_move(farm: Farm) -> None:
+    job = await farm.put("2")
+    farm.stores["2"] = FaultyShard(MemoryShard("2"))
+    await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
+    assert int((await farm.put("2")).split(":")[3]) > int(job.split(":")[3])
+
+
+@on_farm()
+async def test_no_request_fails_while_the_map_changes_again_and_again(farm: Farm) -> None:
+    """Enqueues, waiting dequeues, acks, lookups, through moves, drains, removals and returns."""
+    over = asyncio.Event()
+    stored: list[str] = []
+    acked: set[str] = set()
+
+    async def produce() -> None:
+        while not over.is_set():
+            stored.extend((await farm.enqueue(b"x", b"y")).descriptors)
+            await farm.turns(3)
+
+    async def consume() -> None:
+        while not over.is_set() or len(acked) < len(stored):
+            for job in (await farm.dequeue(5, wait_ms=50)).jobs:
+                await farm.ack(job.descriptor)
+                acked.add(job.descriptor)
+            await farm.turns(2)
+
+    work = [asyncio.ensure_future(each()) for each in (produce, produce, consume, consume, consume)]
+    for number in range(12):
+        shard, address = "123"[number % 3], f"address {number}"
+        await farm.replace(*[farm.desired(name, takes_enqueues=name != shard) for name in "123"])
+        await farm.pass_time(1_000)
+        # The data stays where it is, as behind a name that points elsewhere now.
+        farm.stores[shard] = FaultyShard(farm.store(shard).within)
+        before = [farm.desired(name, address=farm.lanes(name).address) for name in "123" if name != shard]
+        await farm.replace(*before, farm.desired(shard, address=address))
+        await farm.pass_time(1_000)
+    over.set()
+    for _ in range(50):
+        if all(task.done() for task in work):
+            break
+        await farm.pass_time(200)
+    await asyncio.gather(*work)
+    assert len(stored) > 100
+    assert acked == set(stored)
+    assert await farm.service.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)

@@ -1,0 +1,217 @@
+"""The watch: shards out of use are left alone, tried again, and brought up to date when they are back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from pinlater.domain.errors import Draining, OutcomeUnknown, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import QueueConfig
+from pinlater.service.values import JobFilter
+from pinlater.sharding.settings import ShardingSettings
+from tests.sharding.farm import PASSWORD, Farm, on_farm, play, shards_of
+
+
+@on_farm()
+async def test_a_shard_that_is_gone_is_out_of_use_after_one_error_and_its_probe(farm: Farm) -> None:
+    farm.store("1").dead = "connection refused"
+    await farm.put("2")
+    while farm.lanes("1").health._probe_at is None:
+        await farm.enqueue(b"x")
+    await farm.pass_time(200)
+    assert not farm.lanes("1").healthy
+    assert farm.lanes("1").health.reason == "connection refused"
+
+
+@on_farm()
+async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
+    """But for its probes."""
+    farm.store("1").dead = "gone"
+    await farm.watch.ping_all()
+    farm.store("1").calls.clear()
+    for _ in range(20):
+        await farm.enqueue(b"x")
+        await farm.dequeue()
+    await farm.sweeps.time_out_claims()
+    await farm.rates.sample()
+    await farm.service.book.refresh()
+    await farm.service.count(JobFilter("q", JobState.PENDING))
+    with pytest.raises(ShardConnectionFailed):
+        await farm.lanes("1").shard.list_queues()
+    assert not farm.store("1").calls
+    await farm.pass_time(8_000)
+    assert set(farm.store("1").calls) == {"ping"}
+    assert farm.store("1").calls["ping"] == 3  # after 1, 2 and 4 s
+
+
+@on_farm()
+async def test_a_shard_comes_back_after_a_good_probe(farm: Farm) -> None:
+    job = await farm.put("1")
+    farm.store("1").dead = "gone"
+    await farm.watch.ping_all()
+    farm.store("1").dead = None
+    await farm.pass_time(2_000)
+    assert farm.lanes("1").healthy
+    assert [each.descriptor for each in (await farm.dequeue()).jobs] == [job]
+
+
+def test_transitions_are_logged_and_counted_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pinlater.sharding")
+
+    async def scenario(farm: Farm) -> None:
+        farm.store("1").dead = "gone"
+        await farm.watch.ping_all()
+        await farm.pass_time(10_000)
+        farm.store("1").dead = None
+        await farm.pass_time(10_000)
+        assert farm.counted("shard_unhealthy_1") == farm.counted("shard_recovered_1") == 1
+
+    play(scenario)
+    texts = [record.message for record in caplog.records]
+    assert texts.count("a shard is out of reach") == 1
+    assert texts.count("a shard is in reach again") == 1
+
+
+@on_farm()
+async def test_a_stopped_server_is_out_of_use_within_three_seconds(farm: Farm) -> None:
+    """As by SIGSTOP: nothing is refused, nothing is answered. The stall has it probed, and the probe fails."""
+    fault = farm.store("1").stops()
+    calls = [asyncio.ensure_future(farm.enqueue(b"x")) for _ in range(20)]
+    await farm.pass_time(farm.settings.stall_ms + farm.settings.probe_timeout_ms + 600)
+    assert not farm.lanes("1").healthy
+    assert "1" not in shards_of(await farm.enqueue(b"x"))
+    await farm.pass_time(farm.settings.call_timeout_ms)
+    assert all(call.done() for call in calls)
+    for call in calls:
+        assert call.exception() is None or isinstance(call.exception(), OutcomeUnknown)
+    fault.release()
+    await farm.pass_time(6_000)
+    assert farm.lanes("1").healthy
+
+
+@on_farm()
+async def test_what_waits_in_a_lane_is_answered_when_the_shard_goes_out_of_use(farm: Farm) -> None:
+    jobs = [await farm.put("1") for _ in range(3)]
+    await farm.dequeue()
+    farm.store("1").hangs("finish_jobs")
+    first = asyncio.ensure_future(farm.ack(jobs[0]))
+    await farm.turns()
+    others = [asyncio.ensure_future(farm.ack(job)) for job in jobs[1:]]
+    farm.store("1").dead = "gone"
+    await farm.pass_time(farm.settings.stall_ms + 600)
+    assert not first.done()  # what it did nobody knows yet
+    for call in others:
+        assert type(call.exception()) is ShardConnectionFailed
+
+
+@on_farm()
+async def test_a_process_that_stood_still_does_not_blame_the_shards(farm: Farm) -> None:
+    """A suspended machine, a blocked loop: the answers may be here by now, but were not looked at."""
+    fault = farm.store("1").hangs("insert_jobs")
+    calls = []
+    while not fault.met.is_set():
+        calls.append(asyncio.ensure_future(farm.enqueue(b"x")))
+        await farm.turns()
+    await farm.watch.look()
+    farm.clock.advance(hours=1)
+    await farm.watch.look()
+    await farm.turns()
+    assert farm.lanes("1").healthy
+    fault.release()
+    await asyncio.gather(*calls)
+
+
+@on_farm()
+async def test_a_hung_probe_holds_up_no_other(farm: Farm) -> None:
+    farm.store("1").stops()
+    farm.store("2").dead = "gone"
+    looking = asyncio.ensure_future(farm.watch.ping_all())
+    await farm.turns()
+    assert not farm.lanes("2").healthy
+    await farm.pass_time(farm.settings.probe_timeout_ms + 400)
+    assert looking.done()
+    assert not farm.lanes("1").healthy
+
+
+@on_farm(settings=ShardingSettings(probe_interval_ms=60_000, probe_interval_max_ms=60_000))
+async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_back(farm: Farm) -> None:
+    farm.store("1").dead = "gone"
+    await farm.watch.ping_all()
+    await farm.service.create_queue("new")
+    await farm.service.configure_queue("q", QueueConfig(claim_timeout_ms=5))
+    await farm.service.set_paused("new", True)
+    farm.store("1").dead = None
+    await farm.pass_time(80_000)
+    assert list(await farm.store("1").within.list_queues()) == list(await farm.store("2").within.list_queues())
+
+
+@on_farm()
+async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_away(farm: Farm) -> None:
+    """The caller is told so; repeating is safe."""
+    farm.store("1").dead = "gone"
+    await farm.watch.ping_all()
+    with pytest.raises(ShardConnectionFailed, match="deleted from the others"):
+        await farm.service.delete_queue("q", PASSWORD)
+    farm.store("1").dead = None
+    await farm.pass_time(3_000)
+    await farm.service.delete_queue("q", PASSWORD)
+    assert await farm.service.queue_names() == []
+
+
+@on_farm()
+async def test_changes_of_queues_reach_the_others_though_one_shard_fails(farm: Farm) -> None:
+    farm.store("1").fails("create_queues")
+    with pytest.raises(ShardConnectionFailed):
+        await farm.service.create_queue("new")
+    assert len(await farm.store("3").within.list_queues()) == 2
+    await farm.service.create_queue("new")
+    assert len(await farm.store("1").within.list_queues()) == 2
+
+
+@on_farm()
+async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) -> None:
+    """Another server makes the queue at this moment."""
+    await farm.store("2").within.create_queues(["new"], 0)
+    await farm.service.book.refresh()
+    for _ in range(10):
+        assert shards_of(await farm.enqueue(b"x", queue="new")) == ["2"]
+    await farm.service.set_paused("new", False)
+    with pytest.raises(QueueNotFound):
+        await farm.enqueue(b"x", queue="unknown")
+
+
+@on_farm(dead=("2",))
+async def test_a_server_starts_without_a_shard_that_is_gone_and_takes_it_in_later(farm: Farm) -> None:
+    assert not farm.lanes("2").healthy
+    await farm.enqueue(b"x")
+    farm.store("2").dead = None
+    await farm.pass_time(3_000)
+    assert farm.lanes("2").healthy
+    assert [queue.name for queue in await farm.store("2").within.list_queues()] == ["q"]
+    await farm.put("2")
+
+
+def test_a_server_does_not_start_where_no_shard_can_be_opened() -> None:
+    async def never(farm: Farm) -> None:
+        raise AssertionError
+
+    with pytest.raises(ShardConnectionFailed, match="refused"):
+        play(never, dead=("1", "2", "3"))
+
+
+@on_farm()
+async def test_closing_waits_only_so_long_for_a_shard_that_hangs(farm: Farm) -> None:
+    fault = farm.store("1").hangs("insert_jobs")
+    calls = []
+    while not fault.met.is_set():
+        calls.append(asyncio.ensure_future(farm.enqueue(b"x")))
+        await farm.turns()
+    closing = asyncio.ensure_future(farm.shards.close())
+    await farm.pass_time(farm.settings.close_timeout_ms + 2_000)
+    await closing
+    assert sum(call.exception() is not None for call in calls) == 1
+    with pytest.raises(Draining):
+        await farm.enqueue(b"x")
