@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, JobState
-from pinlater.worker import WorkerSettings, _child
+from pinlater.client import AckResult, AsyncClient, Checkpoint, ClaimedJob, JobState
+from pinlater.worker import Kind, WorkerSettings, _child, _processes, never
+from pinlater.worker._calling import Attempt
 from pinlater.worker._processes import Processes
 from tests.worker import process_tasks
 from tests.worker.conftest import eventually
@@ -41,6 +43,28 @@ async def test_a_child_that_the_system_kills_costs_an_attempt_and_says_so(client
         info = await ended(client, placed.descriptor, JobState.FAILED)
     assert "SIGSEGV" in info.error_text
     assert info.custom_status == "" or "SIGSEGV" in info.custom_status
+
+
+async def test_a_child_leaves_ctrl_c_and_stops_to_its_parent_even_as_it_starts(tmp_path: Path) -> None:
+    """Both reach all processes of a terminal, or of a service; a job must not pay for that."""
+    with ThreadPoolExecutor(1) as threads:
+        child = _processes._Child((), threads)
+        try:
+            task = process_tasks.note
+            for _ in range(2):
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    os.kill(child.process_id, number)
+                job = ClaimedJob("d", "p", b'{"folder":"%s"}' % str(tmp_path).encode())
+                order = _child.ToRun(*task.reference(), Attempt(job, "", None, never()))
+                finished = await asyncio.wait_for(child.run(order, _no_checkpoint), 20)
+                assert finished.ending.kind is Kind.SUCCEEDED
+        finally:
+            child.end(kill=True)
+            child.wait()
+
+
+async def _no_checkpoint(item: Checkpoint) -> AckResult:
+    raise AssertionError(item)
 
 
 async def _failed_once(client: AsyncClient, descriptor: str) -> Any:
@@ -153,7 +177,7 @@ async def test_processes_and_their_pipes_are_gone_when_the_worker_is(client: Asy
         await process_tasks.note.enqueue_many_async(
             [*jobs, process_tasks.spin.job(), process_tasks.large.job("x" * 200_000)]
         )
-        await eventually(lambda: worker.counts.succeeded == 5 and worker.counts.failed == 1)
+        await eventually(lambda: worker.counts.succeeded == 5 and worker.counts.failed == 1, timeout_s=30)
     await eventually(lambda: _descriptors() <= before)
     pids = {int(line.split()[0]) for line in (tmp_path / "pids").read_text().splitlines()}
     await eventually(lambda: all(map(_gone, pids)))

@@ -30,7 +30,9 @@ class Stubborn:
             **os.environ, "PINLATER_SERVERS": server, "STUBBORN_NOTES": str(notes), "STUBBORN_GRACE_MS": str(grace_ms),
         }  # fmt: skip
         program = "from tests.worker import stubborn_app; stubborn_app.main()"
-        self.process = subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program], env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+        )
 
     def noted(self, what: str = "") -> list[str]:
         lines = self._notes.read_text().splitlines() if self._notes.exists() else []
@@ -41,6 +43,10 @@ class Stubborn:
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def send_to_all(self, number: signal.Signals) -> None:
+        """As a terminal's Ctrl-C, or a service's stop that is meant for all of its processes."""
+        os.killpg(self.process.pid, number)
 
     async def ended(self) -> int:
         await eventually(lambda: self.process.poll() is not None, timeout_s=20)
@@ -120,14 +126,15 @@ async def _claimed(client: AsyncClient) -> Any:
     return jobs[0] if jobs else None
 
 
+@pytest.mark.parametrize("reaches_all", [False, True], ids=["the worker", "all its processes"])
 async def test_sigterm_lets_what_runs_finish_and_nothing_runs_twice(
-    server: str, started: list[Stubborn], tmp_path: Path
+    server: str, started: list[Stubborn], tmp_path: Path, reaches_all: bool
 ) -> None:
     async with AsyncClient(server) as client:
         jobs = [await enqueue(client, task, task.name) for task in PLACES]
         started.append(first := Stubborn(server, tmp_path / "first"))
         await eventually(lambda: len(first.noted("began")) == 3)
-        first.send(signal.SIGTERM)
+        (first.send_to_all if reaches_all else first.send)(signal.SIGTERM)
         late = await enqueue(client, app.on_loop, "late")
         first.open_gate()
         assert await first.ended() == 0

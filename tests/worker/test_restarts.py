@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pinlater.domain.restarts import Next, next_start
 from pinlater.worker._reloading import changed, look
-from pinlater.worker._restarts import Next, next_start
 
 
 @pytest.mark.parametrize("code", [0, 75])
 def test_what_was_recycled_or_ended_in_order_is_replaced_at_once(code: int) -> None:
-    assert next_start(code, 5.0, 3, True, 0.5) == Next(0.0, 0)
+    assert next_start(code, 5.0, 3, True, 0.5, (0, 75)) == Next(0.0, 0)
 
 
 def test_what_crashes_again_and_again_is_replaced_ever_later() -> None:
@@ -30,7 +30,7 @@ def test_waits_are_spread_and_who_lived_long_starts_afresh() -> None:
 
 
 def test_one_that_ends_at_once_is_not_spun_on_whatever_its_code() -> None:
-    assert next_start(75, 0.1, 0, True, 1.0) == Next(0.5, 1)
+    assert next_start(75, 0.1, 0, True, 1.0, (0, 75)) == Next(0.5, 1)
 
 
 def test_a_wrong_module_is_given_up_unless_it_was_right_before() -> None:

@@ -26,6 +26,9 @@ from pinlater.worker.retries import delay_of, linear
 from pinlater.worker.tasks import Task
 from pinlater.worker.tracing import going_on
 
+# Ctrl-C, and a stop by who signals all of a service's processes, reach children too. It is for the parent to drain, and to kill them.
+LEFT_TO_PARENT = (signal.SIGINT, signal.SIGTERM)
+
 
 class ToRun(NamedTuple):
     """Parent to child: run this. `module` and `name` say where the task is."""
@@ -44,8 +47,9 @@ class Finished(NamedTuple):
 
 def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], None]]) -> None:
     """Runs `setups`, then jobs until the parent closes its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in LEFT_TO_PARENT:
+        signal.signal(number, _leave_it)  # and not SIG_IGN, which programs that a handler starts would inherit
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, LEFT_TO_PARENT)
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     for setup in setups:
         setup()
@@ -68,6 +72,9 @@ def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], N
             return
         ending = _carry_out(ordered, channel)
         jobs.send(Finished(ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+
+def _leave_it(number: int, frame: object) -> None: ...
 
 
 def _carry_out(ordered: bytes, channel: Channel) -> Ending:

@@ -400,9 +400,12 @@ class Consumer:
             self._counts.succeeded += 1
         elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
             self._counts.failed += 1
+            of_ours = isinstance(
+                ended.error, ProcessDied | TimeLimitExceeded
+            )  # whose trace tells nothing of the handler
             _log.warning(
                 "queue %s: job %s failed: %s", self.queue, job.descriptor, ending.status,
-                exc_info=ended.error, extra={**fields_of(job), "attempt": _decisions.attempts_so_far(job)},
+                exc_info=None if of_ours else ended.error, extra={**fields_of(job), "attempt": _decisions.attempts_so_far(job)},
             )  # fmt: skip
         await self._reports.end(job, ending)
 

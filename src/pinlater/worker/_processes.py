@@ -7,12 +7,14 @@ is lost, is killed. Children are made by `spawn`, so nothing of the parent's thr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -114,7 +116,8 @@ class _Child:
         self._jobs, theirs = _SPAWN.Pipe()
         their_lifeline, self._lifeline = _SPAWN.Pipe(duplex=False)
         self._process = _SPAWN.Process(target=_child.main, args=(theirs, their_lifeline, setups), daemon=True)
-        self._process.start()
+        with _signals_held_back():
+            self._process.start()
         theirs.close()
         their_lifeline.close()
         self._gone = _descriptor_of_end(self._process)
@@ -205,6 +208,17 @@ class _Child:
     def wait(self) -> None:
         """Returns when it is gone, or after a while. Blocks."""
         self._process.join(_END_S)
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """What this thread starts meanwhile is born deaf to the signals that it leaves to its parent, until it is ready for them."""
+    resource_tracker.ensure_running()  # else it is started now, and takes the deafness away
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _child.LEFT_TO_PARENT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _descriptor_of_end(process: BaseProcess) -> int:

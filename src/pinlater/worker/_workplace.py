@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from pinlater.domain.restarts import OK, next_start
 from pinlater.worker._line import HURRY, LINE_BYTES_MAX, REPORT, STOP, Hello
-from pinlater.worker._restarts import next_start
+from pinlater.worker._recycling import EXIT_CODE as RECYCLED
 from pinlater.worker._vitals import Report
 
 _log = logging.getLogger("pinlater.worker")
@@ -68,7 +69,7 @@ class Workplace:
                 continue
             lived_s = time.monotonic() - started
             spread = random.random()  # noqa: S311 - spreads restarts, guards nothing
-            delay_s, crashes = next_start(code, lived_s, crashes, self.ever_ran, spread)
+            delay_s, crashes = next_start(code, lived_s, crashes, self.ever_ran, spread, (OK, RECYCLED))
             if delay_s is None and not patient:
                 return code
             self._say_ended(code, delay_s)
