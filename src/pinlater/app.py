@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from random import Random, SystemRandom
 
 from pinlater.config.files import RateLimitFile, ServerSetFile
 from pinlater.config.settings import Settings
+from pinlater.config.shard_file import ShardPlace, ShardSource, find_shards
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.domain.clock import SystemClock
@@ -66,11 +68,15 @@ class App:
         self._state = "starting"
         self._limit_file = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
         self._server_set = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
+        self._shard_source = ShardSource(settings) if settings.store.kind == "mysql" else None
         self._passwords = PasswordCheck(settings.admin_password_hash)
         self._store_error: str | None = None
         self._drift_ms = 0
         self._hurried = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
+        self._places: Sequence[ShardPlace] = ()
+        self._looking_at_files = asyncio.Lock()
+        self._files_broken: Mapping[str, float] = {}
         self.http = HttpServer(
             settings.http,
             self.metrics,
@@ -84,7 +90,7 @@ class App:
         with _listening("HTTP", self.settings.http.host, self.settings.http.port):
             await self.http.start()  # first, so that /readyz says why it takes long
         try:
-            desired = make_shards(self.settings)
+            desired = self._desired()
             shards = await open_shards(desired, self.clock, self._random, self.settings.sharding)
             try:
                 self._assemble(shards)
@@ -134,6 +140,14 @@ class App:
             settings.jobs,
             self.rates.per_second,
         )
+        self.metrics.gauge(
+            "file-broken-",
+            lambda: self._files_broken,
+            prometheus="pinlater_file_broken",
+            label="file",
+            help="1 while a file that is read again can't be, and its old values hold",
+            join="max",
+        )
         trace(self.service, find_tracing())
         self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock)
         self.runner = Runner(self._periodic_work(), metrics, self._random)
@@ -179,7 +193,7 @@ class App:
         self._hurried.set()
 
     def reload(self) -> None:
-        """Looks at the limits' files now instead of within ten seconds."""
+        """Looks at the files of limits and shards now instead of within ten seconds."""
         self._reloading = asyncio.ensure_future(self._look_at_files())
 
     async def _drain_thrift(self, grace_s: float) -> None:
@@ -243,7 +257,7 @@ class App:
         ]
         if not all(shard.trusted for shard in self.shards):
             work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.watch.look))
-        if self._limit_file is not None or self._server_set is not None:
+        if self._files():
             work.append(Periodic("files", every.file_interval_ms, self._look_at_files))
         return work
 
@@ -271,7 +285,6 @@ class App:
             logger.info("the store can be used again")
             self._store_error = None
         if not all(shard.trusted for shard in self.shards):
-            await self.watch.ping_all()
             await self.shard_map.tidy()
             await self.shards.unique.learn(list(self.shards))
             await self.service.book.refresh()
@@ -301,18 +314,61 @@ class App:
             self.metrics.count("clock-jumps")
             self._drift_ms = drift_ms
 
+    def _files(self) -> Mapping[str, RateLimitFile | ServerSetFile | ShardSource]:
+        """Those that are looked at while the server runs, by the key that names them."""
+        files = {
+            "queue_limits_file": self._limit_file,
+            "server_set_file": self._server_set,
+            "store": self._shard_source,
+        }
+        return {key: file for key, file in files.items() if file is not None}
+
     async def _look_at_files(self) -> None:
-        files = [file for file in (self._limit_file, self._server_set) if file is not None]
-        changed = [await asyncio.to_thread(file.refresh) for file in files]
-        if any(changed) and self._state == "ready":
-            self.service.book.limits_changed()
-            self.dispatcher.look_again()
-            logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._file_limits())})
+        async with self._looking_at_files:
+            files = self._files()
+            changed = {key for key, file in files.items() if await asyncio.to_thread(file.refresh)}
+            self._files_broken = {key: file.last_error is not None for key, file in files.items()}
+            if self._state != "ready":
+                return
+            if changed - {"store"}:
+                self.service.book.limits_changed()
+                self.dispatcher.look_again()
+                logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._file_limits())})
+            if self._shard_source is not None and self._shard_source.places != self._places:
+                await self.change_shards(self._desired())
+
+    def _desired(self) -> Sequence[DesiredShard]:
+        """The shards as the files say now."""
+        if self._shard_source is None:
+            return make_shards(self.settings)
+        self._places = self._shard_source.places
+        return mysql_shards(self._places, self.settings)
 
 
 def make_shards(settings: Settings) -> Sequence[DesiredShard]:
-    """The shards that the settings name."""
+    """The shards that the settings name. Raises `FileBroken` where a shard file can't be read."""
+    if settings.store.kind == "mysql":
+        return mysql_shards(find_shards(settings), settings)
     return [DesiredShard("1", lambda: make_shard(settings))]
+
+
+def mysql_shards(places: Sequence[ShardPlace], settings: Settings) -> Sequence[DesiredShard]:
+    """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
+
+    def maker(place: ShardPlace) -> Callable[[], Shard]:
+        from pinlater.storage.mysql.shard import MysqlShard
+
+        return lambda: MysqlShard(place.endpoint, settings.mysql, place.name)
+
+    return [
+        DesiredShard(
+            place.name,
+            maker(place),
+            sha256(repr(tuple(place.endpoint)).encode()).hexdigest(),  # it has the password in it
+            place.takes_enqueues,
+        )
+        for place in places
+    ]
 
 
 def make_shard(settings: Settings) -> Shard:

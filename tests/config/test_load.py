@@ -10,7 +10,7 @@ from pinlater.config.errors import SettingsError
 from pinlater.config.load import Loaded, load
 from pinlater.config.schema import keys
 from pinlater.config.settings import Settings
-from pinlater.config.store import StoreLocation
+from pinlater.config.store import POSSIBLE, StoreLocation
 from pinlater.domain.passwords import hash_password
 
 
@@ -63,7 +63,7 @@ def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> Non
         "--set thrift_prot: not a setting (did you mean thrift.port?)",
         "/pinlater.toml:1: unknown key hots (did you mean host?)",
         "/pinlater.toml:4: unknown table [job] (did you mean jobs?)",
-        "--store: 'oracle:x' is not a store: sqlite:PATH or memory: is possible",
+        f"--store: 'oracle:x' is not a store: {POSSIBLE}",
         "PINLATER_THRIFT_PORT: 'many' is not a whole number",
         "/pinlater.toml:3: http.port: '70000' is out of range (0 to 65,535)",
     ]
@@ -120,7 +120,9 @@ def test_relative_paths_in_a_file_count_from_the_file_and_elsewhere_from_here(tm
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("mysql:x", "names a MySQL store, which is not in this build yet"),
+        ("mysql:", "names no shard file"),
+        ("mysql:nowhere.json", "nowhere.json can't be read: No such file or directory"),
+        ("mariadb://u@h/x", "did you mean mysql://…?"),
         ("redis://host", "names a Redis store, which is not in this build yet"),
         ("sqlite:", "names no file"),
         ("sqlite::memory:", "a store in memory is called memory:"),

@@ -12,6 +12,7 @@ from pinlater.config.load import load
 from pinlater.config.original import REPLACED, SAME, STORE_KEYS, known_names
 from pinlater.config.schema import keys
 from pinlater.config.settings import Settings
+from pinlater.config.shard_file import find_shards
 from pinlater.config.store import StoreLocation
 
 CONTRACT = (
@@ -131,14 +132,37 @@ def test_our_settings_are_possible_in_the_same_spelling(tmp_path: Path) -> None:
 
 def test_without_a_backend_the_message_says_what_to_set(tmp_path: Path) -> None:
     (found,) = problems(properties(tmp_path, "THRIFT_PORT=9010\n"))
-    assert "PINLATER_BACKEND is not set, which means mysql" in found
+    assert "PINLATER_BACKEND is not set, which means mysql, and SHARDS_FILE, the MySQL shard file, is not set" in found
     assert "PINLATER_BACKEND=sqlite and SQLITE_PATH=<file>" in found
 
 
-@pytest.mark.parametrize("backend", ["mysql", "redis", "MySQL"])
-def test_a_store_that_this_build_lacks_is_refused(tmp_path: Path, backend: str) -> None:
-    (found,) = problems(properties(tmp_path, f"\nPINLATER_BACKEND={backend}\n"))
-    assert found.startswith(f":2: PINLATER_BACKEND: {backend} is a store that is not in this build yet")
+def test_a_store_that_this_build_lacks_is_refused(tmp_path: Path) -> None:
+    (found,) = problems(properties(tmp_path, "\nPINLATER_BACKEND=redis\n"))
+    assert found.startswith(":2: PINLATER_BACKEND: redis is a store that is not in this build yet")
+
+
+@pytest.mark.parametrize("text", ["", "PINLATER_BACKEND=mysql\n", "PINLATER_BACKEND=MySQL\n"])
+def test_mysql_takes_its_shards_from_the_shard_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "shards.json").write_text('{"db002": {"master": {"host": "a", "port": 1}}, "x": 1}')
+    (tmp_path / "shards.json").chmod(0o600)
+    old = "SHARDS_FILE=shards.json\nSHARD_ALLOWED_HOSTNAME_PREFIX=db\nMYSQL_NUM_DB_PER_QUEUE=4\nBACKEND_SOCKET_TIMEOUT_SECONDS=7\n"
+    loaded = load(properties(tmp_path, text + old + "BACKEND_NUM_AUTO_RETRIES=0\nNUM_PRIORITY_LEVELS=5\n"))
+    settings = loaded.settings
+    assert settings.store == StoreLocation("mysql", shard_file=tmp_path / "shards.json")
+    assert (settings.mysql.databases_per_server, settings.mysql.statement_timeout_ms, settings.mysql.retries) == (
+        4,
+        7_000,
+        0,
+    )
+    assert settings.mysql.priority_levels == 5
+    assert [place.name for place in find_shards(settings)] == ["2", "2d1", "2d2", "2d3"]
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize(("name", "backend"), [("SHARDS_FILE", "sqlite"), ("SQLITE_PATH", "memory")])
+def test_another_stores_path_is_without_effect(tmp_path: Path, name: str, backend: str) -> None:
+    loaded = load(properties(tmp_path, f"PINLATER_BACKEND={backend}\n{name}=x\n"))
+    assert f"{name}: without effect unless PINLATER_BACKEND is" in loaded.warnings[0]
 
 
 def test_a_misspelt_backend_is_refused(tmp_path: Path) -> None:

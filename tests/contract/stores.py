@@ -18,7 +18,8 @@ import pytest
 
 from pinlater.storage.interface import Shard
 from pinlater.storage.memory import MemoryShard
-from pinlater.storage.mysql import Endpoint, MysqlShard
+from pinlater.storage.mysql.settings import Endpoint
+from pinlater.storage.mysql.shard import MysqlShard
 from tests.servers.database import DatabaseServer
 
 

@@ -9,14 +9,20 @@ from typing import Annotated
 
 import typer
 
+from pinlater.cli.arguments import hide_passwords
 from pinlater.cli.exits import REFUSED, SETTINGS
+from pinlater.cli.store_file import store_of
 
 
 def serve(
     config: Annotated[
         Path | None, typer.Option(help="Settings file: ours (.toml) or the original's (.properties).")
     ] = None,
-    store: Annotated[str | None, typer.Option(help="Where jobs are kept: sqlite:PATH or memory:")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Where jobs are kept: sqlite:PATH, memory:, mysql:SHARD_FILE or mysql://USER@HOST/DATABASE"),
+    ] = None,
+    shards: Annotated[Path | None, typer.Option(help="MySQL's shard file; the same as --store mysql:FILE.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens both ports.")] = None,
     thrift_port: Annotated[int | None, typer.Option(help="Port for Thrift; 0 takes a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(help="Port for HTTP; 0 takes a free one.")] = None,
@@ -34,6 +40,7 @@ def serve(
 
     Example: pinlater serve --store sqlite:pinlater.db --thrift-port 9010 --http-port 9999
     """
+    hide_passwords()
     try:
         from pinlater.config.errors import SettingsError
         from pinlater.config.files import FileBroken
@@ -46,7 +53,7 @@ def serve(
         typer.echo(f"error: {error.name} is missing; the server needs: pip install 'pinlater[server]'", err=True)
         raise typer.Exit(REFUSED) from None
     flags: dict[str, object] = _pairs(set_ or [])
-    named = {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
     flags |= {key: value for key, value in named.items() if value is not None}
     try:
         loaded = load(config, os.environ, flags)

@@ -1,22 +1,44 @@
-"""Which file `migrate` and `backup` work on: the store that `serve` would use with the same settings."""
+"""What commands that work on a store without a server have in common: the settings that `serve` would use, and its SQLite file."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
 
 from pinlater.cli import exits
+from pinlater.cli.arguments import hide_passwords
+
+if TYPE_CHECKING:
+    from pinlater.config.settings import Settings
+
+
+def store_of(store: str | None, shards: Path | None) -> str | None:
+    """What `--store` or, in its place, `--shards` say."""
+    if store is not None and shards is not None:
+        raise typer.BadParameter("--store and --shards exclude each other", param_hint="--shards")
+    return store if shards is None else f"mysql:{shards}"
+
+
+def settings_for(config: Path | None, store: str | None) -> Settings:
+    """The settings that `serve` would start with; ends the command with a line where they are wrong."""
+    from pinlater.config.errors import SettingsError
+    from pinlater.config.load import load
+
+    hide_passwords()
+    try:
+        return load(config, os.environ, {"store": store}).settings
+    except SettingsError as error:
+        exits.fail(str(error), exits.SETTINGS)
 
 
 def store_file(config: Path | None, store: str | None) -> Path:
     """The SQLite file; ends the command with a line where the settings are wrong or name another kind of store."""
-    from pinlater.config.errors import SettingsError
-    from pinlater.config.load import load
-
-    try:
-        location = load(config, os.environ, {"store": store}).settings.store
-    except SettingsError as error:
-        exits.fail(str(error), exits.SETTINGS)
+    location = settings_for(config, store).store
+    if location.kind == "mysql":
+        exits.fail(f"{location} is not kept in a file of ours; its databases have tools of their own", exits.REFUSED)
     if location.path is None:
         exits.fail(f"{location} is not kept in a file", exits.REFUSED)
     return location.path

@@ -1,19 +1,24 @@
 """Checks that need more than one key, or a look at a file: still before anything starts.
 
-A rate-limit or server-set file that is named but missing or broken is a problem here, though later a broken one only keeps the old
-values: at the start there are no old values, and to go on without limits would let loose exactly what somebody meant to hold back.
+A rate-limit, server-set or shard file that is named but missing or broken is a problem here, though later a broken one only keeps the
+old values: at the start there are no old values, and to go on without limits would let loose exactly what somebody meant to hold back.
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from ipaddress import ip_address
+from pathlib import Path
 
 from pinlater.config.files import FileBroken, read_rate_limits, read_server_set
 from pinlater.config.schema import rooms
 from pinlater.config.settings import Settings
+from pinlater.config.shard_file import find_shards
 from pinlater.config.sources import Origin
 from pinlater.domain.passwords import HashMalformed, check_hash_form
+from pinlater.storage.mysql.tls import make_context, wants_tls
 
 _FRAME_OVERHEAD_BYTES = 64 * 1024
 
@@ -26,6 +31,8 @@ def check_together(settings: Settings, origins: Mapping[str, Origin]) -> list[st
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _password_problems(settings)
     yield from _file_problems(settings)
+    if settings.store.kind == "mysql":
+        yield from _mysql_problems(settings)
     least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
     frame = settings.thrift.max_frame_bytes
     if frame < least:
@@ -61,6 +68,21 @@ def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             yield "server_set_file", str(error)
 
 
+def _mysql_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if find_spec("asyncmy") is None:
+        yield "store", "MySQL's driver is not installed: pip install 'pinlater[mysql]'"
+    try:
+        places = find_shards(settings)
+    except FileBroken as error:
+        yield "store", str(error)
+        return
+    if any(wants_tls(place.endpoint, settings.mysql) for place in places):
+        try:
+            make_context(settings.mysql)
+        except OSError as error:
+            yield "mysql.tls", str(error)
+
+
 def _place(path: str, origins: Mapping[str, Origin]) -> str:
     return origins[path].place or path
 
@@ -74,7 +96,26 @@ def warnings_about(settings: Settings) -> list[str]:
     ]
     if settings.store.kind == "memory":
         found.append("store: jobs are kept in memory and are gone when the server stops")
+    if settings.store.kind == "mysql":
+        found += _mysql_warnings(settings)
     return found
+
+
+def _mysql_warnings(settings: Settings) -> Iterator[str]:
+    for path in (settings.store.shard_file, settings.mysql.password_file):
+        if path is not None and _others_may_read(path):
+            yield f"{path} can be read by every user of this machine, and holds a password (chmod o-r)"
+    mysql = settings.mysql
+    has_files = mysql.tls_ca is not None or mysql.tls_cert is not None
+    if has_files and not any(wants_tls(place.endpoint, mysql) for place in find_shards(settings)):
+        yield "mysql.tls is false: connections to the shards are not encrypted, though its files are named"
+
+
+def _others_may_read(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
 
 
 def _hosts(settings: Settings) -> set[str]:

@@ -1,4 +1,4 @@
-"""The original's two files that are read again while the server runs: queues' rate limits, and the set of live servers.
+"""Files that are read again while the server runs; here queues' rate limits and the set of live servers, in `shard_file` the shards.
 
 The maintenance runner calls `refresh` every 10 s, in a thread where the file could be slow. A broken file never changes anything:
 it is logged once for each content, and the last good values stay. The file is read each time and compared by content; its time
@@ -28,7 +28,7 @@ class RateLimitFile:
     """Jobs a second by queue. Raises `FileBroken` if the file is broken at the start; later it only keeps the old limits."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _Watched(path, _parse_rate_limits)
+        self._file = WatchedFile(path, _parse_rate_limits)
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -52,7 +52,7 @@ class ServerSetFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = _Watched(path, _parse_server_set)
+        self._file = WatchedFile(path, _parse_server_set)
         self._servers = max(1, self._file.value)
 
     @property
@@ -77,24 +77,24 @@ class ServerSetFile:
         return changed
 
 
-class _Watched(Generic[T]):
+class WatchedFile(Generic[T]):
     """A file's last good value, and what is wrong with it now."""
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
         self.path = path
         self._parse = parse
-        self._content = _read(path)
-        self.value = _understood(path, parse, self._content)
+        self._content = read_bytes(path)
+        self.value = understood(path, parse, self._content)
         self.last_error: str | None = None
 
     def refresh(self) -> bool:
         """Whether the value changed."""
         try:
-            content = _read(self.path)
+            content = read_bytes(self.path)
             if content == self._content:
                 self._mended()
                 return False
-            value = _understood(self.path, self._parse, content)
+            value = understood(self.path, self._parse, content)
         except FileBroken as error:
             self._broken(str(error))
             return False
@@ -118,15 +118,16 @@ class _Watched(Generic[T]):
 
 def read_rate_limits(path: Path) -> Mapping[str, float]:
     """The limits in the file now. Raises `FileBroken`."""
-    return _understood(path, _parse_rate_limits, _read(path))
+    return understood(path, _parse_rate_limits, read_bytes(path))
 
 
 def read_server_set(path: Path) -> int:
     """How many distinct servers the file names now. Raises `FileBroken`."""
-    return _understood(path, _parse_server_set, _read(path))
+    return understood(path, _parse_server_set, read_bytes(path))
 
 
-def _read(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The file as it is now. Raises `FileBroken`."""
     try:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
@@ -137,7 +138,8 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _understood(path: Path, parse: Callable[[bytes], T], content: bytes) -> T:
+def understood(path: Path, parse: Callable[[bytes], T], content: bytes) -> T:
+    """What `parse` makes of it. Raises `FileBroken`, naming the file, for its ValueError."""
     try:
         return parse(content)
     except (ValueError, RecursionError) as error:

@@ -40,14 +40,19 @@ SAME: Mapping[str, Same] = {
     "BACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS": Same("jobs.failed_ttl_ms", "hours", 3_600_000),
     "BACKEND_MONITOR_JOB_SUCCEEDED_GC_TTL_HOURS": Same("jobs.succeeded_ttl_ms", "hours", 3_600_000),
     "MYSQL_COUNT_LIMIT": Same("jobs.regex_rows_max"),
+    "MYSQL_NUM_DB_PER_QUEUE": Same("mysql.databases_per_server"),
+    "SHARD_ALLOWED_HOSTNAME_PREFIX": Same("mysql.host_prefix"),
+    "BACKEND_SOCKET_TIMEOUT_SECONDS": Same("mysql.statement_timeout_ms", "seconds", 1_000),
+    "BACKEND_NUM_AUTO_RETRIES": Same("mysql.retries"),
 }
 
-STORE_KEYS = ("PINLATER_BACKEND", "SQLITE_PATH")
+STORE_KEYS = ("PINLATER_BACKEND", "SQLITE_PATH", "SHARDS_FILE")
 SERVER_SET_KEYS = ("SERVER_SET_ENABLED", "SERVER_SET_PATH")
 
-_POOL = "the embedded store has one writer and no connections to share out, so nothing takes its place"
+_CONNECTIONS = (
+    "a MySQL shard is written to over four connections, whatever the load, and read from over mysql.reader_connections"
+)
 _LANES = "requests that arrive together share one transaction, so there is nothing to set"
-_HEALTH = "the embedded store is asked directly (/readyz), without a series of probes"
 
 REPLACED: Mapping[str, str] = {
     "MONITOR_LOG_INTERVAL": "what the sweeps did is in /stats.txt and /metrics instead",
@@ -55,25 +60,24 @@ REPLACED: Mapping[str, str] = {
     " and maintenance.garbage_interval_ms",
     "BACKEND_MONITOR_UPDATE_MAX_SIZE": "the sweeps go on until nothing is left, in small transactions"
     " (maintenance.sweep_batch and maintenance.batch_max)",
-    "BACKEND_CONNECTIONS_PER_SHARD": _POOL,
-    "BACKEND_CONNECTION_MAX_WAIT_MILLIS": _POOL,
-    "BACKEND_SOCKET_TIMEOUT_SECONDS": _POOL,
-    "MONITOR_CONNECTIONS_PER_SHARD": _POOL,
-    "MONITOR_SOCKET_TIMEOUT_SECONDS": _POOL,
-    "BACKEND_NUM_AUTO_RETRIES": "the embedded store has no deadlocks and no connection to lose, so nothing is tried again",
+    "BACKEND_CONNECTIONS_PER_SHARD": _CONNECTIONS,
+    "BACKEND_CONNECTION_MAX_WAIT_MILLIS": "sharding.call_timeout_ms bounds a request's call as a whole",
+    "MONITOR_CONNECTIONS_PER_SHARD": _CONNECTIONS,
+    "MONITOR_SOCKET_TIMEOUT_SECONDS": "mysql.statement_timeout_ms bounds the sweeps' statements, too, and sharding.work_timeout_ms a sweep",
     "BACKEND_QUERY_PARALLELISM": _LANES,
     "BACKEND_DEQUEUE_CONCURRENCY_PER_QUEUE_PER_SHARD": "dequeues of one queue are joined into one claim,"
     " and dispatch.max_waiting_dequeues bounds how many wait",
-    "MYSQL_NUM_DB_PER_QUEUE": "the embedded store is one file",
-    "SHARD_ALLOWED_HOSTNAME_PREFIX": "it belongs to the MySQL store, which is not in this build yet",
-    "SHARDS_FILE": "it belongs to the MySQL and Redis stores, which are not in this build yet",
-    "REDIS_HEALTH_CHECK_CONSECUTIVE_FAILURES": _HEALTH,
-    "REDIS_HEALTH_CHECK_CONSECUTIVE_SUCCESSES": _HEALTH,
-    "REDIS_HEALTH_CHECK_PING_INTERVAL_SECONDS": _HEALTH,
+    "REDIS_HEALTH_CHECK_CONSECUTIVE_FAILURES": "sharding.failures_to_open, for stores of every kind",
+    "REDIS_HEALTH_CHECK_CONSECUTIVE_SUCCESSES": "a shard out of use is back with its first probe that succeeds",
+    "REDIS_HEALTH_CHECK_PING_INTERVAL_SECONDS": "sharding.probe_interval_ms, for stores of every kind",
 }
 
 
-_LATER = "a store that is not in this build yet; set PINLATER_BACKEND=sqlite and SQLITE_PATH=<file>, or start with --store sqlite:<file>"
+_NO_SHARDS = (
+    "SHARDS_FILE, the MySQL shard file, is not set (the original took it from -Dbackend_config): set it, or start with --shards <file>;"
+    " without a database set PINLATER_BACKEND=sqlite and SQLITE_PATH=<file>"
+)
+_LATER = "a store that is not in this build yet; set PINLATER_BACKEND=mysql or sqlite, or start with another --store"
 
 
 def own_names() -> Mapping[str, str]:
@@ -96,9 +100,10 @@ def read_original(path: Path, text: str) -> Source:
 
 
 def _backend_fault(name: str) -> str:
-    if name.lower() in ("mysql", "redis"):
+    if name.lower() == "redis":
         return f"{name} is {_LATER}"
-    return f"{name[:80]!r} is not a backend: sqlite or memory is possible{did_you_mean(name, ('sqlite', 'memory'))}"
+    known = ("mysql", "sqlite", "memory")
+    return f"{name[:80]!r} is not a backend: mysql, sqlite or memory is possible{did_you_mean(name, known)}"
 
 
 class _Reading:
@@ -134,20 +139,24 @@ class _Reading:
                 self._problem(entry, f"{entry.value[:80]!r} is not a number of {unit}")
 
     def _store(self) -> Iterator[Given]:
-        """PINLATER_BACKEND and SQLITE_PATH. A store that we don't have is a fault only if no flag or variable names another."""
-        backend, file = self._set.get("PINLATER_BACKEND"), self._set.get("SQLITE_PATH")
-        kind = backend.value.strip().lower() if backend else ""
-        if kind == "sqlite":
-            yield self._given("store", backend or file, f"sqlite:{file.value.strip() if file else 'pinlater.db'}")
-            return
-        if file is not None:
+        """PINLATER_BACKEND with its path. A store that can't be told is a fault only if no flag or variable names another."""
+        backend, file, shards = (self._set.get(name) for name in STORE_KEYS)
+        kind = backend.value.strip().lower() if backend else "" if "STORE" in self._set else "mysql"
+        if file is not None and kind != "sqlite":
             self._warn(file, "without effect unless PINLATER_BACKEND is sqlite")
-        if kind == "memory":
+        if shards is not None and kind != "mysql":
+            self._warn(shards, "without effect unless PINLATER_BACKEND is mysql")
+        if kind == "sqlite":
+            yield self._given("store", backend, f"sqlite:{file.value.strip() if file else 'pinlater.db'}")
+        elif kind == "memory":
             yield self._given("store", backend, "memory:")
+        elif kind == "mysql" and shards is not None:
+            yield self._given("store", shards, f"mysql:{shards.value.strip()}")
+        elif kind == "mysql":
+            absent = "" if backend else "PINLATER_BACKEND is not set, which means mysql, and "
+            yield self._given("store", backend)._replace(fault=absent + _NO_SHARDS)
         elif backend is not None:
             yield self._given("store", backend)._replace(fault=_backend_fault(backend.value.strip()))
-        elif "STORE" not in self._set:
-            yield self._given("store", None)._replace(fault=f"PINLATER_BACKEND is not set, which means mysql: {_LATER}")
 
     def _server_set(self) -> Iterator[Given]:
         """The path counts unless SERVER_SET_ENABLED says false."""

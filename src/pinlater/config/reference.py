@@ -26,8 +26,8 @@ _HEAD = """\
 
 Every setting has a default, and each can come from four places. The strongest that says something wins:
 
-1. a flag of `pinlater serve`: `--store`, `--host`, `--thrift-port`, `--http-port`, and `--set KEY=VALUE` for all others, for example
-   `--set jobs.claim_timeout_ms=90s`;
+1. a flag of `pinlater serve`: `--store` (or `--shards`), `--host`, `--thrift-port`, `--http-port`, and `--set KEY=VALUE` for all others,
+   for example `--set jobs.claim_timeout_ms=90s`;
 2. an environment variable: `PINLATER_`, then the table and the key in capitals, `PINLATER_THRIFT_PORT=9010`;
 3. the settings file, which `--config` or `PINLATER_CONFIG` names: TOML (`pinlater.toml`), or the original's `.properties`;
 4. the default.
@@ -108,7 +108,8 @@ def _original() -> str:
             "In a `.properties` file these are understood; see [](../how-to/coming-from-the-original.md).",
             "",
             "| key of the original | ours |\n|---|---|",
-            "| `PINLATER_BACKEND`, `SQLITE_PATH` | `store`: `sqlite` with the path, or `memory` |",
+            "| `PINLATER_BACKEND`, `SHARDS_FILE`, `SQLITE_PATH` | `store`: `mysql` (also where the first is absent) with the shard file,"
+            " `sqlite` with the path, or `memory` |",
             *same,
             "| `SERVER_SET_ENABLED`, `SERVER_SET_PATH` | `server_set_file`, unless the first is `false` |",
             "",

@@ -17,6 +17,7 @@ from pinlater.http_server.settings import HttpSettings
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.service.settings import ServiceSettings
 from pinlater.sharding.settings import ShardingSettings
+from pinlater.storage.mysql.settings import MysqlSettings
 from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.telemetry.settings import TelemetrySettings
 from pinlater.thrift_server.settings import ThriftSettings
@@ -35,8 +36,9 @@ INHERITED = {
 
 SHARED: Mapping[str, str] = {
     "jobs.max_frame_bytes": "thrift.max_frame_bytes",
+    "mysql.priority_levels": "jobs.priority_levels",
 }
-"""A field that is no key of its own: what the key beside it bounds on the wire, its room must know too."""
+"""A field that is no key of its own: what the key beside it says, its room must know too."""
 
 _TEN_YEARS_S = 10 * 366 * 86_400
 
@@ -62,7 +64,7 @@ class Settings:
     """What `serve` starts with, checked. Top-level keys first, then one table for each room."""
 
     store: StoreLocation = DEFAULT_STORE
-    """Where the jobs are kept: `sqlite:PATH` or `memory:`."""
+    """Where the jobs are kept: `sqlite:PATH`, `memory:`, `mysql:FILE` (a file of shards) or `mysql://USER@HOST:PORT/DATABASE` (one)."""
     host: str = "127.0.0.1"
     """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: whoever reaches them may do anything."""
     advertised_host: str | None = None
@@ -81,6 +83,7 @@ class Settings:
     thrift: ThriftSettings = field(default_factory=ThriftSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     sqlite: SqliteSettings = field(default_factory=SqliteSettings)
+    mysql: MysqlSettings = field(default_factory=MysqlSettings)
     sharding: ShardingSettings = field(default_factory=ShardingSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pinlater.config.paths import resolved
 from pinlater.config.schema import Key, Kind
-from pinlater.config.store import StoreLocation, parse_store
+from pinlater.config.store import StoreLocation, parse_store, without_password
 from pinlater.config.units import duration_ms, size_bytes
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*", re.ASCII)
@@ -128,7 +128,10 @@ def _not_a(key: Key, raw: object) -> str:
 
 def _shown(key: Key, raw: object, complaint: str) -> str:
     """The complaint with the value in front; secrets stay out of it."""
-    return f"the value {complaint}" if key.secret else f"{str(raw)[:80]!r} {complaint}"
+    if key.secret:
+        return f"the value {complaint}"
+    shown = without_password(str(raw)) if key.kind is Kind.STORE else str(raw)
+    return f"{shown[:80]!r} {complaint}"
 
 
 def _range_text(key: Key) -> str:

@@ -1,4 +1,4 @@
-"""The real server, `pinlater serve` on a SQLite file, in a process of its own that ends with the test's.
+"""The real server, `pinlater serve` on a SQLite file or another store, in a process of its own that ends with the test's.
 
 Needs the extra `server`. Can be killed and started again on the same file and port, to see what that does to one's own code.
 """
@@ -6,6 +6,7 @@ Needs the extra `server`. Can be killed and started again on the same file and p
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,11 +27,12 @@ class ServerDidNotStart(Exception):
 class RealServer:
     """A server with its file in `folder`. Use as `with RealServer(folder) as server: ... server.address`.
 
-    `options`: more of the command line, as `("--set", "thrift.idle_timeout_ms=1000")`.
+    `options`: more of the command line, as `("--set", "thrift.idle_timeout_ms=1000")`. `store`: one that is not that file, in the words
+    of `--store`.
     """
 
-    def __init__(self, folder: str | Path, *options: str) -> None:
-        self._store = Path(folder) / "jobs.db"
+    def __init__(self, folder: str | Path, *options: str, store: str | None = None) -> None:
+        self._store = store or f"sqlite:{Path(folder) / 'jobs.db'}"
         self._options = options
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
@@ -43,6 +45,11 @@ class RealServer:
         return f"127.0.0.1:{self._port}"
 
     @property
+    def said(self) -> list[str]:
+        """The last lines of its log."""
+        return list(self._said)
+
+    @property
     def process_id(self) -> int:
         """Of the server that runs now."""
         if self._process is None:
@@ -51,7 +58,7 @@ class RealServer:
 
     def start(self) -> Self:
         """Starts it and returns when it is ready. Raises `ServerDidNotStart`."""
-        command = [sys.executable, "-m", "pinlater", "serve", "--store", f"sqlite:{self._store}", "--stop-with-stdin"]
+        command = [sys.executable, "-m", "pinlater", "serve", "--store", self._store, "--stop-with-stdin"]
         ports = ["--thrift-port", str(self._port), "--http-port", str(self.http_port)]
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             [*command, *ports, "--set", "telemetry.log_format=json", *self._options],
@@ -79,6 +86,10 @@ class RealServer:
                         self._port, self.http_port = entry["thrift_port"], entry["http_port"]
                         ready.set()
         ready.set()
+
+    def reload(self) -> None:
+        """Lets it look at its files now (SIGHUP); what it made of them is in its log."""
+        os.kill(self.process_id, signal.SIGHUP)
 
     def stop(self) -> None:
         """Stops it in order: what is under way is finished."""

@@ -134,7 +134,7 @@ async def connect(
                 port=endpoint.port,
                 unix_socket=endpoint.socket,
                 user=endpoint.user,
-                password=endpoint.password,
+                password=endpoint.password.encode(),  # text the driver would take for Latin-1
                 database=endpoint.database if database else None,
                 charset="utf8mb4",
                 autocommit=autocommit,

@@ -1,0 +1,238 @@
+"""`pinlater serve` on MySQL shards: started by a shard file or a URL, and changed while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from pinlater.client import Ack, Client, Job
+from pinlater.testing.real_server import RealServer, ServerDidNotStart
+from tests.servers.database import DatabaseServer
+from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql8
+
+_PATIENCE_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a test sets."""
+    for name in [name for name in os.environ if name.startswith("PINLATER_")]:
+        monkeypatch.delenv(name)
+
+
+class ShardFile:
+    """A shard file whose replica sets are all on one server, each with databases of its own name."""
+
+    def __init__(self, path: Path, server: DatabaseServer, *numbers: int) -> None:
+        self.path = path
+        self.server = server
+        self.content: dict[str, Any] = {}
+        self.write(**{f"pinlaterdb{number:03}": {} for number in numbers})
+
+    def write(self, **entries: Mapping[str, Any]) -> None:
+        """These entries from now on; what one doesn't say is the server's."""
+        usual: dict[str, Any] = {
+            "master": self.server.tcp,
+            "slave": self.server.tcp,
+            "user": self.server.user,
+            "passwd": self.server.password,
+        }
+        self.content = {key: {**usual, **entry} for key, entry in entries.items()} | {"otherdb001": {"master": None}}
+        self.path.write_text(json.dumps(self.content))
+        self.path.chmod(0o600)
+
+
+@pytest.fixture
+def shard_file(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> ShardFile:
+    return ShardFile(tmp_path / "shards.json", mariadb, 1, 2)
+
+
+@pytest.fixture
+def serve(tmp_path: Path, mariadb_prefix: str, shard_file: ShardFile) -> Iterator[Callable[..., RealServer]]:
+    """Starts servers on the shard file; they end with the test."""
+    with ExitStack() as running:
+
+        def start(*options: str) -> RealServer:
+            prefix = ("--set", f"mysql.database_prefix={mariadb_prefix}", "--set", "mysql.host_prefix=pinlaterdb")
+            server = RealServer(tmp_path, *prefix, *options, store=f"mysql:{shard_file.path}")
+            return running.enter_context(server)
+
+        yield start
+
+
+def metrics(server: RealServer, name: str) -> dict[str, float]:
+    """A metric's values by their label."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.findall(rf'^{name}{{\w+="([^"]*)"}} (\S+)$', text, re.MULTILINE)
+    return {member: float(value) for member, value in found}
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline
+
+
+def shard_of(descriptor: str) -> str:
+    return descriptor.split(":")[1].removeprefix("s")
+
+
+def work_off(client: Client, queue: str) -> set[bytes]:
+    """Every job, done; their bodies."""
+    bodies: set[bytes] = set()
+    while jobs := client.dequeue(queue, limit=100).jobs:
+        bodies |= {job.body for job in jobs}
+        results = client.ack(queue, [Ack(job.descriptor, token=job.token) for job in jobs])
+        assert {result.outcome.name for result in results} == {"APPLIED"}
+    return bodies
+
+
+def test_jobs_are_spread_over_the_shards_of_the_file_and_done(serve: Callable[..., RealServer]) -> None:
+    """From create to ack, over Thrift."""
+    server = serve()
+    with Client(server.address) as client:
+        client.create_queue("emails")
+        descriptors = [
+            descriptor
+            for number in range(40)
+            for descriptor in client.enqueue("emails", [Job(b"%d" % number)]).descriptors
+        ]
+        assert {shard_of(descriptor) for descriptor in descriptors} == {"1", "2"}
+        assert work_off(client, "emails") == {b"%d" % number for number in range(40)}
+        assert {info.state.name for info in client.lookup(descriptors).values()} == {"SUCCEEDED"}
+
+
+def test_several_databases_on_a_replica_set_are_shards_of_their_own(serve: Callable[..., RealServer]) -> None:
+    """MYSQL_NUM_DB_PER_QUEUE."""
+    server = serve("--set", "mysql.databases_per_server=3")
+    assert set(metrics(server, "pinlater_shard_healthy")) == {"1", "1d1", "1d2", "2", "2d1", "2d2"}
+
+
+def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], shard_file: ShardFile) -> None:
+    """At SIGHUP at once, else within ten seconds."""
+    server = serve()
+    with Client(server.address) as client:
+        client.create_queue("emails")
+        shard_file.write(pinlaterdb001={}, pinlaterdb2={}, pinlaterdb007={})
+        server.reload()
+        wait_until(lambda: metrics(server, "pinlater_shard_healthy") == {"1": 1, "2": 1, "7": 1})
+        shards = {shard_of(client.enqueue("emails", [Job(b"x")]).descriptors[0]) for _ in range(60)}
+        assert shards == {"1", "2", "7"}
+
+
+def test_a_shard_that_only_dequeues_drains_and_then_goes(
+    serve: Callable[..., RealServer], shard_file: ShardFile
+) -> None:
+    """No new jobs, the old ones are handed out, and once it is empty it may be taken out of the file."""
+    server = serve("--set", "sharding.removal_grace_ms=1", "--set", "maintenance.refresh_interval_ms=100")
+    with Client(server.address) as client:
+        client.create_queue("emails")
+        for number in range(30):
+            client.enqueue("emails", [Job(b"%d" % number)])
+        shard_file.write(pinlaterdb001={}, pinlaterdb002={"dequeueOnly": True})
+        server.reload()
+        wait_until(lambda: metrics(server, "pinlater_shard_takes_enqueues") == {"1": 1, "2": 0})
+        later = {shard_of(client.enqueue("emails", [Job(b"later")]).descriptors[0]) for _ in range(30)}
+        assert later == {"1"}
+        shard_file.write(pinlaterdb001={})
+        server.reload()
+        assert work_off(client, "emails") == {b"%d" % number for number in range(30)} | {b"later"}
+        wait_until(lambda: metrics(server, "pinlater_shard_healthy") == {"1": 1})
+
+
+def test_a_broken_shard_file_keeps_the_map_in_use(serve: Callable[..., RealServer], shard_file: ShardFile) -> None:
+    """A slip of the pen must stop nothing; the metric says that there is one."""
+    server = serve()
+    good = shard_file.path.read_text()
+    shard_file.path.write_text('{"pinlaterdb001": {"master": {"host": "db", "port": "many"}}}')
+    server.reload()
+    wait_until(lambda: metrics(server, "pinlater_file_broken") == {"store": 1})
+    assert metrics(server, "pinlater_shard_healthy") == {"1": 1, "2": 1}
+    shard_file.path.write_text(good)
+    server.reload()
+    wait_until(lambda: metrics(server, "pinlater_file_broken") == {"store": 0})
+
+
+def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> None:
+    """With the place and the user's name, and never with the password."""
+    url = f"mysql://{mariadb.user}:secret-word@{mariadb.address}/{mariadb_prefix}x"
+    with pytest.raises(ServerDidNotStart) as caught:
+        RealServer(tmp_path, store=url).start()
+    text = str(caught.value)
+    assert f"{mariadb.address}/{mariadb_prefix}x lets us not in (Access denied for user 'pinlater'" in text
+    assert "secret-word" not in text
+
+
+def test_a_shard_file_that_is_missing_is_said_at_the_start(tmp_path: Path) -> None:
+    """Without a map there is nothing to serve."""
+    with pytest.raises(ServerDidNotStart, match=r"nowhere\.json can't be read: No such file or directory"):
+        RealServer(tmp_path, store=f"mysql:{tmp_path}/nowhere.json").start()
+
+
+def everything_shown(server: RealServer) -> str:
+    """What anybody may see of a server: its log, its pages, its process."""
+    pages = ["/server_info", "/stats.txt", "/metrics", "/readyz", "/health"]
+    shown = [
+        urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{page}", timeout=10).read().decode()
+        for page in pages
+    ]
+    return "\n".join([*shown, *server.said, Path(f"/proc/{server.process_id}/cmdline").read_text()])
+
+
+def test_a_password_is_nowhere_to_be_seen(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> None:
+    """Not in the log, on no page, and not in the list of processes, though it was on the command line."""
+    password = quote(mariadb.password, safe="")
+    url = f"mysql://{mariadb.user}:{password}@{mariadb.address}/{mariadb_prefix}one"
+    with RealServer(tmp_path, "--set", "telemetry.log_level=debug", store=url) as server:
+        with Client(server.address) as client:
+            client.create_queue("emails")
+        shown = everything_shown(server)
+    assert f"{mariadb.address}/{mariadb_prefix}one" in shown
+    assert password not in shown
+    assert mariadb.password not in shown
+
+
+@pytest.mark.parametrize("where", ["file", "environment"])
+def test_the_password_may_come_from_elsewhere(
+    where: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file or the environment, where the URL has none; and the way there may be a socket."""
+    options = []
+    if where == "file":
+        (tmp_path / "password").write_text(mariadb.password + "\n")
+        options = ["--set", f"mysql.password_file={tmp_path / 'password'}"]
+    else:
+        monkeypatch.setenv("PINLATER_MYSQL_PASSWORD", mariadb.password)
+    url = f"mysql://{mariadb.user}@/{mariadb_prefix}one?socket={mariadb.socket}"
+    with RealServer(tmp_path, *options, store=url) as server, Client(server.address) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client, "emails") == {b"x"}
+
+
+def test_tls_and_the_password_of_mysql_8(tmp_path: Path, start_mysql8: Callable[..., MySql8]) -> None:
+    """caching_sha2_password's first login goes over TLS or by the server's RSA key; both work, and an unknown certificate doesn't."""
+    database = start_mysql8(tls=True)
+    assert database.certificates is not None
+    password = quote(database.password, safe="")
+    url = f"mysql://{database.user}:{password}@{database.address}/pinlater_1"
+    with pytest.raises(ServerDidNotStart, match=r"(?i)certificate"):
+        RealServer(tmp_path, store=f"{url}?tls=true").start()
+    with RealServer(tmp_path, store=url) as server, Client(server.address) as client:
+        client.create_queue("emails")
+    encrypted = ("--set", "mysql.tls=true", "--set", f"mysql.tls_ca={database.certificates.authority}")
+    with RealServer(tmp_path, *encrypted, store=url) as server, Client(server.address) as client:
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client, "emails") == {b"x"}
