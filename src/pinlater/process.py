@@ -32,38 +32,61 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 
 def serve(settings: Settings, *, stop_with_stdin: bool = False) -> int:
     """Serves until a signal comes; returns the exit status. Raises `WorldError` or OSError if it can't start."""
-    _tune()
+    tune()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings, stop_with_stdin))
 
 
+class Stops:
+    """What ends a server: a signal or an order. The first signal stops it in order, the second hurries."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self._signals = 0
+
+    def signalled(self, name: str) -> None:
+        """A signal came, or what counts as one."""
+        self._signals += 1
+        if self._signals > 1:
+            self.hurry.set()
+        else:
+            logger.info("signal received", extra={"signal": name})
+        self.stop.set()
+
+
 async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
-    app = App(settings)
-    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    app, stops = App(settings), Stops()
+    if stop_with_stdin:
+        at_end_of_stdin(lambda: stops.signalled("SIGTERM"))
+    await run_until_stopped(app, stops)
+    return 0
+
+
+async def run_until_stopped(app: App, stops: Stops, started: Callable[[], None] = lambda: None) -> None:
+    """Serves until `stops` says so. Raises `WorldError` or OSError if it can't start."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signals.put_nowait, number)
+        loop.add_signal_handler(number, stops.signalled, number.name)
     loop.add_signal_handler(signal.SIGHUP, app.reload)
-    if stop_with_stdin:
-        _at_end_of_stdin(loop, lambda: signals.put_nowait(signal.SIGTERM))
     await app.start()
     gc.collect()
     gc.freeze()
-    received = await signals.get()
-    logger.info("signal received", extra={"signal": received.name})
-    stopping = asyncio.create_task(app.stop(settings.drain_timeout_s))
-    hurry = asyncio.create_task(signals.get())
+    started()
+    await stops.stop.wait()
+    stopping = asyncio.create_task(app.stop(app.settings.drain_timeout_s))
+    hurry = asyncio.create_task(stops.hurry.wait())
     await asyncio.wait([stopping, hurry], return_when=asyncio.FIRST_COMPLETED)
     if not stopping.done():
         logger.warning("second signal: cutting off what is in flight")
         app.hurry()
     await stopping
     hurry.cancel()
-    return 0
 
 
-def _at_end_of_stdin(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
+def at_end_of_stdin(ended: Callable[[], None]) -> None:
     """Calls `ended` once nobody holds the other end any more; what comes before is thrown away. Raises OSError for a plain file."""
+    loop = asyncio.get_running_loop()
     descriptor = 0
 
     def readable() -> None:
@@ -83,7 +106,8 @@ def _at_end_of_stdin(loop: asyncio.AbstractEventLoop, ended: Callable[[], None])
         raise OSError("standard input is a file, which has no other end to wait for: give a pipe") from None
 
 
-def _tune() -> None:
+def tune() -> None:
+    """What of the interpreter and the process's limits a server wants otherwise."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.set_threshold(*_GC_THRESHOLDS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -25,9 +25,17 @@ LAST_CALL_S = 0.05
 
 
 class ThriftServer:
-    """Serves `operations` over Thrift."""
+    """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections."""
 
-    def __init__(self, operations: Operations, settings: ThriftSettings, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        settings: ThriftSettings,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        shared_port: bool = False,
+    ) -> None:
         self.settings = settings
         self.metrics = metrics
         self.monotonic = clock.monotonic
@@ -36,6 +44,7 @@ class ThriftServer:
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
         self._buffered_bytes = 0
         self.max_connections = settings.max_connections
+        self._shared_port = shared_port
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -67,7 +76,11 @@ class ThriftServer:
                 extra={"max_connections": self.max_connections, "wanted": settings.max_connections},
             )
         self._server = await loop.create_server(
-            lambda: Connection(self, loop), self.settings.host, self.settings.port, backlog=self.settings.backlog
+            lambda: Connection(self, loop),
+            self.settings.host,
+            self.settings.port,
+            backlog=self.settings.backlog,
+            reuse_port=self._shared_port or None,
         )
         self.metrics.gauge(
             "thrift-connections",
