@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinlater.domain.errors import Draining, InvalidArgument, PinLaterError, StoreFull, TooManyWaiting
+from pinlater.domain.errors import (
+    Draining,
+    InvalidArgument,
+    OutcomeUnknown,
+    PinLaterError,
+    ShardConnectionFailed,
+    StoreFull,
+    TooManyWaiting,
+)
 from pinlater.sharding.lane import Lane
 
 
@@ -131,3 +139,163 @@ async def test_closing_finishes_what_is_there_and_refuses_what_comes() -> None:
     store.gate.set()
     await closing
     assert there.result() == 2
+
+
+# --- calls that take too long ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_given_up_is_answered_so_and_the_lane_goes_on() -> None:
+    """What it brings after all is orphaned."""
+    store = Store()
+    orphans: list[tuple[int, int]] = []
+    lane: Lane[int, int] = Lane("test", store.execute, orphaned=lambda item, result: orphans.append((item, result)))
+    store.gate.clear()
+    hung = [lane.submit(1), lane.submit(-2)]
+    await store.started.wait()
+    hung_gate, store.gate = store.gate, asyncio.Event()
+    store.gate.set()
+    next_one = lane.submit(3)
+    assert lane.give_up(OutcomeUnknown("slow"))
+    for future in hung:
+        with pytest.raises(OutcomeUnknown):
+            await future
+    assert await next_one == 6
+    assert lane.length == 0
+    assert orphans == []
+    hung_gate.set()
+    await _turns()
+    assert orphans == [(1, 2)]
+    assert await lane.submit(4) == 8
+    assert not lane.give_up(OutcomeUnknown("nothing is under way"))
+
+
+async def test_a_given_up_call_that_fails_late_harms_nobody() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.gate.clear()
+    hung = lane.submit(13)
+    await store.started.wait()
+    lane.give_up(OutcomeUnknown("slow"))
+    with pytest.raises(OutcomeUnknown):
+        await hung
+    store.gate.set()
+    await _turns()
+    assert store.batches == [[13]]
+    assert await lane.submit(1) == 2
+
+
+async def test_a_given_up_call_is_cancelled_in_the_end() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.gate.clear()
+    hung = lane.submit(1)
+    await store.started.wait()
+    [task] = [task for task in asyncio.all_tasks() if task.get_name() == "lane test"]
+    lane.give_up(OutcomeUnknown("slow"), cancel_after_s=0)
+    with pytest.raises(OutcomeUnknown):
+        await hung
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_what_waits_can_be_turned_away_and_the_call_under_way_goes_on() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.gate.clear()
+    first = lane.submit(1)
+    await store.started.wait()
+    behind = lane.submit(2)
+    assert lane.fail_waiting(ShardConnectionFailed("slow")) == 1
+    with pytest.raises(ShardConnectionFailed):
+        await behind
+    store.gate.set()
+    assert await first == 2
+    assert store.batches == [[1]]
+    assert lane.length == 0
+
+
+async def test_a_lane_hands_over_what_has_not_begun_and_what_still_comes() -> None:
+    old, new = Store(), Store()
+    lane: Lane[int, int] = Lane("old", old.execute)
+    successor: Lane[int, int] = Lane("new", new.execute)
+    old.gate.clear()
+    first = lane.submit(1)
+    await old.started.wait()
+    behind, gone = lane.submit(2), lane.submit(3)
+    gone.cancel()
+    lane.hand_over(successor)
+    later = lane.submit(4)
+    assert [await behind, await later] == [4, 8]
+    old.gate.set()
+    assert await first == 2
+    await lane.close()
+    assert old.batches == [[1]]
+    assert new.batches == [[2, 4]]
+    assert lane.length == successor.length == 0
+
+
+async def test_an_abandoned_lane_answers_everyone() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.gate.clear()
+    futures = [lane.submit(1)]
+    await store.started.wait()
+    futures.append(lane.submit(2))
+    await lane.abandon(Draining())
+    for future in futures:
+        with pytest.raises(Draining):
+            await future
+    with pytest.raises(Draining):
+        lane.submit(3)
+    assert lane.length == 0
+
+
+async def test_items_run_alone_after_a_bug_go_on_when_one_of_them_is_given_up() -> None:
+    batches: list[list[int]] = []
+    met, gate = asyncio.Event(), asyncio.Event()
+
+    async def execute(items: list[int]) -> Sequence[int | PinLaterError]:
+        batches.append(items)
+        if 13 in items:
+            raise ZeroDivisionError
+        if items == [1]:
+            met.set()
+            await gate.wait()
+        return [item * 2 for item in items]
+
+    lane: Lane[int, int] = Lane("test", execute)
+    futures = [lane.submit(item) for item in (1, 13, 2)]
+    await met.wait()
+    lane.give_up(OutcomeUnknown("slow"))
+    with pytest.raises(OutcomeUnknown):
+        await futures[0]
+    gate.set()
+    with pytest.raises(ZeroDivisionError):
+        await futures[1]
+    assert await futures[2] == 4
+    assert batches[:2] == [[1, 13, 2], [1]]
+    assert lane.length == 0
+
+
+async def test_each_calls_end_is_observed_and_its_time_measured() -> None:
+    store, now = Store(), [10.0]
+    seen: list[PinLaterError | None] = []
+    lane: Lane[int, int] = Lane("test", store.execute, observe=seen.append, monotonic=lambda: now[0])
+    store.gate.clear()
+    future = lane.submit(1)
+    await store.started.wait()
+    now[0] = 12.5
+    assert lane.busy_for() == 2.5
+    store.gate.set()
+    await future
+    assert lane.busy_for() == 0.0
+    store.fault = StoreFull("disk")
+    with pytest.raises(StoreFull):
+        await lane.submit(2)
+    assert seen == [None, store.fault]
+    assert (lane.calls, lane.items, lane.busy_s) == (2, 2, 2.5)
+
+
+async def _turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)

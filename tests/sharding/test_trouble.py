@@ -358,3 +358,16 @@ async def test_the_book_of_queues_is_refreshed_from_those_that_answer(farm: Farm
 
 
 _PENDING = JobFilter("q", JobState.PENDING)
+
+
+@on_farm()
+async def test_who_is_woken_asks_the_shard_first_that_got_the_jobs(farm: Farm) -> None:
+    for _ in range(10):
+        waiting = asyncio.ensure_future(farm.dequeue(1, wait_ms=60_000))
+        await farm.turns()
+        before = {name: farm.store(name).calls["claim_jobs"] for name in "123"}
+        [shard] = shards_of(await farm.enqueue(b"x"))
+        await farm.turns()
+        [job] = waiting.result().jobs
+        await farm.ack(job.descriptor)
+        assert {name for name in "123" if farm.store(name).calls["claim_jobs"] != before[name]} == {shard}

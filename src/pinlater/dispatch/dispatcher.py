@@ -95,7 +95,7 @@ class Dispatcher:
                 room = self._rooms[wish.queue] = WaitingRoom(wish.queue, self._clock.now_ms)
             try:
                 version = room.version
-                claimed, next_due_ms, block = await self._claim_if_allowed(wish)
+                claimed, next_due_ms, block = await self._claim_if_allowed(wish, room)
             except asyncio.CancelledError:
                 room.wake(1)  # the wake that brought this call here, if one did, is somebody else's now
                 raise
@@ -136,24 +136,28 @@ class Dispatcher:
         finally:
             self._waiting -= 1
 
-    async def _claim_if_allowed(self, wish: ClaimWish) -> tuple[list[FromShard], int | None, Block | None]:
+    async def _claim_if_allowed(
+        self, wish: ClaimWish, room: WaitingRoom | None = None
+    ) -> tuple[list[FromShard], int | None, Block | None]:
         if self.limits.is_open(wish.queue):
-            return *await self._claim_now(wish), None
+            return *await self._claim_now(wish, room), None
         permit = await self.limits.admit(wish.queue, wish.limit)
         if permit is None:
-            return *await self._claim_now(wish), None
+            return *await self._claim_now(wish, room), None
         if isinstance(permit, Block):
             return [], None, permit
         handed_out = 0
         try:
-            claimed, next_due_ms = await self._claim_now(wish)
+            claimed, next_due_ms = await self._claim_now(wish, room)
             handed_out = sum([len(part.jobs) for part in claimed])
         finally:
             permit.settle(handed_out)
         return claimed, next_due_ms, None
 
-    async def _claim_now(self, wish: ClaimWish) -> tuple[list[FromShard], int | None]:
+    async def _claim_now(self, wish: ClaimWish, room: WaitingRoom | None = None) -> tuple[list[FromShard], int | None]:
         """Jobs from the covered shards in random order, and when the next becomes due where they gave too few.
+
+        Who was woken in `room` asks the shard first that got the newest jobs.
 
         One that fails, or doesn't answer for a while, is passed over; the call fails where none has answered.
         """
@@ -162,6 +166,9 @@ class Dispatcher:
         left, bytes_left = wish.limit, wish.max_bytes
         failures: list[PinLaterError] = []
         shards = self._shards.for_claim(wish.coverage)
+        if room is not None and room.newest_on is not None and len(shards) > 1:
+            newest_on, room.newest_on = room.newest_on, None
+            shards = sorted(shards, key=lambda shard: shard.name != newest_on)
         try:
             for shard in shards:
                 try:
@@ -277,12 +284,13 @@ class Dispatcher:
             room.version += 1
             room.due_at(due_at_ms)
 
-    def _inserting(self, request: InsertRequest, now_ms: int) -> bool:
-        """Wakes who waits for these jobs; whether anybody does."""
+    def _inserting(self, shard: str, request: InsertRequest, now_ms: int) -> bool:
+        """Wakes who waits for these jobs, and says where they are; whether anybody does."""
         room = self._rooms.get(request.queue)
         if room is None:
             return False
         awaited = len(room) > 0
+        room.newest_on = shard
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
         return awaited

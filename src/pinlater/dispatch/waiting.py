@@ -17,6 +17,7 @@ class WaitingRoom:
     def __init__(self, queue: str, now_ms: Callable[[], int]) -> None:
         self.queue = queue
         self.version = 0
+        self.newest_on: str | None = None  # the shard that got the newest jobs, until somebody has gone there
         self._now_ms = now_ms
         self._waiters: OrderedDict[asyncio.Future[bool], int] = OrderedDict()
         self._due_at_ms: int | None = None

@@ -114,17 +114,23 @@ class Lane(Generic[Item, Result]):
         if self._late:
             await asyncio.wait(self._late, timeout=1)
 
-    def give_up(self, error: PinLaterError) -> bool:
-        """Answers the callers of the call under way with `error` and goes on without it; False where there is none."""
+    def give_up(self, error: PinLaterError, *, cancel_after_s: float = 60.0) -> bool:
+        """Answers the callers of the call under way with `error` and goes on without it; False where there is none.
+
+        The call itself may still end well for so long; then it is cancelled.
+        """
         batch = self._under_way
         if batch is None or self._task is None:
             return False
         self._under_way = None
         self.busy_s += self._monotonic() - self._began_at
         self._fail(batch, error)
-        self._late.add(self._task)
-        self._task.add_done_callback(self._late.discard)
-        self._task = asyncio.get_running_loop().create_task(self._run()) if self._waiting else None
+        loop, late = asyncio.get_running_loop(), self._task
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
+        cancelling = loop.call_later(cancel_after_s, late.cancel)
+        late.add_done_callback(lambda _: cancelling.cancel())
+        self._task = loop.create_task(self._run(), name=f"lane {self.name}") if self._waiting else None
         return True
 
     def fail_waiting(self, error: PinLaterError) -> int:
@@ -220,7 +226,7 @@ class Lane(Generic[Item, Result]):
             if self._task is not asyncio.current_task():  # given up meanwhile; the others have not begun
                 self._waiting.extendleft(reversed(batch[index:]))
                 if self._task is None:
-                    self._task = asyncio.get_running_loop().create_task(self._run())
+                    self._task = asyncio.get_running_loop().create_task(self._run(), name=f"lane {self.name}")
                 return
             await self._carry_out([entry])
 

@@ -55,7 +55,7 @@ class Hooks:
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         """A claim was answered whose caller had gone, or had been told that it took too long."""
-        self.inserting: Callable[[InsertRequest, int], bool] | None = None
+        self.inserting: Callable[[str, InsertRequest, int], bool] | None = None
         """Told of jobs as soon as a claim would see them. On a store that works in order that is before they are committed, so that
         the claim of whoever waits for them shares their transaction."""
         self.back: Callable[[], None] = lambda: None
@@ -175,7 +175,7 @@ class ShardLanes:
         inserting, awaited = self.hooks.inserting, False
         if inserting is not None:
             for request in requests:
-                awaited |= inserting(request, now_ms)
+                awaited |= inserting(self.name, request, now_ms)
         return awaited
 
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError]:

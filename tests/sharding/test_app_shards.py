@@ -1,0 +1,98 @@
+"""A whole server on several shards: it starts without one of them, says which it lacks, and changes its map."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from pinlater import app as app_module
+from pinlater.app import App
+from pinlater.config.settings import Settings
+from pinlater.config.store import StoreLocation
+from pinlater.http_server.settings import HttpSettings
+from pinlater.service.values import Caller, JobToEnqueue
+from pinlater.sharding.reload import DesiredShard
+from pinlater.storage.memory import MemoryShard
+from pinlater.thrift_server.settings import ThriftSettings
+from tests.sharding.faulty import FaultyShard
+
+SETTINGS = replace(
+    Settings(),
+    store=StoreLocation("memory"),
+    thrift=ThriftSettings(host="127.0.0.1", port=0),
+    http=HttpSettings(host="127.0.0.1", port=0),
+)
+
+
+class Stores(dict[str, FaultyShard]):
+    def desired(self, *names: str) -> list[DesiredShard]:
+        return [DesiredShard(name, lambda name=name: self[name].as_shard()) for name in names]  # type: ignore[misc]
+
+
+@pytest.fixture
+def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
+    stores = Stores({name: FaultyShard(MemoryShard(name)) for name in "123"})
+    monkeypatch.setattr(app_module, "make_shards", lambda settings: stores.desired("1", "2"))
+    return stores
+
+
+@pytest.fixture
+async def server(stores: Stores) -> AsyncIterator[App]:
+    app = App(SETTINGS)
+    await app.start()
+    yield app
+    await app.stop(0)
+
+
+async def page(app: App, path: str) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", app.http.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return answer
+
+
+async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(server: App, stores: Stores) -> None:
+    assert (await page(server, "/readyz")).endswith("ready\n")
+    stores["2"].dead = "connection refused"
+    await server.watch.ping_all()
+    answer = await page(server, "/readyz")
+    assert answer.startswith("HTTP/1.1 200")
+    assert answer.endswith("ready; shard 2 is out of reach: connection refused\n")
+    stores["1"].dead = "no route"
+    await server.watch.ping_all()
+    answer = await page(server, "/readyz")
+    assert answer.startswith("HTTP/1.1 503")
+    assert "shard 1 is out of reach: no route; shard 2 is out of reach: connection refused" in answer
+
+
+async def test_a_server_starts_without_a_shard_that_is_gone(stores: Stores) -> None:
+    stores["1"].dead = "connection refused"
+    app = App(SETTINGS)
+    await app.start()
+    assert "shard 1 is out of reach: connection refused" in await page(app, "/readyz")
+    assert 'pinlater_shard_healthy{shard="1"} 0.0' in await page(app, "/metrics")
+    await app.stop(0)
+
+
+async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -> None:
+    """Made while it was away, by a server that is gone."""
+    await stores["2"].create_queues(["q"], 0)
+    app = App(SETTINGS)
+    await app.start()
+    assert [queue.name for queue in await stores["1"].within.list_queues()] == ["q"]
+    await app.stop(0)
+
+
+async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) -> None:
+    await server.service.create_queue("q")
+    change = await server.change_shards(stores.desired("1", "2", "3"))
+    assert change.added == ["3"]
+    found: set[str] = set()
+    while len(found) < 3:
+        [descriptor] = (await server.service.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
+        found.add(descriptor.split(":")[1])
+    assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
