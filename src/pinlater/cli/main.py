@@ -56,6 +56,7 @@ COMMANDS: dict[str, Place] = {
     "settings": Place("settings", "settings", RUNNING),
     "migrate": Place("migrate", "migrate", RUNNING),
     "backup": Place("backup", "backup", RUNNING),
+    "import-original": Place("import_original", "import_original", RUNNING),
     "version": Place("about", "version", TRYING),
 }
 
@@ -117,8 +118,9 @@ def _missing(name: str, module: str) -> Callable[[], None]:
 
 
 def _say_missing(name: str, module: str) -> NoReturn:
+    extra = "mysql" if module == "asyncmy" else "server"
     exits.fail(
-        f"`pinlater {name}` needs {module or 'more than is installed'}: pip install 'pinlater[server]'", exits.REFUSED
+        f"`pinlater {name}` needs {module or 'more than is installed'}: pip install 'pinlater[{extra}]'", exits.REFUSED
     )
 
 

@@ -62,10 +62,11 @@ def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable
         return asyncio.run(run())
 
 
-def client_for(server: str, timeout_s: float, *, connections: int = 1) -> AsyncClient:
+def client_for(server: str, timeout_s: float, *, connections: int = 1, request_keys: bool = True) -> AsyncClient:
     """A client, not open yet. A bad address is a usage error."""
+    timeout_ms = max(1, round(timeout_s * 1000))
     try:
-        return AsyncClient(server, timeout_ms=max(1, round(timeout_s * 1000)), connections=connections)
+        return AsyncClient(server, timeout_ms=timeout_ms, connections=connections, request_keys=request_keys)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--server") from None
 
