@@ -13,6 +13,8 @@ import time
 from bench.workplace import QUEUE
 from pinlater import Worker, WorkerSettings
 
+TASK = "noop"
+
 
 class Seen:
     """How many jobs have begun, and when the first one did."""
@@ -41,13 +43,13 @@ def main(port: int, kind: str, count: int) -> None:
 
     if kind == "async":
 
-        @worker.handler(QUEUE)
+        @worker.handler(QUEUE, name=TASK)
         async def noop(body: bytes) -> None:
             seen.one()
 
     else:
 
-        @worker.handler(QUEUE)
+        @worker.handler(QUEUE, name=TASK)
         def noop_in_thread(body: bytes) -> None:
             seen.one()
 

@@ -9,13 +9,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from bench import frames, peer
+from bench.noop_worker import TASK
 from bench.raw_client import RawClient
 from bench.results import Goal, RowResult, median_of
 from bench.workplace import BODY, QUEUE, Sizes, Workplace
 from pinlater import Client, Job, Worker
+from pinlater.worker import envelope
 
 _THREADS = 16
 _BATCH = 500
+# As a task's own `enqueue` writes them.
+_HEADERS = envelope.headers_for(TASK, "application/octet-stream", None)
 
 
 def worker_async(place: Workplace) -> RowResult:
@@ -53,8 +57,10 @@ def _repeats(place: Workplace) -> int:
 def _worker_rate(place: Workplace, kind: str) -> float:
     with place.pinlater() as server:
         count = place.sizes.worker_jobs
-        with RawClient(server.port) as client:
-            client.enqueue_many(QUEUE, BODY, count)
+        with Client(f"127.0.0.1:{server.port}") as client:
+            batch = [Job(BODY, headers=_HEADERS)] * _BATCH
+            for start in range(0, count, _BATCH):
+                client.enqueue(QUEUE, batch[: count - start])
         command = [sys.executable, "-m", "bench.noop_worker", str(server.port), kind, str(count)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=300)
         return count / float(done.stdout)

@@ -21,7 +21,7 @@ from tests.client.proxy import Proxy
 from tests.worker import process_tasks
 from tests.worker.conftest import eventually
 from tests.worker.test_runtime import ended, running_processes
-from tests.worker.test_server_trouble import OneJob, acked, info, outcomes, worker_on
+from tests.worker.test_server_trouble import OneJob, Waits, acked, info, outcomes, worker_on
 from tests.worker.test_worker import FAST, running, state_of
 
 SHORT_POLLS = WorkerSettings(backoff_first_ms=10, backoff_max_ms=100, wait_ms=200, retry_delay_ms=10)
@@ -274,12 +274,9 @@ async def test_an_ack_under_way_at_a_stop_is_sent_again_where_its_answer_is_lost
             return FakeServer.HANG_UP
         return outcomes(arguments)
 
-    class Waits(OneJob):
-        async def __call__(self, arguments: Any) -> Any:
-            return await asyncio.Event().wait() if self.given else await super().__call__(arguments)
-
-    async with FakeServer(getServerInfo=info, dequeueJobs=Waits(), ackJobs=ack) as server:
-        worker, _ = worker_on(server)
+    waits = Waits()
+    async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=ack) as server:
+        worker, _ = worker_on(server, waits.asked_again)
         task = asyncio.create_task(worker.run_async())
         await asyncio.wait_for(under_way.wait(), 10)
         worker.request_stop()

@@ -38,6 +38,20 @@ class OneJob:
         return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
 
 
+class Waits(OneJob):
+    """Keeps them waiting for ever, and says when one does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_again = asyncio.Event()
+
+    async def __call__(self, arguments: Any) -> Any:
+        if not self.given:
+            return await super().__call__(arguments)
+        self.asked_again.set()
+        return await asyncio.Event().wait()
+
+
 def acked(server: FakeServer) -> list[tuple[str, str | None]]:
     """All successful acks that came, riding or alone."""
     requests = [call.request for call in server.called("ackJobs")]
@@ -49,12 +63,15 @@ def outcomes(arguments: Any) -> list[Any]:
     return [t.AckOutcome(ack.jobDescriptor, 0) for ack in arguments.request.jobsSucceeded]
 
 
-def worker_on(server: FakeServer) -> tuple[Worker, list[ClaimedJob]]:
+def worker_on(server: FakeServer, until: asyncio.Event | None = None) -> tuple[Worker, list[ClaimedJob]]:
+    """`until`: what the handler waits for. One that waits for nothing ends before the next claim, which takes its ack along."""
     worker, seen = Worker(server.address, settings=FAST), []
 
     @worker.handler("q")
     async def note(job: ClaimedJob) -> None:
         seen.append(job)
+        if until is not None:
+            await until.wait()
 
     return worker, seen
 
@@ -78,6 +95,18 @@ async def test_a_server_that_comes_back_is_used_again() -> None:
     assert [job.body for job in seen] == [b"x"]
 
 
+async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:
+    """Its handler begins before that claim is made."""
+    waits = Waits()
+    async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=outcomes) as server:
+        worker, seen = worker_on(server)
+        task = asyncio.create_task(worker.run_async())
+        await asyncio.wait_for(waits.asked_again.wait(), 10)
+        assert (len(seen), acked(server)) == (1, [("q:s1:p1:1", "tok")])
+        worker.request_stop()
+        await asyncio.wait_for(task, 10)
+
+
 async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
     broken = 2
 
@@ -86,14 +115,9 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
         broken -= 1
         return FakeServer.HANG_UP if broken >= 0 else [t.AckOutcome("q:s1:p1:1", 1)]
 
-    class Waits(OneJob):
-        async def __call__(self, arguments: Any) -> Any:
-            if self.given:
-                return await asyncio.Event().wait()
-            return await super().__call__(arguments)
-
-    async with FakeServer(getServerInfo=info, dequeueJobs=Waits(), ackJobs=ack) as server:
-        worker, _ = worker_on(server)
+    waits = Waits()
+    async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=ack) as server:
+        worker, _ = worker_on(server, waits.asked_again)
         task = asyncio.create_task(worker.run_async())
         await eventually(lambda: len(server.called("ackJobs")) == 3)
         worker.request_stop()

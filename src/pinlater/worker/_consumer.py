@@ -240,6 +240,10 @@ class Consumer:
         self._reports.delivered(dequeued.ack_results)
         self._backlogged = len(dequeued.jobs) >= limit
         self._take_in(dequeued.jobs)
+        if dequeued.jobs and not self._backlogged:
+            await asyncio.sleep(
+                0
+            )  # handlers begin before the next claim is made, and what is quick is reported with it
         await self._pace(dequeued, self._clock.monotonic() - started)
 
     async def _pace(self, dequeued: Dequeued, took_s: float) -> None:

@@ -14,6 +14,7 @@ class Slots:
         self._weight: dict[str, int] = {}
         self._most: dict[str, int] = {}
         self._taken: dict[str, int] = {}
+        self._free = total
         self._wanting: set[str] = set()
 
     def add(self, queue: str, weight: int, most: int | None) -> None:
@@ -39,17 +40,15 @@ class Slots:
     def free_for(self, queue: str) -> int:
         """How many slots the queue may take now."""
         taken = self._taken[queue]
-        free = self.total - sum(self._taken.values())
-        competing = self._wanting | {queue}
-        whole = sum(self._weight[name] for name in competing)
-        kept = sum(
-            max(0, min(self._most[name], self._share(name, whole)) - self._taken[name])
-            for name in competing
-            if name != queue
-        )
-        allowed = free - kept
-        if not taken:
-            allowed = max(allowed, min(1, free))  # nobody starves
+        allowed = self._free
+        others = self._wanting - {queue}
+        if others:
+            whole = sum(self._weight[name] for name in (queue, *others))
+            allowed -= sum(
+                max(0, min(self._most[name], self._share(name, whole)) - self._taken[name]) for name in others
+            )
+            if not taken:
+                allowed = max(allowed, min(1, self._free))  # nobody starves
         return max(0, min(allowed, self._most[queue] - taken))
 
     def _share(self, queue: str, whole: int) -> int:
@@ -58,7 +57,9 @@ class Slots:
     def take(self, queue: str) -> None:
         """A job starts."""
         self._taken[queue] += 1
+        self._free -= 1
 
     def give_back(self, queue: str) -> None:
         """A job ended."""
         self._taken[queue] -= 1
+        self._free += 1

@@ -36,7 +36,7 @@ class WorkerSettings:
     """
 
     concurrency: int = 16
-    prefetch_max: int = 256
+    prefetch_max: int = 512
     wait_ms: int = 20_000
     ack_flush_ms: int = 5
     retry_delay_ms: int = 1_000
