@@ -12,6 +12,7 @@ from pinlater.domain.errors import (
     QueueFull,
     QueueNotFound,
     ShardConnectionFailed,
+    ShardRefused,
     StoreFull,
 )
 from pinlater.sharding.health import Health, speaks_of_shard
@@ -40,6 +41,7 @@ def fail(health: Health, times: int = 1) -> None:
     [
         (ShardConnectionFailed("x"), True),
         (OutcomeUnknown("x"), True),
+        (ShardRefused("x"), False),
         (StoreFull("x"), False),
         (QueueFull("q", 1, 1), False),
         (QueueNotFound("q"), False),

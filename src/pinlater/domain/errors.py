@@ -233,6 +233,12 @@ class ShardConnectionFailed(WorldError):
     detail = "SHARD_UNREACHABLE"
 
 
+class ShardRefused(ShardConnectionFailed):
+    """The shard is in reach and could not do this now: somebody else holds the rows, a packet is too long. Nothing was changed."""
+
+    detail = "SHARD_REFUSED"
+
+
 class OutcomeUnknown(ShardConnectionFailed):
     """The shard went away, or took too long, between a change and its answer: it may have been stored or not.
 
