@@ -241,9 +241,8 @@ class Consumer:
         self._backlogged = len(dequeued.jobs) >= limit
         self._take_in(dequeued.jobs)
         if dequeued.jobs and not self._backlogged:
-            await asyncio.sleep(
-                0
-            )  # handlers begin before the next claim is made, and what is quick is reported with it
+            # Handlers begin before the next claim is made, and what is quick is reported with it.
+            await asyncio.sleep(0)
         await self._pace(dequeued, self._clock.monotonic() - started)
 
     async def _pace(self, dequeued: Dequeued, took_s: float) -> None:
