@@ -7,6 +7,7 @@ import csv
 import itertools
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,11 +17,17 @@ from uuid import uuid4
 import pytest
 
 from pinlater.cli import import_original_source as reading
-from pinlater.client import Client, JobInfo, JobState
+from pinlater.cli.import_original_copy import Copy, Plan
+from pinlater.cli.import_original_servers import endpoint_of
+from pinlater.client import AsyncClient, Client, JobInfo, JobState
+from pinlater.client.errors import CallerError
 from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
+from tests.client.fake_server import FakeServer
 from tests.servers.database import DatabaseServer
 from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql8
 from tests.servers.proxy import Proxy, in_thread
 
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = range(4)
@@ -341,6 +348,135 @@ def test_with_a_server_that_stays_away_it_gives_up_and_says_what_is_done(
     assert (row["found"], row["copied"]) == (150, 50)
 
 
+def test_interrupted_from_the_keyboard_it_says_what_is_done(old: OldServer, name: str, pinlater: Pinlater) -> None:
+    old.make(name, numbered(400))
+    with in_thread(pinlater.address) as proxy:
+        trap = proxy.lose_request(b"job-00060", hang=True)
+        process = start(old.arguments("--json"), proxy.address)
+        trap.wait_in_thread(60)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, b"")
+    assert json.loads(out)["queues"][0]["copied"] == 50
+
+
+def test_a_queue_that_is_full_is_waited_for_and_then_said(old: OldServer, name: str, pinlater: Pinlater) -> None:
+    old.make(name, numbered(200))
+    pinlater.ok("queue", "create", name)
+    pinlater.ok("queue", "config", name, "--max-backlog", "60")
+    failed = pinlater(*old.arguments("--retry-for", "150ms", "--json"))
+    assert (failed.code, failed.json["queues"][0]["copied"]) == (4, 50)
+    pinlater.ok("queue", "config", name, "--max-backlog", "default")
+    assert pinlater.ok(*old.arguments("--json")).json["queues"][0]["already_there"] == 50
+
+
+def test_an_id_that_is_used_again_is_another_job(
+    run: Callable[..., Any], old: OldServer, name: str, pinlater: Pinlater
+) -> None:
+    """A queue that was deleted and made again begins at 1, and an old MySQL forgets how far it had counted when it restarts."""
+    old.make(name, [OldRow(b"first")])
+    run()
+    old.execute(f"TRUNCATE TABLE `plq_1_{name}`.jobs_p1")
+    old.execute(
+        f"INSERT INTO `plq_1_{name}`.jobs_p1 (state, attempts_allowed, attempts_remaining, created_at, run_after, body)"
+        " VALUES (0, 1, 1, NOW(), NOW(), 'second')"
+    )
+    assert run()[0]["copied"] == 1
+    assert [job.body for job in jobs_of(pinlater.address, name)] == [b"first", b"second"]
+
+
+def test_two_installations_with_equal_names_are_told_apart(run: Callable[..., Any], old: OldServer, name: str) -> None:
+    old.make(name, [OldRow(b"a")])
+    assert [run("--origin", origin)[0]["copied"] for origin in ("east", "west", "east")] == [1, 1, 0]
+
+
+def test_the_originals_shard_file_says_where_and_as_whom(
+    old: OldServer, name: str, pinlater: Pinlater, tmp_path: Path
+) -> None:
+    """Two replica sets on one server are one to read. Others' keys are for others."""
+    old.make(name, [OldRow(b"a")])
+    entry = {"master": old.server.tcp, "user": old.server.user, "passwd": old.server.password, "dequeueOnly": True}
+    shards = {"pinlaterdb001": entry, "pinlaterdb002": entry, "otherdb001": {}}
+    (tmp_path / "shards.json").write_text(json.dumps(shards))
+    arguments = ["import-original", "--from-shards", str(tmp_path / "shards.json"), "--json"]
+    done = pinlater.ok(*arguments, "--host-prefix", "pinlaterdb")
+    assert [(row["found"], row["copied"]) for row in done.json["queues"]] == [(1, 1)]
+    assert pinlater(*arguments).code == 2
+    assert pinlater("import-original").code == 2
+
+
+def test_a_user_who_may_only_read_will_do(old: OldServer, name: str, pinlater: Pinlater) -> None:
+    """Nobody has to trust it with their jobs. What the user may not see isn't there."""
+    old.make(name, [OldRow(b"a")])
+    old.make(f"{name}2", [OldRow(b"a")])
+    user = f"reader{uuid4().hex[:8]}"
+    old.execute(f"CREATE USER '{user}'@'%' IDENTIFIED BY '{old.server.password}'")
+    old.execute(f"GRANT SELECT ON `plq\\_1\\_{name}`.* TO '{user}'@'%'")
+    try:
+        done = pinlater.ok(*old.arguments("--json", url=f"mysql://{user}@{old.server.address}/"))
+        assert [row["queue"] for row in done.json["queues"]] == [name]
+    finally:
+        old.execute(f"DROP USER '{user}'@'%'")
+
+
+def test_a_mysql_server_that_wants_tls(
+    start_mysql8: Callable[..., MySql8], pinlater: Pinlater, name: str, tmp_path: Path
+) -> None:
+    """With its own way to log in; its strictness about dates doesn't matter."""
+    old = OldServer(start_mysql8(tls=True, require_secure_transport=True), tmp_path / "password")
+    old.make(name, [OldRow(b"a", custom_status="ß", run_after_s=0), OldRow(b"b", SUCCEEDED)])
+    assert pinlater(*old.arguments()).code == 1
+    authority = old.server.certificates
+    assert authority is not None
+    (row,) = pinlater.ok(*old.arguments("--json", "--tls-ca", str(authority.authority))).json["queues"]
+    assert (row["copied"], row["left"]["succeeded"]) == (1, 1)
+    assert jobs_of(pinlater.address, name)[0].custom_status == "ß"
+
+
+@pytest.mark.crash
+def test_into_several_mysql_shards_too_each_job_comes_once(
+    old: OldServer, name: str, mariadb_prefix: str, pinlater: Pinlater, tmp_path: Path
+) -> None:
+    """Beside the old tables, in the same database server. A request's jobs have a home each, so a crash may leave it half stored."""
+    old.make(name, numbered(600))
+    entry = {"master": old.server.tcp, "user": old.server.user, "passwd": old.server.password}
+    (tmp_path / "shards.json").write_text(json.dumps({"db001": entry, "db002": entry}))
+    options = ["--set", f"mysql.database_prefix={mariadb_prefix.rstrip('_')}"]
+    with RealServer(tmp_path, *options, store=f"mysql:{tmp_path / 'shards.json'}") as server:
+        with in_thread(server.address) as proxy:
+            trap = proxy.lose_answer(b"job-00300", hang=True)
+            process = start(old.arguments(), proxy.address)
+            trap.wait_in_thread(60)
+            process.kill()
+            process.communicate()
+        (row,) = pinlater.ok(*old.arguments("--json", "--server", server.address)).json["queues"]
+        assert (row["found"], row["copied"] + row["already_there"]) == (600, 600)
+        jobs = jobs_of(server.address, name)
+    assert [job.body for job in jobs] == [job.body for job in numbered(600)]
+    assert {job.descriptor.split(":")[1] for job in jobs} == {"s1", "s2"}
+
+
+async def test_an_original_server_is_refused_as_the_one_to_copy_into() -> None:
+    """It knows no unique keys, so a second run would double everything."""
+    async with FakeServer() as server, AsyncClient(server.address, request_keys=False) as client:
+        copy = Copy(Plan(), client, lambda _: None, lambda *_: None, lambda: 0.0)
+        with pytest.raises(CallerError, match="is an original PinLater"):
+            await copy.run([])
+        assert server.called("enqueueJobs") == []
+
+
+def test_a_long_run_says_where_it_is(
+    old: OldServer, name: str, pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line from time to time where nobody watches."""
+    monkeypatch.setattr("pinlater.cli.import_original._LINE_EVERY_S", 0.0)
+    old.make(name, numbered(60))
+    done = pinlater(*old.arguments("--json"))
+    assert done.err.splitlines() == [
+        f"plq_1_{name}.jobs_p1: {copied} copied, 0 there already, 0 left" for copied in (50, 60)
+    ]
+
+
 def test_large_bodies_make_short_pages() -> None:
     """Memory doesn't follow the table's size, nor the bodies'."""
     table = reading.Table("q", 1, "1", "plq_1_q")
@@ -351,7 +487,7 @@ def test_large_bodies_make_short_pages() -> None:
             sizes.append(int(statement.rsplit(b"LIMIT", 1)[1]))
             return [(number, PENDING, 1, 1, 1, "", b"x" * body) for number in range(sizes[-1])]
 
-    original = Rows(reading.endpoint_of("mysql://u@h/", ""), MysqlSettings())
+    original = Rows(endpoint_of("mysql://u@h/"), MysqlSettings())
 
     async def read(pages: int) -> None:
         for _ in range(pages):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -19,14 +18,15 @@ from rich.console import Console
 
 from pinlater.cli import exits, options, output
 from pinlater.cli.import_original_copy import Copy, Imported, Plan, Tally, Told
+from pinlater.cli.import_original_servers import PASSWORD_VARIABLE, endpoints
 from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
+from pinlater.storage.mysql.settings import MysqlSettings
 
 if TYPE_CHECKING:  # its driver is an extra
     from pinlater.cli.import_original_source import Original, Table
 
-PASSWORD_VARIABLE = "PINLATER_ORIGINAL_PASSWORD"  # noqa: S105 - a name
 _LEFT = ("in_progress", "succeeded", "failed", "other")
 _LINE_EVERY_S, _BLINK_S = 30.0, 0.2
 _CONNECT_MS, _STATEMENT_MS = 10_000, 60_000
@@ -36,9 +36,16 @@ _WAITING = (JobState.PENDING,)
 
 def import_original(
     source: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--from", metavar="mysql://USER@HOST:PORT/", help="The old database server; may be repeated."),
-    ],
+    ] = None,
+    from_shards: Annotated[
+        Path | None,
+        typer.Option("--from-shards", metavar="FILE", help="All servers of the original's shard file, as its users."),
+    ] = None,
+    host_prefix: Annotated[
+        str | None, typer.Option("--host-prefix", help="Only keys of that file that begin so, before a number.")
+    ] = None,
     password_file: Annotated[
         Path | None,
         typer.Option(
@@ -81,8 +88,7 @@ def import_original(
 
     Example: pinlater import-original --from mysql://pinlater@olddb:3306/ --queue emails --dry-run
     """
-    from pinlater.cli.import_original_source import Original, SourceFailed, endpoint_of
-    from pinlater.storage.mysql.settings import MysqlSettings
+    from pinlater.cli.import_original_source import Original, SourceFailed
 
     plan = Plan(
         queue or (),
@@ -98,16 +104,14 @@ def import_original(
         tls_ca=tls_ca,
         tls_check_hostname=not tls_any_host,
     )
-    secret = _password(password_file)
-    try:
-        endpoints = [endpoint_of(url, secret) for url in source]
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--from") from None
+    if dry_run and map_file is not None:
+        raise typer.BadParameter("--dry-run and --map exclude each other")
+    found = endpoints(source or [], from_shards, host_prefix, password_file)
     client = None if dry_run else options.client_for(server, timeout, request_keys=False)
     progress = Progress()
-    with _map(None if dry_run else map_file) as told:
+    with _map(map_file) as told:
         copy = Copy(plan, client, told, progress.show, SystemClock().monotonic)
-        originals = [Original(endpoint, settings) for endpoint in endpoints]
+        originals = [Original(endpoint, settings) for endpoint in found]
         try:
             with exits.reported():
                 asyncio.run(_run(copy, client, originals))
@@ -126,21 +130,6 @@ async def _run(copy: Copy, client: AsyncClient | None, originals: Sequence[Origi
         if client is not None:
             await open_ones.enter_async_context(client)
         await copy.run(originals)
-
-
-def _password(file: Path | None) -> str:
-    """From the file, the environment, or whoever sits at the terminal; never from an argument, which everyone can see."""
-    if file is not None:
-        try:
-            return (file.read_text(encoding="utf-8").splitlines() or [""])[0]
-        except (OSError, UnicodeDecodeError) as error:
-            exits.fail(f"{file}: {getattr(error, 'strerror', None) or 'not text in UTF-8'}", exits.USAGE)
-    if PASSWORD_VARIABLE in os.environ:
-        return os.environ[PASSWORD_VARIABLE]
-    if not sys.stdin.isatty():
-        return ""
-    asked: str = typer.prompt("Password of the old database", default="", show_default=False, hide_input=True, err=True)
-    return asked
 
 
 def _checked_origin(name: str) -> str:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from asyncmy import errors as driver
 
@@ -27,7 +26,6 @@ _TABLE = re.compile(r"jobs_p(\d{1,3})", re.ASCII)
 _NO_STATE = 255
 _ROWS_FIRST, _ROWS_MAX = 50, 500
 _PAGE_BYTES = 4 * 1024 * 1024
-_PORT = 3306
 # Denied; and what may pass: too many connections, lock wait, deadlock.
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1698, 3118}
 _PASSING = {1040, 1203, 1205, 1213, 1226}
@@ -82,22 +80,6 @@ class Page(NamedTuple):
     jobs: Sequence[OldJob]
     others: Counter[str]
     next_id: int | None
-
-
-def endpoint_of(url: str, password: str) -> Endpoint:
-    """The server that `mysql://user@host:port/` names. Raises `ValueError` in words, without the URL: it may hold a password."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or _PORT
-    except ValueError:
-        raise ValueError("is no address: write mysql://USER@HOST:PORT/") from None
-    if parts.password is not None:
-        raise ValueError("holds a password, which everyone here can see: use --password-file")
-    if parts.scheme != "mysql" or not parts.hostname or not parts.username:
-        raise ValueError("is no address: write mysql://USER@HOST:PORT/")
-    if parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("names more than a server: write mysql://USER@HOST:PORT/, and --queue for single queues")
-    return Endpoint(parts.hostname, port, unquote(parts.username), password, database="")
 
 
 class Original:
