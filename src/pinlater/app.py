@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from hashlib import sha256
 from random import Random, SystemRandom
 
@@ -364,7 +365,7 @@ def mysql_shards(places: Sequence[ShardPlace], settings: Settings) -> Sequence[D
         DesiredShard(
             place.name,
             maker(place),
-            sha256(repr(tuple(place.endpoint)).encode()).hexdigest(),  # it has the password in it
+            sha256(repr(astuple(place.endpoint)).encode()).hexdigest(),  # it has the password in it
             place.takes_enqueues,
         )
         for place in places

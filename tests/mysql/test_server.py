@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
-from tests.servers.database import DatabaseServer
+from tests.mysql.shard_file import ShardFile
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql8
 
@@ -29,28 +27,6 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what a test sets."""
     for name in [name for name in os.environ if name.startswith("PINLATER_")]:
         monkeypatch.delenv(name)
-
-
-class ShardFile:
-    """A shard file whose replica sets are all on one server, each with databases of its own name."""
-
-    def __init__(self, path: Path, server: DatabaseServer, *numbers: int) -> None:
-        self.path = path
-        self.server = server
-        self.content: dict[str, Any] = {}
-        self.write(**{f"pinlaterdb{number:03}": {} for number in numbers})
-
-    def write(self, **entries: Mapping[str, Any]) -> None:
-        """These entries from now on; what one doesn't say is the server's."""
-        usual: dict[str, Any] = {
-            "master": self.server.tcp,
-            "slave": self.server.tcp,
-            "user": self.server.user,
-            "passwd": self.server.password,
-        }
-        self.content = {key: {**usual, **entry} for key, entry in entries.items()} | {"otherdb001": {"master": None}}
-        self.path.write_text(json.dumps(self.content))
-        self.path.chmod(0o600)
 
 
 @pytest.fixture

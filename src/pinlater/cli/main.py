@@ -55,6 +55,7 @@ COMMANDS: dict[str, Place] = {
     "hash-password": Place("password", "hash_password", RUNNING),
     "settings": Place("settings", "settings", RUNNING),
     "migrate": Place("migrate", "migrate", RUNNING),
+    "shards": Place("shards", "app", RUNNING),
     "backup": Place("backup", "backup", RUNNING),
     "import-original": Place("import_original", "import_original", RUNNING),
     "version": Place("about", "version", TRYING),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pinlater.cli import exits
+from pinlater.cli.arguments import hide_passwords
+from pinlater.cli.store_file import store_of
 
 if TYPE_CHECKING:
     from pinlater.config.show import Shown
@@ -19,7 +21,10 @@ def settings(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
     ] = None,
-    store: Annotated[str | None, typer.Option("--store", help="sqlite:PATH or memory:, as for serve.")] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="sqlite:PATH, memory:, mysql:FILE or mysql://…, as for serve.")
+    ] = None,
+    shards: Annotated[Path | None, typer.Option("--shards", help="MySQL's shard file, as for serve.")] = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on, as for serve.")] = None,
     thrift_port: Annotated[str | None, typer.Option("--thrift-port", help="As for serve.")] = None,
     http_port: Annotated[str | None, typer.Option("--http-port", help="As for serve.")] = None,
@@ -28,7 +33,7 @@ def settings(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the effective settings and where each came from; passwords' hashes are left out.
+    """Print the effective settings and where each came from; passwords and their hashes are left out.
 
     Example: pinlater settings --config pinlater.toml
     """
@@ -42,8 +47,9 @@ def settings(
         )
         raise typer.Exit(exits.REFUSED) from None
 
+    hide_passwords()
     flags: dict[str, object] = {**_pairs(set_ or [])}
-    named = {"store": store, "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
     flags |= {key: value for key, value in named.items() if value is not None}
     try:
         loaded = load(config, os.environ, flags)

@@ -14,6 +14,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pinlater.config.errors import did_you_mean
@@ -78,7 +79,8 @@ def find_shards(settings: Settings) -> Sequence[ShardPlace]:
 # --- from entries to shards -----------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Entry:
     """A replica set of the shard file. What it leaves out is None."""
 
     key: str

@@ -6,6 +6,7 @@ A URL may hold a password. It is never part of what is shown: not of a location'
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -22,7 +23,8 @@ _YES, _NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 _ENCODE = "a password that holds one of / ? # @ % has to be percent-encoded, or given by PINLATER_MYSQL_PASSWORD"
 
 
-class MysqlUrl(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class MysqlUrl:
     """A single database. What the URL leaves out is None: the settings have it. Never shown with its password."""
 
     host: str

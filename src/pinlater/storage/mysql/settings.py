@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 DATABASE_NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}", re.ASCII)
 """What may be the name of a database: it needs no escape between backticks, and no server folds or refuses it."""
@@ -14,8 +13,12 @@ _PREFIX = re.compile(r"[A-Za-z0-9_$-]{1,40}", re.ASCII)
 _DATABASES_MAX = 1_000
 
 
-class Endpoint(NamedTuple):
-    """Where a shard's database is, and as whom to go there. Never shown with its password. `tls` None: as the settings say."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Endpoint:
+    """Where a shard's database is, and as whom to go there. `tls` None: as the settings say.
+
+    Never shown with its password; that is why it is no tuple, which whoever shows a list would show part by part.
+    """
 
     host: str
     port: int
@@ -74,6 +77,8 @@ class MysqlSettings:
     """Its key, where it is not in the same file."""
     tls_check_hostname: bool = True
     """Whether the certificate must be for the name or address that the connection goes to."""
+    partition_hours: int = field(default=4, metadata={"most": 24 * 31})
+    """Jobs of so many hours share a partition, which is dropped once they are gone."""
     priority_levels: int = 3
 
     def __post_init__(self) -> None:
@@ -93,6 +98,11 @@ class MysqlSettings:
     def lock_wait_s(self) -> int:
         """As the database wants it."""
         return -(-self.lock_wait_ms // 1000)
+
+    @property
+    def idle_writer_s(self) -> int:
+        """How long the database lets a writer's connection lie idle, in a transaction or not: less than its slot is sure to be its own."""
+        return max(1, self.lease_ms // 2_000)
 
     def database_of(self, shard: str) -> str:
         """The name of a shard's database."""

@@ -1,0 +1,147 @@
+"""Changes a shard file as a careful hand would: one entry, every other sign as it was; and all at once, so that no reader sees a half.
+
+The text is changed where the entry stands, not written anew from what was understood: layout, order and what other programs keep in it
+stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_SPACE = " \t\r\n"
+_FLAG = "dequeueOnly"
+
+
+class Member(NamedTuple):
+    """A member of an object in the text: its name begins at `start`, its value goes from `value` to `end`."""
+
+    name: str
+    start: int
+    value: int
+    end: int
+
+
+def with_dequeue_only(text: str, key: str, dequeue_only: bool) -> str:
+    """`text` with the entry's flag set. Raises ValueError where there is no such entry."""
+    entry = _member(text, key)
+    word = json.dumps(dequeue_only)
+    inner = _members(text, entry.value)
+    flag = next((member for member in inner if member.name == _FLAG), None)
+    if flag is not None:
+        changed = text[: flag.value] + word + text[flag.end :]
+    elif inner:
+        last = inner[-1]
+        before = inner[-2].end if len(inner) > 1 else entry.value
+        gap = text[before : last.start].lstrip(",{ \t") if "\n" in text[before : last.start] else " "
+        changed = f'{text[: last.end]},{gap}"{_FLAG}": {word}{text[last.end :]}'
+    else:
+        changed = f'{text[: entry.value]}{{"{_FLAG}": {word}}}{text[entry.end :]}'
+    wanted = _understood(text)
+    wanted[key] = {**wanted[key], _FLAG: dequeue_only}
+    return _checked(changed, wanted)
+
+
+def without_entry(text: str, key: str) -> str:
+    """`text` without the entry. Raises ValueError where there is no such entry."""
+    entry = _member(text, key)
+    everyone = _members(text, _begin(text))
+    place = everyone.index(entry)
+    if place:
+        changed = text[: everyone[place - 1].end] + text[entry.end :]
+    elif len(everyone) > 1:
+        changed = text[: entry.start] + text[everyone[1].start :]
+    else:
+        changed = text[: entry.start] + text[entry.end :]
+    wanted = _understood(text)
+    del wanted[key]
+    return _checked(changed, wanted)
+
+
+def replace_text(path: Path, before: str, after: str) -> None:
+    """Puts `after` in the file's place, with its mode and owner, flushed to disk. A link stays one.
+
+    Raises OSError, and ValueError where somebody else has changed the file since `before` was read.
+    """
+    target = path.resolve(strict=True)
+    status = target.stat()
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, status.st_uid, status.st_gid)
+            file.write(after)
+            file.flush()
+            os.fsync(descriptor)
+        if read_text(target) != before:
+            raise ValueError(f"{path} was changed by somebody else meanwhile; look at it, and try again")
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_text(path: Path) -> str:
+    """The file's text, its line ends as they are. Raises OSError, ValueError where it isn't UTF-8."""
+    return path.read_bytes().decode()
+
+
+# --- where things stand -------------------------------------------------------------------------------------------------
+
+
+def _member(text: str, key: str) -> Member:
+    for member in _members(text, _begin(text)):
+        if member.name == key:
+            return member
+    raise ValueError(f"the shard file has no entry {key!r}")
+
+
+def _members(text: str, brace: int) -> list[Member]:
+    """Of the object that begins at `brace`, in order. The text has been understood before, so it is JSON."""
+    decoder = json.JSONDecoder()
+    found: list[Member] = []
+    at = _behind_space(text, brace + 1)
+    while text[at] != "}":
+        if text[at] == ",":
+            at = _behind_space(text, at + 1)
+        name, colon = decoder.raw_decode(text, at)
+        value = _behind_space(text, _behind_space(text, colon) + 1)
+        _, end = decoder.raw_decode(text, value)
+        found.append(Member(name, at, value, end))
+        at = _behind_space(text, end)
+    return found
+
+
+def _begin(text: str) -> int:
+    return text.index("{")  # a byte order mark may stand before it
+
+
+def _behind_space(text: str, at: int) -> int:
+    while text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _understood(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
+    return document
+
+
+def _checked(text: str, wanted: Mapping[str, Any]) -> str:
+    if _understood(text) != wanted:
+        raise ValueError(
+            "the shard file could not be changed without changing more than the one entry; change it by hand"
+        )
+    return text

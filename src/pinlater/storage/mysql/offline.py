@@ -1,0 +1,84 @@
+"""Work on a shard without serving it: taking its schema forward by hand, and a look at how it is. Takes no slot and changes no job."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from asyncmy import errors as driver
+
+from pinlater.domain.queue import QueueCounts
+from pinlater.storage.mysql import migration, reading
+from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect
+from pinlater.storage.mysql.errors import is_ours, translate
+from pinlater.storage.mysql.membership import Member, members
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+
+_NO_DATABASE = 1049
+
+
+class Look(NamedTuple):
+    """How a shard is now. `schema` 0: there is no database yet, or nothing in it."""
+
+    schema: int
+    members: Sequence[Member] = ()
+    counts: Sequence[QueueCounts] = ()
+
+    @property
+    def live(self) -> int:
+        """Jobs that wait or run."""
+        return sum(row.pending + row.in_progress for row in self.counts)
+
+    @property
+    def finished(self) -> int:
+        """Finished jobs that are still kept."""
+        return sum(row.succeeded + row.failed for row in self.counts)
+
+
+async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:
+    """Takes the database to this program's schema, making it where there is none: (version before, version after, what was run).
+
+    Raises `WorldError` where that can't be done, or where the database is not for this program.
+    """
+    async with _connection(endpoint, settings, database=False) as connection:
+        await migration.create_database(connection, endpoint.database)
+    async with _connection(endpoint, settings) as connection:
+        before = await migration.version_of(connection)
+        done = await migration.migrate(connection, endpoint.database)
+        return before, await migration.version_of(connection), done
+
+
+async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings) -> Look:
+    """Schema, servers and counts. Raises `WorldError` where it can't be asked."""
+    try:
+        async with _connection(endpoint, settings) as connection:
+            schema = await migration.version_of(connection)
+            if not schema:
+                return Look(0)
+            return Look(schema, await members(connection, settings.lease_ms), await reading.counts(connection, None))
+    except _NotThere:
+        return Look(0)
+
+
+class _NotThere(Exception):
+    """There is no such database."""
+
+
+@asynccontextmanager
+async def _connection(
+    endpoint: Endpoint, settings: MysqlSettings, *, database: bool = True
+) -> AsyncIterator[Connection]:
+    """Translates what the database says, also to the work in it."""
+    try:
+        connection = await connect(endpoint, settings, autocommit=True, database=database)
+        try:
+            yield connection
+        finally:
+            await connection.quit()
+    except (ConnectionLost, driver.MySQLError) as error:
+        if code_of(error) == _NO_DATABASE:
+            raise _NotThere from error
+        if is_ours(error):
+            raise translate(error, endpoint) from error
+        raise

@@ -1,0 +1,216 @@
+"""`pinlater shards` and `pinlater migrate` on MySQL shards, with and without a server beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pinlater.cli import exits
+from pinlater.client import Ack, Client, Job
+from pinlater.testing.real_server import RealServer
+from tests.cli.conftest import Done, Pinlater
+from tests.mysql.shard_file import ShardFile
+from tests.servers.mariadb import MariaDb
+from tests.servers.ports import free_port
+
+
+@pytest.fixture
+def shard_file(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, monkeypatch: pytest.MonkeyPatch) -> ShardFile:
+    """Two shards on the session's MariaDB, and settings to go with it in the environment."""
+    monkeypatch.setenv("PINLATER_MYSQL_DATABASE_PREFIX", mariadb_prefix)
+    monkeypatch.setenv("PINLATER_MYSQL_HOST_PREFIX", "pinlaterdb")
+    monkeypatch.setenv("PINLATER_HTTP_PORT", str(free_port()))
+    return ShardFile(tmp_path / "shards.json", mariadb, 1, 2)
+
+
+@pytest.fixture
+def shards(offline: Pinlater, shard_file: ShardFile) -> Callable[..., Done]:
+    """The command, with the shard file."""
+    return lambda *arguments: offline("shards", *arguments, "--shards", str(shard_file.path))
+
+
+@pytest.fixture
+def serve(tmp_path: Path, shard_file: ShardFile, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RealServer]]:
+    """Starts a server on the shard file; its HTTP port is where the command looks."""
+    running = ExitStack()
+
+    def start() -> RealServer:
+        server = running.enter_context(RealServer(tmp_path, store=f"mysql:{shard_file.path}"))
+        monkeypatch.setenv("PINLATER_HTTP_PORT", str(server.http_port))
+        return server
+
+    with running:
+        yield start
+
+
+def grown_old(shard_file: ShardFile) -> None:
+    """As if the file had been changed a minute ago: every server has seen it since."""
+    changed_s = shard_file.path.stat().st_mtime - 60
+    os.utime(shard_file.path, (changed_s, changed_s))
+
+
+def test_migrate_makes_every_shard_and_the_second_time_nothing(
+    offline: Pinlater, shard_file: ShardFile, mariadb_prefix: str
+) -> None:
+    """An operator may want it done before the servers start, by a user who may make tables."""
+    first = offline.ok("migrate", "--shards", str(shard_file.path), "--json").json
+    assert [(shard["name"], shard["schema_before"]) for shard in first["shards"]] == [("1", 0), ("2", 0)]
+    newest = first["shards"][0]["schema_after"]
+    assert newest > 0
+    assert first["shards"][1]["address"].endswith(f"/{mariadb_prefix}_2")
+    lines = offline.ok("migrate", "--store", f"mysql:{shard_file.path}").out.splitlines()
+    assert len(lines) == 2
+    assert all(line.endswith(f": schema {newest}, nothing to do") for line in lines)
+
+
+def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(
+    offline: Pinlater, shard_file: ShardFile
+) -> None:
+    """One that is away must not hold up the rest, and not go unnoticed."""
+    shard_file.write(pinlaterdb001={}, pinlaterdb002={"master": {"host": "127.0.0.1", "port": free_port()}})
+    done = offline("migrate", "--shards", str(shard_file.path), "--json")
+    assert done.code == exits.BUSY
+    assert [shard["name"] for shard in done.json["shards"]] == ["1"]
+    assert done.err.startswith("error: shard 2: 127.0.0.1:")
+
+
+def test_list_shows_what_the_file_says(shards: Callable[..., Done], shard_file: ShardFile, mariadb: MariaDb) -> None:
+    """Never with a password."""
+    shard_file.write(pinlaterdb001={}, pinlaterdb012={"dequeueOnly": True})
+    done = shards("list", "--json")
+    assert [(shard["name"], shard["key"], shard["dequeue_only"]) for shard in done.json["shards"]] == [
+        ("1", "pinlaterdb001", False),
+        ("12", "pinlaterdb012", True),
+    ]
+    assert mariadb.address in done.out
+    table = shards("list").out
+    assert table.splitlines()[0] == "shard\tkey\taddress\tdequeue only"
+    assert mariadb.password not in done.out + table
+
+
+def test_status_asks_databases_and_server(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+) -> None:
+    """What each says of itself, and what the server makes of it."""
+    before = shards("status", "--json")
+    assert (before.code, [shard["schema"] for shard in before.json["shards"]]) == (0, [0, 0])
+    assert [shard["in_use"] for shard in before.json["shards"]] == [None, None]
+    with Client(serve().address) as client:
+        client.create_queue("emails")
+        descriptors = [client.enqueue("emails", [Job(b"x")]).descriptors[0] for _ in range(20)]
+        job = client.dequeue("emails").jobs[0]
+        client.ack("emails", [Ack(job.descriptor, token=job.token)])
+        found = shards("status", "--json").json["shards"]
+    assert all(shard["reachable"] and shard["in_use"] and shard["schema"] for shard in found)
+    assert [len(shard["servers"]) for shard in found] == [1, 1]
+    assert (sum(shard["live"] for shard in found), sum(shard["finished"] for shard in found)) == (19, 1)
+    on_first = sum(":s1:" in descriptor for descriptor in descriptors)
+    assert found[0]["live"] + found[0]["finished"] == on_first
+
+
+def test_status_of_a_shard_out_of_reach_is_a_failure(shards: Callable[..., Done], shard_file: ShardFile) -> None:
+    """A watcher goes by the exit code; the other shards are shown all the same."""
+    shard_file.write(pinlaterdb001={}, pinlaterdb002={"master": {"host": "127.0.0.1", "port": free_port()}})
+    done = shards("status")
+    assert done.code == exits.BUSY
+    assert done.err.startswith("shard 2: ")
+    assert [line.split("\t")[2] for line in done.out.splitlines()[1:]] == ["yes", "no"]
+
+
+def test_a_shard_is_drained_and_removed(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+) -> None:
+    """Refused with the count while it holds live jobs; the file's other signs stay as they were."""
+    shard_file.path.write_text(json.dumps(shard_file.content, indent=3))
+    server = serve()
+    with Client(server.address) as client:
+        client.create_queue("emails")
+        for _ in range(20):
+            client.enqueue("emails", [Job(b"x")])
+        drained = shards("drain", "pinlaterdb002", "--no-wait", "--json").json
+        assert (drained["shards"], drained["dequeue_only"]) == (["2"], True)
+        assert drained["live"][0] > 0
+        entry = {**shard_file.content["pinlaterdb002"], "dequeueOnly": True}
+        assert shard_file.path.read_text() == json.dumps({**shard_file.content, "pinlaterdb002": entry}, indent=3)
+        early = shards("remove", "2")
+        assert (early.code, "servers may not know it yet" in early.err) == (exits.BUSY, True)
+        grown_old(shard_file)
+        refused = shards("remove", "2")
+        assert refused.code == exits.BUSY
+        assert refused.err == f"error: 2 still holds {drained['live'][0]} live jobs, and stays\n"
+        while jobs := client.dequeue("emails", limit=100).jobs:
+            client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
+    waited = shards("drain", "2")
+    assert waited.out.splitlines() == [
+        "2: 0 live jobs left",
+        "2 is empty; `pinlater shards remove 2` takes it out",
+    ]
+    removed = shards("remove", "2", "--json")
+    assert removed.json == {"removed": ["2"], "finished": drained["live"][0]}
+    assert [shard["name"] for shard in shards("list", "--json").json["shards"]] == ["1"]
+    assert shard_file.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_draining_can_be_undone(shards: Callable[..., Done], shard_file: ShardFile) -> None:
+    """An operator who chose the wrong one."""
+    shards("drain", "2", "--no-wait")
+    assert shards("list").out.splitlines()[2].endswith("\tyes")
+    assert shards("drain", "2", "--undo").code == 0
+    assert shards("list").out.splitlines()[2].endswith("\tno")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("drain", "3"), "there is no shard 3; there are 1, 1d1, 2, 2d1"),
+        (("drain", "2d1"), "2d1 is one of the databases of pinlaterdb002, which drain together: name 2"),
+        (("remove", "1"), "1 takes enqueues: `pinlater shards drain 1` first"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    arguments: tuple[str, ...],
+    complaint: str,
+    shards: Callable[..., Done],
+    shard_file: ShardFile,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one line, and the file stays as it is."""
+    monkeypatch.setenv("PINLATER_MYSQL_DATABASES_PER_SERVER", "2")
+    before = shard_file.path.read_bytes()
+    done = shards(*arguments)
+    assert (done.code, done.err) == (exits.REFUSED, f"error: {complaint}\n")
+    assert shard_file.path.read_bytes() == before
+
+
+def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[..., Done], shard_file: ShardFile) -> None:
+    """Nothing could be enqueued any more."""
+    shard_file.write(pinlaterdb001={}, pinlaterdb002={"dequeueOnly": True})
+    done = shards("drain", "1")
+    assert (done.code, done.err) == (exits.REFUSED, "error: 1 can't drain: no other shard takes enqueues\n")
+
+
+@pytest.mark.parametrize(
+    ("store", "complaint"),
+    [
+        ("sqlite:jobs.db", "is no MySQL store, and has but one shard"),
+        ("mysql://pinlater:secret@127.0.0.1:1/pinlater_1", "only a shard file has several to choose from"),
+    ],
+)
+def test_other_stores_have_nothing_to_drain(store: str, complaint: str, offline: Pinlater) -> None:
+    """The commands say so, without the password."""
+    done = offline("shards", "drain", "1", "--store", store)
+    assert done.code == exits.REFUSED
+    assert complaint in done.err
+    assert "secret" not in done.err + done.out
+
+
+def test_backup_leaves_mysql_to_its_own_tools(offline: Pinlater, shard_file: ShardFile, tmp_path: Path) -> None:
+    """There is no file to copy."""
+    done = offline("backup", "--store", f"mysql:{shard_file.path}", str(tmp_path / "copy"))
+    assert done.code == exits.REFUSED
+    assert "its databases have tools of their own" in done.err
