@@ -487,7 +487,7 @@ def test_large_bodies_make_short_pages() -> None:
             sizes.append(int(statement.rsplit(b"LIMIT", 1)[1]))
             return [(number, PENDING, 1, 1, 1, "", b"x" * body) for number in range(sizes[-1])]
 
-    original = Rows(endpoint_of("mysql://u@h/"), MysqlSettings())
+    original = Rows(endpoint_of("mysql://u@h/", ""), MysqlSettings())
 
     async def read(pages: int) -> None:
         for _ in range(pages):

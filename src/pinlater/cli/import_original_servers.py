@@ -27,21 +27,18 @@ def endpoints(
     if not urls and shard_file is None:
         raise typer.BadParameter("name the old database server", param_hint="--from")
     found = [] if shard_file is None else _of_shard_file(shard_file, host_prefix)
+    try:
+        for url in urls:
+            endpoint_of(url, "")  # what is wrong with an address is said before a password is asked for
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--from") from None
     if urls:
-        addresses = [_checked(url) for url in urls]
-        secret = _password(password_file)
-        found += [address._replace(password=secret) for address in addresses]
+        password = _password(password_file)
+        found += [endpoint_of(url, password) for url in urls]
     return list({(one.host, one.port, one.socket): one for one in found}.values())
 
 
-def _checked(url: str) -> Endpoint:
-    try:
-        return endpoint_of(url)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--from") from None
-
-
-def endpoint_of(url: str) -> Endpoint:
+def endpoint_of(url: str, password: str) -> Endpoint:
     """The server that `mysql://user@host:port/` names. Raises `ValueError` in words, without the URL: it may hold a password."""
     form = "write mysql://USER@HOST:PORT/"
     try:
@@ -55,7 +52,7 @@ def endpoint_of(url: str) -> Endpoint:
         raise ValueError(f"is no address: {form}")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError(f"names more than a server: {form}, and --queue for single queues")
-    return Endpoint(parts.hostname, port, unquote(parts.username), database="")
+    return Endpoint(parts.hostname, port, unquote(parts.username), password, database="")
 
 
 def _of_shard_file(path: Path, host_prefix: str | None) -> list[Endpoint]:
