@@ -31,8 +31,12 @@ def gate_is_open() -> bool:
 @worker.handler("q")
 async def on_loop(name: str) -> None:
     note(f"began {name}")
-    while not gate_is_open():
-        await asyncio.sleep(0.01)
+    try:
+        while not gate_is_open():
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        note(f"let go {name}")
+        raise
     note(f"ended {name}")
 
 

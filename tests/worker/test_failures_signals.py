@@ -48,6 +48,14 @@ class Stubborn:
         """As a terminal's Ctrl-C, or a service's stop that is meant for all of its processes."""
         os.killpg(self.process.pid, number)
 
+    def all_gone(self) -> bool:
+        """Whether none of its processes is left."""
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
     async def ended(self) -> int:
         await eventually(lambda: self.process.poll() is not None, timeout_s=20)
         return self.process.returncode
@@ -86,6 +94,7 @@ async def test_a_worker_that_is_killed_loses_nothing_and_its_processes_go_with_i
         await eventually(lambda: len(first.noted("began")) == 3)
         first.send(signal.SIGKILL)
         await first.ended()
+        await eventually(first.all_gone)
         started.append(second := Stubborn(server, tmp_path / "second"))
         second.open_gate()
         await eventually(lambda: _all_done(client, jobs), timeout_s=20)
@@ -112,6 +121,7 @@ async def test_a_worker_that_stood_still_past_its_claim_lets_go_of_it(
         first.send(signal.SIGCONT)
         other = await enqueue(client, app.in_thread, "b")
         await eventually(lambda: first.noted("began b"))
+        await eventually(lambda: first.noted("let go a"))
         found = (await client.lookup([job]))[job]
         assert (found.state, found.attempts_remaining) == (JobState.IN_PROGRESS, 2)
         first.open_gate()
@@ -119,6 +129,7 @@ async def test_a_worker_that_stood_still_past_its_claim_lets_go_of_it(
         assert (await client.lookup([job]))[job].state is JobState.IN_PROGRESS
         first.send(signal.SIGTERM)
         assert await first.ended() == 0
+        assert first.noted("ended a") == []
 
 
 async def _claimed(client: AsyncClient) -> Any:

@@ -68,7 +68,7 @@ async def test_a_worker_frees_itself_from_a_connection_that_hangs_and_keeps_its_
         async with (
             Proxy(server.address) as proxy,
             AsyncClient(server.address) as direct,
-            AsyncClient(proxy.address, timeout_ms=3_000) as client,
+            AsyncClient(proxy.address, timeout_ms=3_000, connections=1) as client,
         ):
             worker = Worker(client, settings=SHORT_POLLS)
 
