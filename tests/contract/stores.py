@@ -72,7 +72,7 @@ def _empty(server: DatabaseServer) -> None:
 
 _DATABASE = "contract"
 _TABLES = (
-    *("servers", "writers", "queues", "dropped_queues", "jobs", "progress", "ready"),
+    *("servers", "writers", "queues", "dropped_queues", "jobs", "kept_jobs", "progress", "ready"),
     *("claims", "done", "expiries", "unique_keys", "request_keys"),
 )
 _last_folder: dict[str, Path] = {}

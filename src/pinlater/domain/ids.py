@@ -21,6 +21,16 @@ def made_at_ms(job_id: int) -> int:
     return (job_id >> _SHIFT) + EPOCH_MS
 
 
+def first_id_at(time_ms: int) -> int:
+    """The lowest id that could be made at that time; 0 for times before 2025."""
+    return max(0, time_ms - EPOCH_MS) << _SHIFT
+
+
+def slot_of(job_id: int) -> int:
+    """The slot of the server that made it."""
+    return (job_id >> COUNTER_BITS) & (SLOTS - 1)
+
+
 class IdMaker:
     """Makes ids that only grow, never below `floor` (the highest id in the shard at the start)."""
 
@@ -28,6 +38,7 @@ class IdMaker:
         if not 0 <= slot < SLOTS:
             raise ValueError(f"slot {slot} is not in 0..{SLOTS - 1}")
         self._clock = clock
+        self.slot = slot
         self._slot = slot << COUNTER_BITS
         # A tick is milliseconds and counter in one number; the slot goes in between when an id is made.
         self._tick = self._tick_of(floor) if floor else 0

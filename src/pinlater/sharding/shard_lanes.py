@@ -93,7 +93,7 @@ class ShardLanes:
         self.shard: Shard = shard if self.trusted else self._guard()
         self.hooks = Hooks()
         self.full_until = 0.0
-        self.ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
+        self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
         self.insert: Lane[InsertRequest, Inserted] = self._lane("insert", self._insert, weigh=_weight_of_insert)
         self.claim: Lane[ClaimRequest, Claimed] = self._lane(
             "claim",
@@ -149,6 +149,13 @@ class ShardLanes:
             return answers
 
         return self._lane(name, execute, weigh=len)
+
+    @property
+    def ids(self) -> IdMaker:
+        """Makes the ids of new jobs here, always with the slot that this server has now: a store may have had to take another."""
+        if self.opened and self._ids.slot != self.raw.slot:
+            self._renew_ids()
+        return self._ids
 
     @property
     def usable(self) -> bool:
@@ -288,8 +295,11 @@ class ShardLanes:
     def now_open(self) -> None:
         """The shard was opened."""
         self.opened = True
-        before, self.ids = self.ids, IdMaker(self.clock, self.raw.slot, self.raw.highest_id)
-        self.ids.raise_floor(before.highest)
+        self._renew_ids()
+
+    def _renew_ids(self) -> None:
+        before, self._ids = self._ids, IdMaker(self.clock, self.raw.slot, self.raw.highest_id)
+        self._ids.raise_floor(before.highest)
 
     def hand_over(self, successor: ShardLanes) -> None:
         """Another address goes by this name now: what hasn't begun, and what still comes here, goes there."""

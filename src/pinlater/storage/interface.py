@@ -264,7 +264,11 @@ class Shard(Protocol):
 
     @property
     def slot(self) -> int:
-        """This server's slot for ids (0..1023), leased in the store by `open`."""
+        """This server's slot for ids (0..1023), leased in the store by `open`.
+
+        It changes where the lease lapsed and another server took it. An insert with ids of a slot that was lost so is refused with a
+        `ShardConnectionFailed` value; `highest_id` is as of the newest lease.
+        """
         ...
 
     @property

@@ -71,6 +71,11 @@ class Book:
             queue.floors_since = now
         return queue.floors
 
+    def forget_floors(self) -> None:
+        """A transaction was rolled back: what it took waits again."""
+        for queue in self.queues.values():
+            queue.floors = {}
+
     def waits_from(self, queue_id: int, priority: int, run_after_ms: int) -> None:
         """A job of this time was stored or put back."""
         queue = self.by_id.get(queue_id)

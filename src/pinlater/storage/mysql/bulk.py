@@ -29,7 +29,7 @@ _FREE_KEY = sql("free_unique_key")
 _STATES = sql("lock_states")
 _DELETE_CLAIMS = sql("delete_claims")
 _DELETE_DONE = sql("delete_done")
-_EVERYWHERE = (sql("delete_progress"), sql("delete_jobs"))
+_EVERYWHERE = (sql("delete_progress"), sql("delete_jobs"), sql("delete_kept_jobs"))
 
 
 async def requeue(transaction: Transaction, order: Requeue, now_ms: int) -> int | PinLaterError:
@@ -147,8 +147,8 @@ async def delete_ids(
     waiting: list[tuple[int, int, int, int]] = []
     claimed: list[int] = []
     finished: list[int] = []
-    [found] = await transaction.select(_STATES(ids=sorted(set(ids))))
-    for job_id, queue_id, priority, run_after_ms, options, ready_flags, claim, done in found.rows:
+    found = await transaction.select_jobs(_STATES, sorted(set(ids)))
+    for job_id, queue_id, priority, run_after_ms, options, ready_flags, claim, done in found:
         now_in = JobState.IN_PROGRESS if claim is not None else JobState(done or 0)
         if (wanted is not None and (queue_id, priority, job_id) not in wanted) or state not in {None, now_in}:
             continue

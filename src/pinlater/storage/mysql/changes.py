@@ -50,9 +50,8 @@ class Changes(Events):
         for _ in range(_LOOKS_MAX):
             if not left:
                 break
-            [answer] = await self._transaction.select(_LOAD(ids=left))
             nowhere = []
-            for line in answer.rows:
+            for line in await self._transaction.select_jobs(_LOAD, left):
                 ready_flags, claimed, done_state = line[27], line[17], line[25]
                 if ready_flags is None and claimed is None and done_state is None:
                     nowhere.append(line[0])

@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import ClaimedJob, UniqueScope
 from pinlater.storage.events import HAS_KEY, HAS_PROGRESS, later
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
 from pinlater.storage.mysql.book import LOWEST_MS, QueueEntry
 from pinlater.storage.mysql.changes import CHANGED, FUTURE, OPTIONS, Changes
 from pinlater.storage.mysql.inserting import in_statements
-from pinlater.storage.mysql.statements import Sql, delete_ready, literal, row, sql
+from pinlater.storage.mysql.partitions import DROP_AGE_MS
+from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, delete_ready, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
 
@@ -47,7 +49,7 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
             claims.append((index, _Claim(transaction, queue, order, now_ms)))
     if claims:
         await _find([one for _, one in claims], transaction, now_ms)
-        await _store([one for _, one in claims], transaction)
+        await _store([one for _, one in claims], transaction, now_ms)
     for index, one in claims:
         results[index] = one.result()
     return results
@@ -61,8 +63,7 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         special = [row[2] for answer in found for row in answer.rows if row[3] & SPECIAL]
         about: dict[int, tuple[Any, ...]] = {}
         if special:
-            [told] = await transaction.select(_SPECIAL(ids=special))
-            about = {line[0]: line for line in told.rows}
+            about = {line[0]: line for line in await transaction.select_jobs(_SPECIAL, special)}
         expired: list[int] = []
         for one, answer in zip(hungry, found, strict=True):
             expired += one.hand_out(answer.rows, about)
@@ -93,13 +94,19 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
         one.rows.clear()
 
 
-async def _store(claims: Sequence[_Claim], transaction: Transaction) -> None:
+async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
     """Moves the rows; reads the bodies, and where less was there than asked for when there will be more, in the same packet."""
     _move(claims, transaction)
     plain = sorted(job_id for one in claims for job_id in one.plain)
     special = sorted(job_id for one in claims for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
-    reads = [*([_BODIES(ids=plain)] if plain else []), *([_NEWEST_BODIES(ids=special)] if special else [])]
+    kept_before = first_id_at(now_ms - DROP_AGE_MS)
+    reads = []
+    for statement, ids in ((_BODIES, plain), (_NEWEST_BODIES, special)):
+        if ids:
+            reads.append(statement(jobs=JOBS, ids=ids))
+            if ids[0] < kept_before:
+                reads.append(statement(jobs=KEPT_JOBS, ids=[job_id for job_id in ids if job_id < kept_before]))
     answers = await transaction.commit(*reads, *looks)
     bodies = {line[0]: line for answer in answers[: len(reads)] for line in answer.rows}
     times = iter(answer.rows[0][0] for answer in answers[len(reads) :])

@@ -20,9 +20,18 @@ from pinlater.storage.mysql.tls import make_context, wants_tls
 
 # Room for the packet's head, and for what the server adds.
 _PACKET_SLACK_BYTES = 1024
+# A connection that is younger was made after whatever failover there was.
+_LONG_OPEN_S = 1.0
 _SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION innodb_lock_wait_timeout = {lock_wait_s}, "
-    "SESSION lock_wait_timeout = {lock_wait_s}, SESSION time_zone = '+00:00'"
+    "SESSION lock_wait_timeout = {lock_wait_s}, SESSION time_zone = '+00:00', "
+)
+# A writer whose machine died must not keep its locks for hours; and not longer than its slot, or it might still commit something.
+_WRITERS_SESSION = "SESSION wait_timeout = {idle_s}"
+# What nobody waits for any more must not go on: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
+_READERS_SESSION = (
+    "SESSION net_write_timeout = 60 /*M! , SESSION max_statement_time = {limit_s:g} */ "
+    "/*!80000 , SESSION max_execution_time = {limit_ms} */"
 )
 
 
@@ -47,6 +56,8 @@ class Connection:
         self._raw = raw
         self.endpoint = endpoint
         self._limit_s = settings.statement_timeout_ms / 1000
+        self._idle_max_s = settings.idle_writer_s / 2
+        self._used_at = self._opened_at = asyncio.get_running_loop().time()
         self._packet_max = 1_000_000
         self.name = f"pinlater-{secrets.token_hex(12)}"
         self.open = True
@@ -57,6 +68,17 @@ class Connection:
     def packet_bytes_max(self) -> int:
         """How long one statement may be."""
         return self._packet_max
+
+    @property
+    def usable(self) -> bool:
+        """Open, as far as one can see from here, and not about to be ended by the database because a writer lay idle."""
+        idle_s = asyncio.get_running_loop().time() - self._used_at
+        return self.open and not self._raw._stream_broken and idle_s < self._idle_max_s  # noqa: SLF001 it has no other word for it
+
+    @property
+    def had_long_been_open(self) -> bool:
+        """Whether a new connection may well be one to another server."""
+        return asyncio.get_running_loop().time() - self._opened_at >= _LONG_OPEN_S
 
     async def run(self, statements: Sequence[bytes]) -> list[Result]:
         """The results of all statements, in as few packets as their sizes allow.
@@ -81,6 +103,7 @@ class Connection:
         raw = self._raw
         self.round_trips += 1
         self.statements += len(statements)
+        self._used_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._limit_s):
                 await raw.query(statements[0] if len(statements) == 1 else b";".join(statements))
@@ -104,8 +127,10 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Cuts the connection; the database rolls back what was not committed."""
+        """Cuts the connection; the database rolls back what was not committed. What has not left yet never leaves."""
         self.open = False
+        with contextlib.suppress(Exception):
+            self._raw._transport.abort()  # noqa: SLF001 its own `close` would wait until a server that hangs has read everything
         with contextlib.suppress(Exception):
             self._raw.close()
 
@@ -150,10 +175,16 @@ async def connect(
     except OSError as error:
         raise ConnectionLost(f"{endpoint}: {error}") from error
     connection = Connection(raw, endpoint, settings)
+    session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(
+        lock_wait_s=settings.lock_wait_s,
+        idle_s=settings.idle_writer_s,
+        limit_s=settings.statement_timeout_ms / 1000,
+        limit_ms=settings.statement_timeout_ms,
+    )
     try:
         [*_, answer] = await connection.run(
             [
-                _SESSION.format(lock_wait_s=settings.lock_wait_s).encode(),
+                session.encode(),
                 b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
                 f"SELECT @@max_allowed_packet, GET_LOCK('{connection.name}', 0)".encode(),
             ]

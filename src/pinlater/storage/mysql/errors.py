@@ -9,37 +9,58 @@ from pinlater.storage.mysql.connection import ConnectionLost, code_of, text_of
 from pinlater.storage.mysql.settings import Endpoint
 
 DUPLICATE = 1062
-DEADLOCK = 1213
+# Also at the COMMIT, where several servers write: the transaction was rolled back.
+DEADLOCKS = {1213, 3101}
 LOCK_WAIT = 1205
 NO_PARENT = {1216, 1452}
-_FULL = {1021, 1114, 1030, 3675}
+NOT_NULL = 1048
 # read-only servers, read-only transactions, replicas after a failover
-_READ_ONLY = {1290, 1792, 1836, 3100}
+READ_ONLY = {1290, 1792, 1836, 3100}
+# a disk or a table space is full; the server can't write a file
+_FULL = {3, 1021, 1026, 1030, 1114, 3675}
 _TOO_MANY = {1040, 1203, 1226}
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
 _PACKET = {1153}
+_NO_DATABASE = 1049
 
 
-def translate(error: Exception, endpoint: Endpoint) -> WorldError:
+class SlotLost(ShardConnectionFailed):
+    """This server was silent for longer than its lease, and another one has its slot. Nothing was changed."""
+
+    def __init__(self, endpoint: Endpoint, writer: int = 0) -> None:
+        super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
+        self.writer = writer
+
+
+def translate(error: Exception, endpoint: Endpoint, tries: int = 1) -> WorldError:
     """A `WorldError` that says what happened and what would help; with the cause kept."""
-    found = _translate(error, endpoint)
+    found = _translate(error, endpoint, tries)
     found.__cause__ = error
     return found
 
 
-def _translate(error: Exception, endpoint: Endpoint) -> WorldError:
+def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
     if isinstance(error, ConnectionLost):
         return ShardConnectionFailed(str(error))
     code, text = code_of(error), text_of(error)
     if code in _FULL:
         return StoreFull(f"{endpoint}: {text}")
-    if code in _READ_ONLY:
+    if code in DEADLOCKS or code == LOCK_WAIT:
+        return ShardConnectionFailed(
+            f"{endpoint}: somebody else holds the rows that this needs ({text}); nothing was changed, in {tries} tries",
+            retry_after_ms=100,
+        )
+    if code in READ_ONLY:
         return ShardConnectionFailed(f"{endpoint} takes no writes now ({text}); is it a replica, or after a failover?")
     if code in _TOO_MANY:
         return ShardConnectionFailed(f"{endpoint} has no connection left for us ({text}); raise max_connections")
     if code in _DENIED:
         return ShardConnectionFailed(
             f"{endpoint} lets us not in ({text}); check user, password and grants", retryable=False
+        )
+    if code == _NO_DATABASE:
+        return ShardConnectionFailed(
+            f"{endpoint} is not there ({text}) and could not be made; make it, or grant CREATE", retryable=False
         )
     if code in _PACKET:
         return ShardConnectionFailed(f"{endpoint}: {text}; raise max_allowed_packet", retryable=False)

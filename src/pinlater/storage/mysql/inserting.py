@@ -6,14 +6,16 @@ the call runs again `careful`ly, looking first. Keys that jobs themselves carry 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.mysql.book import QueueEntry
 from pinlater.storage.mysql.changes import FUTURE, OPTIONS
+from pinlater.storage.mysql.errors import SlotLost
 from pinlater.storage.mysql.statements import Sql, escaped, keys_are, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
@@ -35,10 +37,10 @@ _STATEMENT_BYTES_MAX = 1_000_000
 
 
 async def insert(
-    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
+    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
 ) -> list[Inserted | PinLaterError]:
-    """Decides request by request, then stores the rows of all of them."""
-    batch = _Batch(transaction, now_ms)
+    """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
+    batch = _Batch(transaction, now_ms, slots_lost)
     await batch.look(requests)
     results = [batch.add(request) for request in requests]
     batch.store()
@@ -49,8 +51,9 @@ async def insert(
 class _Batch:
     """The rows of one call."""
 
-    def __init__(self, transaction: Transaction, now_ms: int) -> None:
+    def __init__(self, transaction: Transaction, now_ms: int, slots_lost: Collection[int]) -> None:
         self._transaction = transaction
+        self._slots_lost = slots_lost
         self._queues = transaction.book.queues
         self._now_ms = now_ms
         self._jobs: list[bytes] = []
@@ -121,6 +124,8 @@ class _Batch:
         queue = self._queues.get(request.queue)
         if queue is None:
             return QueueNotFound(request.queue)
+        if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
+            return SlotLost(self._transaction.endpoint)
         key = request.request_key
         if key is not None:
             kept = self._answers.get((queue.queue_id, key))

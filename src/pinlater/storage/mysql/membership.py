@@ -1,6 +1,9 @@
 """This server's place among those that use the shard: a slot of its own, kept by signs of life, free again once these stop.
 
 The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's.
+
+A server that slept may not know that its slot is another's now. So each lease of a slot begins the writers' rows at numbers beyond all
+before, and whoever still counts in an older range is refused by its next transaction (`transaction`).
 """
 
 from __future__ import annotations
@@ -13,17 +16,22 @@ from typing import NamedTuple
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.storage.mysql.connection import Connection
-from pinlater.storage.mysql.statements import sql
-from pinlater.storage.mysql.transaction import Transaction
+from pinlater.storage.mysql.statements import rows, sql
+from pinlater.storage.mysql.transaction import NUMBERS, Transaction
 
 logger = logging.getLogger(__name__)
 
 _NOW = sql("now")
+_LOCK_META = sql("lock_meta")
 _LOCK_SERVERS = sql("lock_servers")
+_LOCK_WRITERS = sql("lock_writers")
+_SAVE_WRITERS = sql("save_writers")
 _SAVE = sql("save_server")
 _RENEW = sql("renew_server")
 _DELETE = sql("delete_server")
 _LIST = sql("list_servers")
+# A number has 63 bits.
+_RANGES = 2**63 // NUMBERS
 
 
 class Member(NamedTuple):
@@ -37,28 +45,37 @@ class Member(NamedTuple):
 
 
 class Membership:
-    """The lease of one slot."""
+    """The lease of one slot, with `writers` writers."""
 
-    def __init__(self, lease_ms: int) -> None:
+    def __init__(self, lease_ms: int, writers: int) -> None:
         self._lease_ms = lease_ms
+        self._writers = writers
+        self.lost: set[int] = set()  # slots that were ours; ids were made with them
         self.incarnation = secrets.token_bytes(16)
         self.name = socket.gethostname()
         self.address = ""
         self.slot = 0
 
-    async def join(self, transaction: Transaction) -> int:
-        """Takes the lowest slot that nobody has."""
-        now, found = await transaction.select(_NOW(), _LOCK_SERVERS())
+    async def join(self, transaction: Transaction) -> tuple[int, int]:
+        """Takes the lowest slot that nobody has; the slot, and the first number of its writers. One server at a time.
+
+        Waits for what its owner before still has under way; its next transaction fails.
+        """
+        _, now, found = await transaction.select(_LOCK_META(name="schema"), _NOW(), _LOCK_SERVERS())
         now_ms = now.rows[0][0]
         taken = {slot for slot, seen_ms in found.rows if seen_ms + self._lease_ms > now_ms}
-        self.slot = next((slot for slot in range(SLOTS) if slot not in taken), -1)
-        if self.slot < 0:
+        slot = next((slot for slot in range(SLOTS) if slot not in taken and slot not in self.lost), -1)
+        if slot < 0:
             raise ShardConnectionFailed(
                 f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse"
             )
+        own = range(slot * self._writers, (slot + 1) * self._writers)
+        [numbers] = await transaction.select(_LOCK_WRITERS(first=own[0], last=own[-1]))
+        first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS
+        transaction.change(_SAVE_WRITERS(rows=rows([(writer, first) for writer in own])))
         transaction.change(
             _SAVE(
-                slot=self.slot,
+                slot=slot,
                 incarnation=self.incarnation,
                 name=self.name,
                 address=self.address,
@@ -66,7 +83,7 @@ class Membership:
                 seen_at_ms=now_ms,
             )
         )
-        return self.slot
+        return slot, first
 
     async def renew(self, connection: Connection) -> bool:
         """A sign of life, one statement. False where the slot was taken over meanwhile."""

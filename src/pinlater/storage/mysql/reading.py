@@ -14,7 +14,7 @@ from pinlater.storage.looking import job_of
 from pinlater.storage.mysql.book import LOWEST_MS, Book
 from pinlater.storage.mysql.changes import CHANGED, OPTIONS
 from pinlater.storage.mysql.connection import Connection
-from pinlater.storage.mysql.statements import Sql, keys_are, sql
+from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, keys_are, sql
 from pinlater.storage.options import options_of
 from pinlater.storage.request_keys import KeyedAnswer
 
@@ -46,15 +46,33 @@ async def lookup(connection: Connection, keys: Sequence[JobKey], *, bodies: bool
     ids = sorted({key.id for key in keys})
     for start in range(0, len(ids), _LOOKUP_MAX):
         part = ids[start : start + _LOOKUP_MAX]
-        [answer] = await connection.run([_LOOKUP(ids=part, body=_BODY if bodies else _NO_BODY)])
-        for line in answer.rows:
-            job = _job(line)
+        for job in await _jobs(connection, part, bodies=bodies):
             found[JobKey(job.queue, job.priority, job.id)] = job
     return [found.get(key) for key in keys]
 
 
-def _job(line: tuple[Any, ...]) -> Job:
-    return job_of((line[0], line[1].decode(), *line[2:]))
+async def _jobs(connection: Connection, ids: Sequence[int], *, bodies: bool) -> list[Job]:
+    """Those that are there; a row that is in no state is what is left of a job."""
+    body = _BODY if bodies else _NO_BODY
+    rows = await _select_jobs(connection, _LOOKUP, ids, body=body)
+    return [
+        job_of((line[0], line[1].decode(), *line[2:22]))
+        for line in rows
+        if line[22] is not None or line[15] is not None or line[18] is not None
+    ]
+
+
+async def _select_jobs(
+    connection: Connection, statement: Template, ids: Sequence[int], **values: object
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement about these jobs, wherever they are kept."""
+    [found] = await connection.run([statement(jobs=JOBS, ids=ids, **values)])
+    there = {line[0] for line in found.rows}
+    missing = [job_id for job_id in ids if job_id not in there]
+    if not missing:
+        return list(found.rows)
+    [kept] = await connection.run([statement(jobs=KEPT_JOBS, ids=missing, **values)])
+    return [*found.rows, *kept.rows]
 
 
 async def scan(connection: Connection, page: Page) -> list[PageRow] | PinLaterError:
@@ -85,8 +103,7 @@ async def _with_jobs(connection: Connection, order: list[tuple[int, int]], page:
     for start in range(0, len(order), step):
         part = order[start : start + step]
         ids = sorted(job_id for _, job_id in part)
-        [answer] = await connection.run([_LOOKUP(ids=ids, body=_BODY if page.bodies else _NO_BODY)])
-        jobs = {line[0]: _job(line) for line in answer.rows}
+        jobs = {job.id: job for job in await _jobs(connection, ids, bodies=page.bodies)}
         for sort_ms, job_id in part:
             job = jobs.get(job_id)
             if job is None or job.state is not page.state:
@@ -124,21 +141,20 @@ async def _peeked(connection: Connection, due: tuple[Any, ...], now_ms: int) -> 
     """The job as a claim would hand it out; None for one that has expired or is gone."""
     priority, run_after_ms, job_id, flags, _ = due
     if flags & (CHANGED | OPTIONS):
-        about, newest = await connection.run([_SPECIAL(ids=[job_id]), _NEWEST_BODIES(ids=[job_id])])
-        if not about.rows or not newest.rows:
+        about = await _select_jobs(connection, _SPECIAL, [job_id])
+        newest = await _select_jobs(connection, _NEWEST_BODIES, [job_id])
+        if not about or not newest:
             return None
-        body = newest.rows[0][1]
-        _, allowed, remaining, ended, created_ms, text = about.rows[0]
+        _, allowed, remaining, ended, created_ms, text = about[0]
         options = options_of(text)
         if options.expires_ms is not None and options.expires_ms < now_ms:
             return None
-        return ClaimedJob(
-            job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, 0
-        )
-    [about] = await connection.run([_BODIES(ids=[job_id])])
-    if not about.rows:
+        attempt = (allowed, remaining, ended + 1, options.headers)
+        return ClaimedJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)
+    about = await _select_jobs(connection, _BODIES, [job_id])
+    if not about:
         return None
-    _, allowed, created_ms, body = about.rows[0]
+    _, allowed, created_ms, body = about[0]
     return ClaimedJob(job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, 0)
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
@@ -44,15 +47,20 @@ from pinlater.storage.mysql.connection import Connection, ConnectionLost, connec
 from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.mapping import note_map
 from pinlater.storage.mysql.membership import Member, Membership, members
+from pinlater.storage.mysql.partitions import Partitions
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.mysql.readers import Readers
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import sql
 from pinlater.storage.mysql.transaction import Stats, Writer
 
+logger = logging.getLogger(__name__)
+
 # A LONGBLOB holds more; a packet doesn't.
 _BODY_BYTES_MAX = 1_000_000_000
 _WRITERS = 4
+_PARTITIONS_EVERY_MS = 60_000
+_ALTER_MS = 600_000
 
 
 class MysqlShard:
@@ -78,14 +86,16 @@ class MysqlShard:
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
         self._book = Book(monotonic, self._settings.priority_levels)
-        self._membership = Membership(self._settings.lease_ms)
+        self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect_reader, endpoint, self._settings)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
-            Writer(self._connect_writer, endpoint, self._book, self._refresh, self._settings, self.stats)
-            for _ in range(_WRITERS)
+            self._new_writer() for _ in range(_WRITERS)
         ]
+        self._joining = asyncio.Lock()
         self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
         self._memory = sweeping.Memory()
+        self._partitions = Partitions(self._connect_slow, endpoint.database, self._settings.partition_hours)
+        self._partitions_at_ms = 0
         self._highest_id = 0
         self._is_open = False
 
@@ -97,18 +107,37 @@ class MysqlShard:
             return
         try:
             await self._prepare()
-            # The slot decides the writers' numbers; until there is one, this writer's number is nobody's.
-            self._other.number = _WRITERS * 1024 + self._membership.incarnation[0]
-            slot = await self._other.carry_out(self._membership.join)
-            for index, writer in enumerate(self._writers):
-                writer.number = slot * _WRITERS + index
+            await self._join()
             await self._refresh()
-            self._highest_id = await self._readers.read(_highest_id)
+            await self._partitions.keep(now_ms)
         except (ConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
             raise
         self._is_open = True
+
+    async def _join(self) -> None:
+        """Takes a slot. Whoever had it before makes no more ids once that is done, so the highest is known after."""
+        joiner = self._new_writer()
+        # The slot decides the writers' numbers; until there is one, this writer's number is nobody's.
+        await joiner.become(_WRITERS * SLOTS + self._membership.incarnation[0], 0, 2**63)
+        try:
+            slot, first = await joiner.carry_out(self._membership.join)
+        finally:
+            await joiner.close()
+        self._highest_id = max(self._highest_id, await self._readers.read(_highest_id))
+        self._membership.slot = slot
+        for index, writer in enumerate(self._writers):
+            await writer.become(slot * _WRITERS + index, first)
+
+    async def _rejoin(self, writer: int) -> None:
+        """Takes another slot after the one with this writer was lost, if that hasn't happened yet."""
+        async with self._joining:
+            lost = writer // _WRITERS
+            if lost == self._membership.slot:
+                logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
+                self._membership.lost.add(lost)
+                await self._join()
 
     async def _prepare(self) -> None:
         server = await connect(self.endpoint, self._settings, autocommit=True, database=False)
@@ -133,10 +162,9 @@ class MysqlShard:
     async def ping(self) -> None:
         """A sign of life in the store, which is a write."""
         self._check_open()
+        slot = self._membership.slot
         if not await self._readers.read(self._membership.renew):
-            raise ShardConnectionFailed(
-                f"{self.endpoint}: this server's slot was taken over while it was away; restart it"
-            )
+            await self._rejoin(slot * _WRITERS)
 
     async def members(self) -> list[Member]:
         """The servers that use this shard now."""
@@ -154,11 +182,20 @@ class MysqlShard:
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
 
+    def _new_writer(self) -> Writer:
+        return Writer(
+            self._connect_writer, self.endpoint, self._book, self._refresh, self._rejoin, self._settings, self.stats
+        )
+
     async def _connect_writer(self) -> Connection:
         return await connect(self.endpoint, self._settings, autocommit=False)
 
     async def _connect_reader(self) -> Connection:
         return await connect(self.endpoint, self._settings, autocommit=True)
+
+    async def _connect_slow(self) -> Connection:
+        """For changes of tables, which take as long as they take."""
+        return await connect(self.endpoint, replace(self._settings, statement_timeout_ms=_ALTER_MS), autocommit=True)
 
     async def _refresh(self) -> None:
         """The book as the database has it."""
@@ -200,7 +237,8 @@ class MysqlShard:
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         await self._know([request.queue for request in requests])
-        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms))
+        lost = self._membership.lost
+        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, lost))
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         await self._know([order.queue for order in orders])
@@ -318,7 +356,17 @@ class MysqlShard:
             return []
         swept = await self._other.carry_out(lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit))
         self._memory.finished_mark = None if swept else (self.stats.changes, mark[1])
+        if not swept and now_ms >= self._partitions_at_ms:
+            self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
+            await self.keep_partitions(now_ms)
         return swept
+
+    async def keep_partitions(self, now_ms: int) -> list[str]:
+        """Makes partitions for what comes and drops those that are over; the names of the dropped."""
+        try:
+            return await self._partitions.keep(now_ms)
+        except (ConnectionLost, driver.MySQLError) as error:
+            raise translate(error, self.endpoint) from error
 
 
 async def _highest_id(connection: Connection) -> int:

@@ -105,6 +105,10 @@ def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
     return Sql(b"(" + b" OR ".join(parts) + b")")
 
 
+JOBS = Sql(b"jobs")
+KEPT_JOBS = Sql(b"kept_jobs AS jobs")
+
+
 def delete_ready(keys: Sequence[tuple[int, int, int, int]]) -> bytes:
     """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
     if len(keys) == 1:

@@ -29,6 +29,8 @@ _OVERDUE = sql("lock_overdue_claims")
 _EXPIRED = sql("lock_expired")
 _DELETE_EXPIRIES = sql("delete_expiries")
 _FINISHED = sql("list_finished")
+_DELETE_DONE = sql("delete_done")
+_DELETE_PROGRESS = sql("delete_progress")
 _OLD_REQUEST_KEYS = sql("delete_old_request_keys")
 _OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
 _DROPPED = sql("list_dropped_queues")
@@ -174,9 +176,13 @@ async def _collect_finished(
             before_ms = now_ms - kept_ms - 1
             while left > 0 and oldest[kind] <= before_ms:
                 found = await oldest_finished(transaction, queue_id, state, priority, min(left, _READ_MAX))
-                ids = [job_id for finished_ms, job_id in found if finished_ms <= before_ms]
-                deleted = len(await delete_ids(transaction, ids))
+                ids = sorted([job_id for finished_ms, job_id in found if finished_ms <= before_ms])
+                deleted = len(ids)
                 if deleted:
+                    # Their own rows stay until the partition goes.
+                    transaction.change(_DELETE_DONE(ids=ids))
+                    transaction.change(_DELETE_PROGRESS(ids=ids))
+                    transaction.counters.of(queue_id, priority).add_finished(state, -deleted)
                     tally.deleted(queue.name, priority, state, deleted)
                 left -= deleted
                 kept = [finished_ms for finished_ms, _ in found if finished_ms > before_ms]

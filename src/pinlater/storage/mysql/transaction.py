@@ -1,8 +1,13 @@
 """Transactions: what one call does in one, retried where the database says so, and never carried out twice.
 
 Every transaction that changes something begins by writing its number into its writer's row. When a connection is lost between COMMIT
-and its answer, the next connection kills the old one, waits for the row's lock and reads the number: it is the transaction's, or the
-transaction never was. So a lost answer is no reason to do a thing again, and a thing done is never taken for failed.
+and its answer, the next connection ends the old one and reads the number: it is the transaction's, or the transaction never was. So a
+lost answer is no reason to do a thing again, and a thing done is never taken for failed.
+
+A connection that was given up may live on in the database, with its locks: nothing is done on the next one before it has ended.
+
+The numbers lie in the range that came with the server's slot. Where the row has one from beyond, another server has taken the slot,
+and the transaction fails: this server takes another slot and does it again.
 """
 
 from __future__ import annotations
@@ -10,11 +15,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from asyncmy import errors as driver
 
@@ -22,16 +26,27 @@ from pinlater.domain.errors import OutcomeUnknown
 from pinlater.storage.mysql.book import Book
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, Result, code_of
 from pinlater.storage.mysql.counters import Counters
-from pinlater.storage.mysql.errors import DEADLOCK, DUPLICATE, LOCK_WAIT, NO_PARENT, is_ours, translate
+from pinlater.storage.mysql.errors import (
+    DEADLOCKS,
+    DUPLICATE,
+    LOCK_WAIT,
+    NO_PARENT,
+    NOT_NULL,
+    READ_ONLY,
+    SlotLost,
+    is_ours,
+    translate,
+)
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.statements import sql
+from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Template, sql
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _MARK = sql("mark_writer")
 _FIND_WRITER = sql("find_writer")
-_NUMBERS = 2**62 - 1
+# So many numbers come with each lease of a slot: a million a second for twelve days.
+NUMBERS = 2**40
 
 
 class Stats:
@@ -44,6 +59,7 @@ class Stats:
         self.lock_waits = 0
         self.lost_connections = 0
         self.settled = 0  # outcomes that were found out after a lost answer
+        self.slots_lost = 0
 
 
 class Transaction:
@@ -62,6 +78,11 @@ class Transaction:
         self.marked = False
         self._used = False
         self.ended = False
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """For errors."""
+        return self._connection.endpoint
 
     @property
     def statement_bytes_max(self) -> int:
@@ -84,6 +105,18 @@ class Transaction:
         """The answers of these, after all changes so far."""
         return (await self._flush(list(statements)))[-len(statements) :]
 
+    async def select_jobs(self, statement: Template, ids: Sequence[int]) -> list[tuple[Any, ...]]:
+        """The rows of a statement about these jobs, whose first column is the id, wherever the jobs are kept."""
+        if not ids:
+            return []
+        [found] = await self.select(statement(jobs=JOBS, ids=ids))
+        if len(found.rows) == len(ids):
+            return list(found.rows)
+        there = {line[0] for line in found.rows}
+        missing = [job_id for job_id in ids if job_id not in there]
+        [kept] = await self.select(statement(jobs=KEPT_JOBS, ids=missing))
+        return [*found.rows, *kept.rows]
+
     async def commit(self, *last: bytes) -> list[Result]:
         """Everything that waits, `last` (selects), and the COMMIT, in one round trip; the answers of `last`."""
         self.ended = True
@@ -97,8 +130,8 @@ class Transaction:
         except ConnectionLost as error:
             if not self.marked:
                 raise
-            connection = await self._writer.settle(self._connection, error)
-            return await connection.run(list(last)) if last else []
+            await self._writer.settle(error)
+            return await self._writer.ask_again(last, error) if last else []
 
     async def _flush(self, more: list[bytes]) -> list[Result]:
         statements, self._waiting = [*self._waiting, *more], []
@@ -107,7 +140,10 @@ class Transaction:
 
 
 class Writer:
-    """One after the other, transactions on one connection. `number` is this writer's row in `writers` and in the counters."""
+    """One after the other, transactions on one connection. `number` is this writer's row in `writers` and in the counters.
+
+    `rejoin` takes another slot, where the one is lost with which this writer had its number.
+    """
 
     def __init__(
         self,
@@ -115,6 +151,7 @@ class Writer:
         endpoint: Endpoint,
         book: Book,
         refresh: Callable[[], Awaitable[None]],
+        rejoin: Callable[[int], Awaitable[None]],
         settings: MysqlSettings,
         stats: Stats,
     ) -> None:
@@ -122,37 +159,35 @@ class Writer:
         self._endpoint = endpoint
         self._book = book
         self._refresh = refresh
+        self._rejoin = rejoin
         self._settings = settings
         self._stats = stats
         self._random = Random()  # noqa: S311 spreads retries, guards nothing
         self._turn = asyncio.Lock()
         self._connection: Connection | None = None
-        self._newest = secrets.randbits(62)
+        self._numbers = (0, 0)
+        self._newest = 0
         self.number = 0
+
+    async def become(self, number: int, first: int, numbers: int = NUMBERS) -> None:
+        """Another writer from the next transaction on, with numbers from `first` on."""
+        async with self._turn:
+            self.number = number
+            self._newest = first
+            self._numbers = (first, first + numbers - 1)
 
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
 
-        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where nobody knows.
+        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where nobody knows. No new try
+        begins once a statement's time limit has passed since the first began.
         """
-        async with self._turn:
-            careful = False
-            for attempt in count():
-                try:
-                    return await self._once(work, careful=careful)
-                except ConnectionLost as error:
-                    self._stats.lost_connections += 1
-                    if attempt >= self._settings.retries:
-                        raise translate(error, self._endpoint) from error
-                except driver.MySQLError as error:
-                    careful = careful or code_of(error) == DUPLICATE
-                    if attempt >= self._settings.retries or not await self._may_retry(error):
-                        if is_ours(error):
-                            raise translate(error, self._endpoint) from error
-                        raise
-                pause_ms = self._settings.retry_pause_ms * 2**attempt * self._random.random()
-                await asyncio.sleep(pause_ms / 1000)
-        raise AssertionError  # `count` never ends
+        try:
+            return await self._in_turn(work)
+        except SlotLost as lost:
+            self._stats.slots_lost += 1
+            await self._rejoin(lost.writer)
+        return await self._in_turn(work)
 
     async def close(self) -> None:
         """Waits for what is under way."""
@@ -162,59 +197,113 @@ class Writer:
 
     def mark(self) -> bytes:
         """The statement that begins a transaction's changes."""
-        self._newest = (self._newest + 1) & _NUMBERS
-        return _MARK(writer=self.number, newest=self._newest)
+        self._newest += 1
+        first, last = self._numbers
+        return _MARK(writer=self.number, newest=self._newest, first=first, last=last)
+
+    async def _in_turn(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async with self._turn:
+            careful = False
+            give_up_at = _now() + self._settings.statement_timeout_ms / 1000
+            for attempt in count():
+                last = attempt >= self._settings.retries
+                try:
+                    return await self._once(work, careful=careful)
+                except ConnectionLost as error:
+                    self._stats.lost_connections += 1
+                    if last or _now() >= give_up_at:
+                        raise translate(error, self._endpoint) from error
+                except driver.MySQLError as error:
+                    careful = careful or code_of(error) == DUPLICATE
+                    may_retry = await self._may_retry(error)
+                    if last or not may_retry or _now() >= give_up_at:
+                        if is_ours(error):
+                            raise translate(error, self._endpoint, attempt + 1) from error
+                        raise
+                await self._pause(attempt)
+        raise AssertionError  # `count` never ends
+
+    async def _pause(self, attempt: int) -> None:
+        await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2**attempt * self._random.random())
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
-        if self._connection is None or not self._connection.open:
-            self._connection = await self._connect()
-        connection = self._connection
+        connection = await self._usable_connection()
         transaction = Transaction(self, connection, self._book, careful=careful)
         try:
             result = await work(transaction)
             if not transaction.ended:
                 await transaction.commit()
         except BaseException as error:
+            self._book.forget_floors()  # what was claimed waits again
             await self._roll_back(connection, error)
             raise
         self._stats.transactions += 1
         self._stats.changes += transaction.marked
         return result
 
-    async def settle(self, old: Connection, cause: ConnectionLost) -> Connection:
-        """After a COMMIT without an answer: a new connection if it was carried out; raises `ConnectionLost` if it was not.
+    # --- connections ------------------------------------------------------------------------------------------------------------
 
-        Raises `OutcomeUnknown` where the database can't be asked.
-        """
-        for attempt in range(self._settings.retries + 1):
+    async def _usable_connection(self) -> Connection:
+        """The connection, or a new one where it was lost, or lay idle for so long that the database is about to end it."""
+        old = self._connection
+        if old is not None and old.usable:
+            return old
+        if old is not None:
+            await old.quit()
+        connection = await self._connect()
+        if old is not None:
             try:
-                connection = await self._connect()
-                if await self._was_carried_out(connection, old):
-                    self._connection = connection
-                    self._stats.settled += 1
-                    return connection
-            except (ConnectionLost, driver.MySQLError):
-                logger.warning("%s: the outcome of a transaction can't be asked for yet", self._endpoint, exc_info=True)
-                await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2**attempt * self._random.random())
-                continue
-            self._connection = connection
-            raise ConnectionLost(f"{cause}; the transaction was not carried out") from cause
-        raise OutcomeUnknown(f"{cause}; whether the transaction was carried out could not be asked") from cause
+                await self._end(old, connection)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection = connection
+        return connection
 
-    async def _was_carried_out(self, connection: Connection, old: Connection) -> bool:
-        """Ends the old connection in the database, where it still lives, and looks at the number it left."""
+    async def _end(self, old: Connection, connection: Connection) -> None:
+        """Ends the old connection in the database, where it still lives: what it had not committed is rolled back then."""
         held = f"'{old.name}'"
         [alive] = await connection.run([f"SELECT IS_USED_LOCK({held})".encode()])
-        if alive.rows[0][0] is not None:
-            with contextlib.suppress(driver.MySQLError):
-                await connection.run([b"KILL %d" % alive.rows[0][0]])
+        if alive.rows[0][0] is None:
+            return
+        with contextlib.suppress(driver.MySQLError):
+            await connection.run([b"KILL %d" % alive.rows[0][0]])
         [gone] = await connection.run([f"SELECT GET_LOCK({held}, {self._settings.lock_wait_s})".encode()])
         if gone.rows[0][0] != 1:
             raise ConnectionLost(f"{self._endpoint}: the old connection does not end")
-        found, *_ = await connection.run(
-            [_FIND_WRITER(writer=self.number), f"SELECT RELEASE_LOCK({held})".encode(), b"COMMIT"]
-        )
-        return bool(found.rows) and found.rows[0][0] == self._newest
+        await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
+
+    async def settle(self, cause: ConnectionLost) -> None:
+        """After a COMMIT without an answer: returns if it was carried out, raises `ConnectionLost` if it was not.
+
+        Raises `OutcomeUnknown` where the database can't be asked.
+        """
+        give_up_at = _now() + self._settings.connect_timeout_ms / 1000
+        for attempt in count():
+            try:
+                connection = await self._usable_connection()
+                found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
+                break
+            except (ConnectionLost, driver.MySQLError) as error:
+                logger.warning("%s: the outcome of a transaction can't be asked for yet: %s", self._endpoint, error)
+                if attempt >= self._settings.retries or _now() >= give_up_at:
+                    unknown = f"{cause}; whether the transaction was carried out could not be asked: {error}"
+                    raise OutcomeUnknown(unknown) from cause
+            await self._pause(attempt)
+        if not found.rows or found.rows[0][0] != self._newest:
+            raise ConnectionLost(f"{cause}; the transaction was not carried out") from cause
+        self._stats.settled += 1
+
+    async def ask_again(self, selects: Sequence[bytes], cause: ConnectionLost) -> list[Result]:
+        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked."""
+        for attempt in range(self._settings.retries + 1):
+            try:
+                connection = await self._usable_connection()
+                return (await connection.run([*selects, b"COMMIT"]))[:-1]
+            except (ConnectionLost, driver.MySQLError) as error:
+                logger.warning("%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error)
+            await self._pause(attempt)
+        raise OutcomeUnknown(f"{cause}; the transaction was carried out, but its answer is lost") from cause
 
     async def _roll_back(self, connection: Connection, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):
@@ -225,12 +314,28 @@ class Writer:
 
     async def _may_retry(self, error: driver.MySQLError) -> bool:
         code = code_of(error)
-        if code == DEADLOCK:
+        if code == NOT_NULL:
+            raise SlotLost(self._endpoint, self.number) from error
+        if code in DEADLOCKS:
             self._stats.deadlocks += 1
         elif code == LOCK_WAIT:
             self._stats.lock_waits += 1
         elif code in NO_PARENT:
             await self._refresh()
+        elif code in READ_ONLY:
+            return self._leave_replica()
         elif code != DUPLICATE:
             return False
         return True
+
+    def _leave_replica(self) -> bool:
+        """After a failover an old connection is one to a replica, a new one may be to the new primary."""
+        connection = self._connection
+        if connection is None:
+            return False
+        connection.close()
+        return connection.had_long_been_open
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -58,7 +58,22 @@ CREATE TABLE IF NOT EXISTS counters (
 ) ENGINE = InnoDB;
 
 -- options: JSON of what few jobs have (status, headers, unique, timeout_ms, expires_ms), else NULL.
+-- Ids grow with the time, so a partition holds the jobs of some hours; it is dropped when they are all gone (`partitions.py`).
+-- A row alone is no job: one that is in none of ready, claims and done is what is left of one.
 CREATE TABLE IF NOT EXISTS jobs (
+  id BIGINT NOT NULL PRIMARY KEY,
+  queue_id INT UNSIGNED NOT NULL,
+  priority SMALLINT UNSIGNED NOT NULL,
+  run_after_ms BIGINT NOT NULL,
+  attempts_allowed INT NOT NULL,
+  created_at_ms BIGINT NOT NULL,
+  options MEDIUMTEXT,
+  body LONGBLOB NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin
+PARTITION BY RANGE (id) (PARTITION later VALUES LESS THAN MAXVALUE);
+
+-- The few jobs that outlive their partition; who misses one in jobs looks here.
+CREATE TABLE IF NOT EXISTS kept_jobs (
   id BIGINT NOT NULL PRIMARY KEY,
   queue_id INT UNSIGNED NOT NULL,
   priority SMALLINT UNSIGNED NOT NULL,

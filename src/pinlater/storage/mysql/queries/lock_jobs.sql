@@ -5,7 +5,7 @@ SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_a
   claims.id, claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, claims.flags, claims.token, claims.source, claims.holder,
   done.state, done.finished_at_ms,
   ready.flags, octet_length(coalesce(progress.body, jobs.body))
-FROM jobs
+FROM :jobs
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
   AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id

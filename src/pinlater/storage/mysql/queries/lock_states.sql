@@ -1,7 +1,7 @@
 -- Where each of the named jobs is, for deleting. Tables in the order in which a job moves through them.
 SELECT jobs.id, jobs.queue_id, jobs.priority, coalesce(progress.run_after_ms, jobs.run_after_ms), jobs.options, ready.flags,
   claims.id, done.state
-FROM jobs
+FROM :jobs
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
   AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id

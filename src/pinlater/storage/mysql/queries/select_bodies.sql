@@ -1,1 +1,1 @@
-SELECT id, attempts_allowed, created_at_ms, body FROM jobs WHERE id IN (:ids)
+SELECT id, attempts_allowed, created_at_ms, body FROM :jobs WHERE id IN (:ids)

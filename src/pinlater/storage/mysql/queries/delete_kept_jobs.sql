@@ -1,0 +1,1 @@
+DELETE FROM kept_jobs WHERE id IN (:ids)

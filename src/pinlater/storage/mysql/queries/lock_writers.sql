@@ -1,0 +1,1 @@
+SELECT newest FROM writers WHERE writer BETWEEN :first AND :last FOR UPDATE

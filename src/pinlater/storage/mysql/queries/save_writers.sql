@@ -1,0 +1,1 @@
+INSERT INTO writers (writer, newest) VALUES :rows ON DUPLICATE KEY UPDATE newest = VALUES(newest)

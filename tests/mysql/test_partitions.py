@@ -1,0 +1,150 @@
+"""Bodies go with their partition: when it is over, what outlives it, and that nobody has to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import TimeToLive
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.shard import MysqlShard
+from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
+from tests.servers.mariadb import MariaDb
+
+
+class Rows:
+    """What a test sees of the tables themselves."""
+
+    def __init__(self, server: MariaDb, database: str) -> None:
+        self._server = server
+        self.database = database
+
+    async def count(self, table: str) -> int:
+        [[count]] = await self._server.execute(f"SELECT count(*) FROM {self.database}.{table}")
+        return int(count)
+
+    async def partitions(self) -> list[str]:
+        found = await self._server.execute(
+            "SELECT partition_name FROM information_schema.partitions "
+            "WHERE table_schema = %s AND table_name = 'jobs' ORDER BY partition_ordinal_position",
+            self.database,
+        )
+        return [name for (name,) in found]
+
+
+@pytest.fixture
+def rows(mariadb: MariaDb, mariadb_prefix: str) -> Rows:
+    return Rows(mariadb, f"{mariadb_prefix}1")
+
+
+@pytest.fixture
+async def desk(mariadb: MariaDb, rows: Rows) -> AsyncIterator[Desk]:
+    endpoint = Endpoint(mariadb.host, mariadb.port, mariadb.user, mariadb.password, rows.database)
+    desk = Desk(lambda: MysqlShard(endpoint, MysqlSettings(partition_hours=1)))
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    yield desk
+    await desk.shard.close()
+
+
+def shard_of(desk: Desk) -> MysqlShard:
+    assert isinstance(desk.shard, MysqlShard)
+    return desk.shard
+
+
+async def collect_all(desk: Desk) -> None:
+    """As the server does: until nothing is left, and then again, which looks after the partitions."""
+    ttl = TimeToLive(QUEUE, HOUR_MS, HOUR_MS)
+    while await desk.shard.collect_garbage([ttl], desk.now, ALL):
+        pass
+
+
+async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: Rows) -> None:
+    """Their rows were not deleted one by one before."""
+    for state in (JobState.SUCCEEDED, JobState.FAILED):
+        key = await desk.put_in(state)
+    before = await rows.partitions()
+    desk.clock.advance(hours=2, ms=1)
+
+    await desk.collect()
+    assert await desk.find(key) is None
+    assert await rows.count("jobs") == 2, "the rows wait for their partition"
+    desk.clock.advance(hours=1)
+    await collect_all(desk)
+
+    assert await rows.count("jobs") == 0
+    after = await rows.partitions()
+    assert before[0] not in after
+    assert after[-1] == "later"
+
+
+async def test_what_outlives_its_partition_is_kept_whole(desk: Desk, rows: Rows) -> None:
+    """A waiting job, one in hand and one with a past are there after the drop as before, and can still be claimed and ended."""
+    waiting = await desk.put(b"far off", delay_ms=100 * HOUR_MS, headers={"a": "b"})
+    plain = await desk.put(b"plain", delay_ms=50 * HOUR_MS)
+    tried = await desk.put(b"tried", attempts=5)
+    held = await desk.take(timeout_ms=400 * HOUR_MS)
+    assert held.key == tried
+    await desk.fail(tried, delay_ms=60 * HOUR_MS, error=("Oops", "once"))
+    finished = await desk.put_in(JobState.SUCCEEDED)
+    looked = [await desk.look(key) for key in (waiting, plain, tried)]
+    desk.clock.advance(hours=5)
+
+    await collect_all(desk)
+
+    assert await rows.count("jobs") == 0
+    assert await rows.count("kept_jobs") == 3
+    assert await desk.find(finished) is None
+    assert [await desk.look(key) for key in (waiting, plain, tried)] == looked
+    await desk.assert_counters_exact()
+    desk.clock.advance(hours=200)
+    claimed = await desk.claim(10)
+    assert [held.job.body for held in claimed] == [b"plain", b"tried", b"far off"]
+    assert claimed[2].job.headers == {"a": "b"}
+    for each in claimed:
+        await desk.succeed(each.key)
+    desk.clock.advance(hours=2)
+    await collect_all(desk)
+    assert await rows.count("kept_jobs") == 0
+
+
+async def test_a_long_read_holds_nobody_up(desk: Desk, rows: Rows, mariadb: MariaDb) -> None:
+    """While somebody reads the table, its partitions stay, and inserts and claims go on; afterwards they are dropped."""
+    await desk.put_in(JobState.SUCCEEDED)
+    before = await rows.partitions()
+    desk.clock.advance(hours=2, ms=1)
+    await desk.collect()
+    desk.clock.advance(hours=2)
+    async with mariadb.connect(db=rows.database, autocommit=False) as reader, reader.cursor() as cursor:
+        await cursor.execute("SELECT count(*) FROM jobs")
+
+        working = asyncio.create_task(_work(desk))
+        assert await shard_of(desk).keep_partitions(desk.now) == []
+        assert await working == 20
+
+        assert before[0] in await rows.partitions()
+        await reader.rollback()
+    assert await shard_of(desk).keep_partitions(desk.now) != []
+    assert before[0] not in await rows.partitions()
+
+
+async def _work(desk: Desk) -> int:
+    done = 0
+    for _ in range(20):
+        await desk.put()
+        done += len(await desk.claim(1))
+    return done
+
+
+async def test_partitions_are_made_ahead(desk: Desk, rows: Rows) -> None:
+    """A job made in the hours to come has a partition of its time, and the last one stays empty."""
+    for _ in range(5):
+        await desk.put()
+        desk.clock.advance(hours=2)
+        await shard_of(desk).keep_partitions(desk.now)
+
+    assert await rows.count("jobs PARTITION (later)") == 0
+    assert len(await rows.partitions()) > 3
