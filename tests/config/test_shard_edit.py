@@ -1,0 +1,115 @@
+"""One entry of a shard file is changed, and no other sign of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinlater.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
+
+FILE = """\
+{
+    "db1": {
+        "master": {"host": "a", "port": 1},
+        "weight": 1.50
+    },
+
+    "db2" : { "dequeueOnly" : false, "x": "}, \\" {" },
+    "db3": {}
+}
+"""
+
+
+def test_the_flag_is_set_where_the_entry_stands() -> None:
+    assert with_dequeue_only(FILE, "db1", True) == FILE.replace(
+        '"weight": 1.50\n', '"weight": 1.50,\n        "dequeueOnly": true\n'
+    )
+    assert with_dequeue_only(FILE, "db2", True) == FILE.replace('"dequeueOnly" : false', '"dequeueOnly" : true')
+    assert with_dequeue_only(FILE, "db3", True) == FILE.replace('"db3": {}', '"db3": {"dequeueOnly": true}')
+
+
+def test_an_entry_is_taken_out_with_its_comma() -> None:
+    assert without_entry(FILE, "db3") == FILE.replace(',\n    "db3": {}', "")
+    assert without_entry('{"a": 1, "b": 2, "c": 3}', "b") == '{"a": 1, "c": 3}'
+    assert without_entry('{ "a": 1, "b": 2 }', "a") == '{ "b": 2 }'
+    assert without_entry('{"a": 1}', "a") == "{}"
+
+
+@pytest.mark.parametrize(
+    "change", [lambda text: without_entry(text, "db4"), lambda text: with_dequeue_only(text, "db4", True)]
+)
+def test_an_entry_that_is_not_there_is_an_error(change: Any) -> None:
+    with pytest.raises(ValueError, match="no entry 'db4'"):
+        change(FILE)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+ENTRIES = st.dictionaries(st.sampled_from(["dequeueOnly", "master", "é", '"', "\\"]), VALUES, max_size=4)
+
+
+@given(
+    document=st.dictionaries(st.text(max_size=4), ENTRIES, min_size=1, max_size=4),
+    pick=st.randoms(use_true_random=False),
+    indent=st.sampled_from([None, 0, 2, "\t"]),
+    separators=st.sampled_from([(",", ":"), (", ", ": "), (" , ", " :  ")]),
+    ascii_only=st.booleans(),
+    mark=st.sampled_from(["", "\ufeff"]),
+    value=st.booleans(),
+)
+def test_in_every_layout_only_the_entry_changes(
+    document: dict[str, Any],
+    pick: Any,
+    indent: Any,
+    separators: tuple[str, str],
+    ascii_only: bool,
+    mark: str,
+    value: bool,
+) -> None:
+    key = pick.choice(sorted(document))
+    text = mark + json.dumps(document, indent=indent, separators=separators, ensure_ascii=ascii_only)
+    changed = with_dequeue_only(text, key, value)
+    assert json.loads(changed.removeprefix("\ufeff")) == {**document, key: {**document[key], "dequeueOnly": value}}
+    assert changed.startswith(mark)
+    left = {name: entry for name, entry in document.items() if name != key}
+    assert json.loads(without_entry(text, key).removeprefix("\ufeff")) == left
+
+
+def test_the_file_is_replaced_as_a_whole_and_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "shards.json"
+    path.write_bytes(b"old\r\n")
+    path.chmod(0o640)
+    before, number = read_text(path), path.stat().st_ino
+    replace_text(path, before, "new é\r\n")
+    assert path.read_bytes() == "new é\r\n".encode()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_ino != number
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """Where a file is put in place by links, what it points to is what is read."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "shards.json").write_text("old")
+    link = tmp_path / "shards.json"
+    link.symlink_to("real/shards.json")
+    replace_text(link, "old", "new")
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "shards.json").read_text() == "new"
+
+
+def test_somebody_elses_change_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "shards.json"
+    path.write_text("theirs")
+    with pytest.raises(ValueError, match="changed by somebody else"):
+        replace_text(path, "before", "ours")
+    assert path.read_text() == "theirs"
+    assert list(tmp_path.iterdir()) == [path]

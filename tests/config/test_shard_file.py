@@ -1,0 +1,217 @@
+"""The original's shard file: what is in it, what is wrong with it, and what becomes of it while a server runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinlater.config.files import FileBroken
+from pinlater.config.settings import Settings
+from pinlater.config.shard_file import ShardPlace, ShardSource, find_shards, parse
+from pinlater.config.store import StoreLocation
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+
+THE_ORIGINALS = """
+{
+    "pinlaterdb001": {
+        "master": {"host": "host1", "port": 3306},
+        "slave": {"host": "host1", "port": 3306},
+        "user": "user",
+        "passwd": "secret"
+    },
+    "pinlaterdb002": {
+        "master": {"host": "host2", "port": 3307},
+        "slave": {"host": "host2", "port": 3307},
+        "user": "user",
+        "passwd": "secret",
+        "dequeueOnly": true
+    },
+    "otherdb001": {"master": "not for us"}
+}
+"""
+ENTRY: Mapping[str, Any] = {"master": {"host": "h", "port": 1}, "user": "u", "passwd": "very-secret"}
+
+
+def settings(path: Path, **mysql: Any) -> Settings:
+    return Settings(store=StoreLocation("mysql", shard_file=path), mysql=MysqlSettings(**mysql))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "shards.json"
+    path.write_text(THE_ORIGINALS)
+    return path
+
+
+def test_the_originals_file_is_read_as_it_is(path: Path) -> None:
+    assert find_shards(settings(path, host_prefix="pinlaterdb")) == [
+        ShardPlace("1", "pinlaterdb001", Endpoint("host1", 3306, "user", "secret", "pinlater_1")),
+        ShardPlace("2", "pinlaterdb002", Endpoint("host2", 3307, "user", "secret", "pinlater_2"), takes_enqueues=False),
+    ]
+
+
+def test_each_database_of_a_replica_set_is_a_shard(path: Path) -> None:
+    places = find_shards(settings(path, host_prefix="pinlaterdb", databases_per_server=3, database_prefix="p"))
+    assert [place.name for place in places] == ["1", "1d1", "1d2", "2", "2d1", "2d2"]
+    assert [place.endpoint.database for place in places[:3]] == ["p_1", "p_1d1", "p_1d2"]
+    assert {place.endpoint.host for place in places[3:]} == {"host2"}
+
+
+def test_shards_are_in_the_order_of_their_numbers(path: Path) -> None:
+    path.write_text(json.dumps({f"db{number}": ENTRY for number in (10, 9, 100)}))
+    assert [place.name for place in find_shards(settings(path))] == ["9", "10", "100"]
+
+
+def test_what_an_entry_leaves_out_comes_from_the_settings(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("from a file")
+    path.write_text(
+        '{"db1": {"master": {"host": "h", "port": "3306"}}, "db2": {"socket": "/s", "passwd": "", "tls": true}}'
+    )
+    one, two = find_shards(settings(path, user="jobs", password_file=tmp_path / "password"))
+    assert one.endpoint == Endpoint("h", 3306, "jobs", "from a file", "pinlater_1")
+    assert two.endpoint == Endpoint("localhost", 3306, "jobs", "", "pinlater_2", "/s", True)
+
+
+def entry(**changes: Any) -> str:
+    return json.dumps({"db1": {**ENTRY, **changes}})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "Expecting value"),
+        ("[]", "it holds no object of shards by name"),
+        ("{}", "it names no shard"),
+        ('{"db": {}}', "'db' has no number at its end"),
+        ('{"db1": {}, "db01": {}}', "'db1' has no master with host and port"),
+        (json.dumps({"db1": ENTRY, "db01": ENTRY}), "'db1' and 'db01' have the same number"),
+        ('{"db1": {}, "db1": {}}', "'db1' is there twice"),
+        ('{"db1": 1}', "'db1' is no object with master, user and passwd"),
+        ('{"db9999999999": {}}', "'db9999999999' has a number above 999,999,999"),
+        (entry(master=None), "'db1' has no master with host and port"),
+        (entry(master={"port": 1}), "'db1': master's host is no name"),
+        (entry(master={"host": "a b", "port": 1}), "'db1': master's host is no name"),
+        (entry(master={"host": "h"}), "'db1': master's port is no number from 1 to 65535"),
+        (entry(master={"host": "h", "port": 0}), "'db1': master's port is no number from 1 to 65535"),
+        (entry(master={"host": "h", "port": 65536}), "'db1': master's port is no number from 1 to 65535"),
+        (entry(master={"host": "h", "port": True}), "'db1': master's port is no number from 1 to 65535"),
+        (entry(master={"host": "h", "port": 1.5}), "'db1': master's port is no number from 1 to 65535"),
+        (entry(user=1), "'db1': user is not text"),
+        (entry(passwd=["very-secret"]), "'db1': passwd is not text"),
+        (entry(passwd="very-secret\0"), "'db1': passwd has a zero byte in it"),
+        (entry(dequeueOnly="true"), "'db1': dequeueOnly is not true or false"),
+        (entry(dequeuOnly=True), "'db1' has an unknown 'dequeuOnly' (did you mean dequeueOnly?)"),
+        (entry(password="very-secret"), "'db1' has an unknown 'password' (did you mean passwd?)"),
+        (entry(tls=1), "'db1': tls is not true or false"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_key(path: Path, text: str, complaint: str) -> None:
+    """And never with the password."""
+    path.write_text(text)
+    with pytest.raises(FileBroken) as caught:
+        find_shards(settings(path))
+    assert str(caught.value).startswith(f"{path} is broken: ")
+    assert complaint in str(caught.value)
+    assert "very-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"otherdb1": {}}', "no key begins with 'pinlaterdb' (mysql.host_prefix)"),
+        ('{"pinlaterdbx1": {}}', "'pinlaterdbx1' has no number behind 'pinlaterdb'"),
+        ('{"pinlaterdb": {}}', "'pinlaterdb' has no number behind 'pinlaterdb'"),
+    ],
+)
+def test_with_a_prefix_its_keys_must_have_a_number(path: Path, text: str, complaint: str) -> None:
+    path.write_text(text)
+    with pytest.raises(FileBroken) as caught:
+        find_shards(settings(path, host_prefix="pinlaterdb"))
+    assert complaint in str(caught.value)
+
+
+def test_words_of_other_programs_are_let_be(path: Path) -> None:
+    path.write_text(entry(comment="ours", weight=3))
+    assert [place.name for place in find_shards(settings(path))] == ["1"]
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
+    st.sampled_from(["db1", "db2", "master", "host", "port", "user", "passwd", "dequeueOnly", "tls", "socket"]) | st.text(), inner
+)))  # fmt: skip
+def test_whatever_is_in_the_file_it_gives_shards_or_one_clear_error(document: Any) -> None:
+    with suppress(ValueError):
+        assert parse(json.dumps(document).encode(), MysqlSettings())
+
+
+# --- while a server runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_file_gives_other_shards_once(path: Path) -> None:
+    source = ShardSource(settings(path, host_prefix="pinlaterdb"))
+    assert not source.refresh()
+    path.write_text(THE_ORIGINALS.replace("host1", "host3"))
+    assert source.refresh()
+    assert [place.endpoint.host for place in source.places] == ["host3", "host2"]
+    assert not source.refresh()
+
+
+def test_another_layout_is_no_change(path: Path) -> None:
+    source = ShardSource(settings(path, host_prefix="pinlaterdb"))
+    path.write_text(json.dumps(json.loads(THE_ORIGINALS)))
+    assert not source.refresh()
+
+
+def test_a_broken_file_keeps_the_shards_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = ShardSource(settings(path, host_prefix="pinlaterdb"))
+    before = source.places
+    path.write_text(THE_ORIGINALS.replace("3306", '"many"'))
+    with caplog.at_level(logging.INFO):
+        assert not source.refresh()
+        assert not source.refresh()
+        assert source.places == before
+        assert source.last_error is not None
+        path.write_text(THE_ORIGINALS)
+        assert not source.refresh()
+    assert source.last_error is None
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+    assert "'pinlaterdb001': master's port is no number" in caplog.messages[0]
+    assert "secret" not in caplog.text
+
+
+def test_a_renewed_password_makes_every_shard_another(path: Path, tmp_path: Path) -> None:
+    path.write_text('{"db1": {"master": {"host": "h", "port": 1}}}')
+    password = tmp_path / "password"
+    password.write_text("old")
+    source = ShardSource(settings(path, password_file=password))
+    password.write_text("new\n")
+    assert source.refresh()
+    assert source.places[0].endpoint.password == "new"
+    password.write_text("\n")
+    assert not source.refresh()
+    assert source.last_error is not None
+    assert "first line" in source.last_error
+    assert source.places[0].endpoint.password == "new"
+
+
+def test_a_file_that_is_missing_at_the_start_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileBroken, match=r"nowhere\.json can't be read"):
+        ShardSource(settings(tmp_path / "nowhere.json"))
+
+
+def test_the_shard_of_a_url_follows_the_password_file(tmp_path: Path) -> None:
+    from pinlater.config.store import parse_store
+
+    password = tmp_path / "password"
+    password.write_text("old")
+    source = ShardSource(Settings(store=parse_store("mysql://db/x"), mysql=MysqlSettings(password_file=password)))
+    password.write_text("new")
+    assert source.refresh()
+    assert source.places[0].endpoint.password == "new"
