@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
@@ -109,7 +109,7 @@ class MysqlShard:
             await self._prepare()
             await self._join()
             await self._refresh()
-            await self._partitions.keep(now_ms)
+            await self._look_after_partitions(now_ms)
         except (ConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
@@ -357,9 +357,17 @@ class MysqlShard:
         swept = await self._other.carry_out(lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit))
         self._memory.finished_mark = None if swept else (self.stats.changes, mark[1])
         if not swept and now_ms >= self._partitions_at_ms:
-            self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
-            await self.keep_partitions(now_ms)
+            await self._look_after_partitions(now_ms)
         return swept
+
+    async def _look_after_partitions(self, now_ms: int) -> None:
+        """It is about space alone: what fails is said, and comes again."""
+        self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
+        try:
+            await self.keep_partitions(now_ms)
+        except WorldError as error:
+            self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS * 10
+            logger.warning("partitions could not be changed", extra={"shard": self.name, "reason": error.message})
 
     async def keep_partitions(self, now_ms: int) -> list[str]:
         """Makes partitions for what comes and drops those that are over; the names of the dropped."""
