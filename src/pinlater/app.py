@@ -20,6 +20,7 @@ from pinlater.config.settings import Settings
 from pinlater.config.shard_file import ShardPlace, ShardSource, find_shards
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.others import Others
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.queue import QueueCounts
@@ -253,6 +254,7 @@ class App:
             Periodic("garbage", every.garbage_interval_ms, sweeps.collect_garbage),
             Periodic("samples", every.sample_interval_ms, self.rates.sample),
             Periodic("metrics", round(TICK_S * 1000), self._tick),
+            Periodic("others", every.others_interval_ms, Others(self.shards, self.dispatcher).look),
             Periodic("store", every.refresh_interval_ms, self._look_at_store),
             Periodic("clock", every.file_interval_ms, self._look_at_clock),
         ]

@@ -156,6 +156,9 @@ class GuardedShard:
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._work(self._shard.list_unique_queues)
 
+    async def changed_queues(self) -> Sequence[str]:
+        return await self._look(self._shard.changed_queues)
+
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._work(self._shard.note_map, shard_map, now_ms)
 

@@ -336,6 +336,10 @@ class Shard(Protocol):
         `now_ms` where another text was kept before or none, else the time that was kept with it."""
         ...
 
+    async def changed_queues(self) -> Sequence[str]:
+        """Queues in which other servers may have made jobs ready since the last call. Where nobody shares the shard: none, at no cost."""
+        ...
+
     # --- jobs in hand -----------------------------------------------------------------------------------------------------
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
         """Saves progress and renews claims (deadline = now + the job's claim timeout)."""

@@ -145,6 +145,9 @@ class MemoryShard:
             if queue.unique_keys
         ]
 
+    async def changed_queues(self) -> Sequence[str]:
+        return ()
+
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         if self._map is None or self._map[0] != shard_map:
             self._map = (shard_map, now_ms)

@@ -96,6 +96,8 @@ class MysqlShard:
         self._memory = sweeping.Memory()
         self._partitions = Partitions(self._connect_slow, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
+        self._others_seen = ""
+        self._activity: dict[int, tuple[int, ...]] = {}
         self._highest_id = 0
         self._is_open = False
 
@@ -260,6 +262,19 @@ class MysqlShard:
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._readers.read(reading.list_unique_queues)
+
+    async def changed_queues(self) -> Sequence[str]:
+        self._check_open()
+        others = (await self._pulse.facts()).others
+        if others == self._others_seen:
+            return ()
+        own = self.slot * _WRITERS
+        statement = sql("list_activity")(own_first=own, own_last=own + _WRITERS - 1)
+        [found] = await self._readers.read(lambda c: c.run([statement]))
+        before, self._activity = self._activity, {line[0]: line[1:] for line in found.rows}
+        self._others_seen = others
+        changed = [queue_id for queue_id, figures in self._activity.items() if before.get(queue_id) != figures]
+        return [self._book.by_id[queue_id].name for queue_id in changed if queue_id in self._book.by_id]
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._other.carry_out(lambda t: note_map(t, shard_map, now_ms))

@@ -197,6 +197,9 @@ class SqliteShard:
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._open.readers.long(finding.unique_queues)
 
+    async def changed_queues(self) -> Sequence[str]:
+        return ()
+
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._open.writer.carry_out(lambda t: finding.note_map(t, shard_map, now_ms))
 

@@ -1,0 +1,58 @@
+"""Servers that share a shard: what one does, those who wait at another learn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pinlater.domain.clock import SystemClock
+from pinlater.storage.mysql.settings import Endpoint
+from pinlater.storage.mysql.shard import MysqlShard
+from tests.contract.desk import QUEUE, Desk
+from tests.servers.mariadb import MariaDb
+
+
+@pytest.fixture
+async def desks(mariadb: MariaDb, mariadb_prefix: str) -> AsyncIterator[tuple[Desk, Desk]]:
+    """Two servers' views of one shard."""
+    endpoint = Endpoint(mariadb.host, mariadb.port, mariadb.user, mariadb.password, f"{mariadb_prefix}1")
+    one, other = (Desk(lambda: MysqlShard(endpoint)) for _ in range(2))
+    for desk in (one, other):
+        await desk.open()
+    await one.shard.create_queues([QUEUE, "quiet"], one.now)
+    yield one, other
+    for desk in (one, other):
+        await desk.shard.close()
+
+
+async def changed(desk: Desk) -> list[str]:
+    """What is told at last, looks being shared for a second."""
+    deadline = SystemClock().monotonic() + 10
+    while SystemClock().monotonic() < deadline:
+        found = list(await desk.shard.changed_queues())
+        if found:
+            return found
+    return []
+
+
+async def test_what_another_server_makes_ready_is_seen(desks: tuple[Desk, Desk]) -> None:
+    """By queue, and once."""
+    one, other = desks
+    await other.shard.list_queues()
+    key = await one.put()
+    assert await changed(other) == [QUEUE]
+    assert list(await other.shard.changed_queues()) == []
+
+    held = await other.take()
+    assert held.key == key
+    assert await changed(one) == [QUEUE]
+    await one.shard.release_jobs([held.ref], one.now)
+    assert await changed(other) == [QUEUE]
+
+
+async def test_servers_have_slots_of_their_own(desks: tuple[Desk, Desk]) -> None:
+    one, other = desks
+    assert {one.shard.slot, other.shard.slot} == {0, 1}
+    assert isinstance(one.shard, MysqlShard)
+    assert [member.slot for member in await one.shard.members()] == [0, 1]
