@@ -89,10 +89,11 @@ class Load:
         while True:
             try:
                 await self._service.acknowledge(CALLER, AckBatch("q", [item]))
-                return
             except PinLaterError as error:
                 self.errors[error.detail] += 1
                 await asyncio.sleep(0.05)
+            else:
+                return
 
 
 @pytest.fixture

@@ -180,7 +180,7 @@ async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) 
         assert shards_of(await farm.enqueue(b"x", queue="new")) == ["2"]
     await farm.service.set_paused("new", False)
     with pytest.raises(QueueNotFound):
-        await farm.enqueue(b"x", queue="unknown")
+        await farm.within(1_000, farm.enqueue(b"x", queue="unknown"))
 
 
 @on_farm(dead=("2",))
@@ -215,3 +215,25 @@ async def test_closing_waits_only_so_long_for_a_shard_that_hangs(farm: Farm) -> 
     assert sum(call.exception() is not None for call in calls) == 1
     with pytest.raises(Draining):
         await farm.enqueue(b"x")
+
+
+@on_farm()
+async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_are(farm: Farm) -> None:
+    """Which of two settings is newer nobody knows."""
+    await farm.store("2").within.create_queues(["new"], 0)
+    await farm.store("2").within.configure_queue("new", paused=True)
+    await farm.store("3").within.configure_queue("q", paused=True)
+    await farm.service.book.refresh()
+    await farm.watch.bring_all_up_to_date()
+    for name in "13":
+        [new, *_] = await farm.store(name).within.list_queues()
+        assert (new.name, new.paused) == ("new", True)
+    [_, q] = await farm.store("3").within.list_queues()
+    assert q.paused
+
+
+@on_farm()
+async def test_a_shard_just_opened_is_not_on_probation(farm: Farm) -> None:
+    farm.store("1").fails("count_jobs")
+    await farm.service.queue_stats(["q"])
+    assert farm.lanes("1").healthy

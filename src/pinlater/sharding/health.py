@@ -44,6 +44,15 @@ class Health:
         self._pause_ms = settings.probe_interval_ms
         self._probation = False
 
+    def begin(self) -> None:
+        """In use from now on, with nothing against it."""
+        self.healthy = True
+        self.since = self._monotonic()
+        self._newest.clear()
+        self._probe_at = None
+        self._pause_ms = self._settings.probe_interval_ms
+        self._probation = False
+
     # --- calls ----------------------------------------------------------------------------------------------------------
 
     def succeeded(self) -> None:

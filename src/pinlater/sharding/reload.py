@@ -83,7 +83,7 @@ async def _made(
         shard.put_out_of_use(error.message)
         shard.health.probe_failed(error.message)
         return shard, error
-    shard.health.probe_succeeded()
+    shard.health.begin()
     shard.healthy = True
     return shard, None
 

@@ -56,12 +56,15 @@ class Watch:
         await self.probes_done()
 
     async def bring_all_up_to_date(self) -> None:
-        """At the start: a queue that was made while a shard was away is made on it, whichever server noticed."""
+        """At the start: a queue that was made while a shard was away is made on it, whichever server noticed.
+
+        Settings stay as they are on each: nobody here knows which are newer.
+        """
         shards = self._shards.in_reach()
         if len(shards) < 2:
             return
         results = await asyncio.gather(
-            *(bring_up_to_date(self._shards, shard) for shard in shards), return_exceptions=True
+            *(bring_up_to_date(self._shards, shard, settings=False) for shard in shards), return_exceptions=True
         )
         for shard, result in zip(shards, results, strict=True):
             if isinstance(result, PinLaterError):
@@ -103,8 +106,10 @@ async def open_shard(shard: ShardLanes) -> None:
     shard.now_open()
 
 
-async def bring_up_to_date(shards: Shards, shard: ShardLanes) -> None:
+async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool = True) -> None:
     """A shard that is new or was away gets the queues that the others have, with their settings. It loses none.
+
+    With `settings` False queues that it has keep theirs.
 
     Weakness: a queue that was deleted from the others meanwhile is still there; whoever deleted it was told so.
     """
@@ -117,7 +122,7 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes) -> None:
         await within(shard.raw.create_queues(missing, shard.clock.now_ms()), seconds, late)
         logger.info("queues made on a shard", extra={"shard": shard.name, "queues": len(missing)})
     for queue in known:
-        before = found.get(queue.name, queue._replace(config=type(queue.config)(), paused=False))
-        if before != queue:
+        before = found.get(queue.name)
+        if before is None or (settings and before != queue):
             call = shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused)
             await within(call, seconds, late)

@@ -1,0 +1,153 @@
+"""Several SQLite files as shards, each of which may fail: what the stores keep for this is kept, also across a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.job import JobState, UniqueKey
+from pinlater.service.identity import Identity
+from pinlater.service.passwords import PasswordCheck
+from pinlater.service.service import Service
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import AckBatch, AckItem, Caller, DequeueCommand, Enqueued, JobFilter, JobToEnqueue
+from pinlater.sharding.reload import DesiredShard, Reload, open_shards
+from pinlater.storage.sqlite import SqliteSettings, SqliteShard
+from pinlater.telemetry.metrics import Metrics
+from tests.sharding.farm import shard_of, shards_of
+from tests.sharding.faulty import FaultyShard
+
+CALLER = Caller("tests")
+
+
+class Files:
+    """A service on files of these names in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.stores: dict[str, FaultyShard] = {}
+        self._folder = folder
+
+    def desired(self, name: str, *, takes_enqueues: bool = True) -> DesiredShard:
+        def make() -> SqliteShard:
+            file = self._folder / f"{name}.db"
+            self.stores[name] = FaultyShard(SqliteShard(file, SqliteSettings(wal_reserve_kib=64), name))
+            return self.stores[name].as_shard()  # type: ignore[return-value]
+
+        return DesiredShard(name, make, takes_enqueues=takes_enqueues)
+
+    async def open(self, *names: str) -> None:
+        self.shards = await open_shards([self.desired(name) for name in names], self.clock, Random(1))
+        self.dispatcher = Dispatcher(self.shards, RateLimits(self.clock), self.clock, DispatchSettings())
+        identity = Identity("host", 9010, self.clock.now_ms(), 0)
+        self.service = Service(
+            self.shards,
+            self.dispatcher,
+            PasswordCheck(None),
+            identity,
+            Metrics(),
+            self.clock,
+            ServiceSettings(),
+        )
+        self.map = Reload(self.shards)
+        await self.service.create_queue("q")
+        await self.learn()
+
+    async def learn(self) -> None:
+        await self.shards.unique.learn(list(self.shards))
+
+    async def close(self) -> None:
+        await self.dispatcher.close()
+        await self.shards.close()
+
+    async def enqueue(
+        self, body: bytes, *, unique: str | None = None, key: str | None = None, repeat: bool = False
+    ) -> Enqueued:
+        job = JobToEnqueue(body, unique=None if unique is None else UniqueKey(unique))
+        return await self.service.enqueue(CALLER, "q", [job], request_key=key, repeat=repeat)
+
+    async def pending(self) -> int:
+        return await self.service.count(JobFilter("q", JobState.PENDING))
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> AsyncIterator[Files]:
+    files = Files(tmp_path)
+    await files.open("1", "2", "3")
+    yield files
+    await files.close()
+
+
+async def test_jobs_on_all_files_are_handed_out_and_acked(files: Files) -> None:
+    stored = [(await files.enqueue(b"%d" % number)).descriptors[0] for number in range(30)]
+    assert {shard_of(descriptor) for descriptor in stored} == {"1", "2", "3"}
+    jobs = (await files.service.dequeue(CALLER, DequeueCommand("q", 100))).jobs
+    assert {job.descriptor for job in jobs} == set(stored)
+    await files.service.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in stored]))
+    assert await files.service.count(JobFilter("q", JobState.SUCCEEDED)) == 30
+
+
+async def test_a_repeat_is_found_after_a_restart_and_a_change_of_the_map(files: Files) -> None:
+    """Wherever it was put."""
+    first = {f"r{number}": await files.enqueue(b"x", key=f"r{number}") for number in range(10)}
+    await files.close()
+    await files.open("1", "2", "3", "4")
+    for key, enqueued in first.items():
+        assert await files.enqueue(b"x", key=key, repeat=True) == enqueued
+    assert await files.pending() == 10
+
+
+async def test_a_lost_answer_is_found_by_the_repeat(files: Files) -> None:
+    for store in files.stores.values():
+        store.fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    with pytest.raises(OutcomeUnknown):
+        await files.enqueue(b"x", key="r")
+    for store in files.stores.values():
+        for fault in store._faults["insert_jobs"]:
+            fault.release()
+    [lost] = (await files.enqueue(b"x", key="r", repeat=True)).descriptors
+    assert await files.pending() == 1
+    files.shards.get(shard_of(lost)).put_out_of_use("test")  # type: ignore[union-attr]
+    with pytest.raises(ShardConnectionFailed):
+        await files.enqueue(b"x", key="r", repeat=True)
+
+
+async def test_old_unique_keys_count_after_a_restart_and_a_change_of_the_map(files: Files) -> None:
+    first = {f"u{number}": await files.enqueue(b"x", unique=f"u{number}") for number in range(20)}
+    await files.close()
+    files.clock.advance(hours=1)
+    await files.open("1", "2", "3", "4")
+    assert [key for key in first if files.shards.home_of(key).name == "4"]
+    for _ in range(2):
+        for key, enqueued in first.items():
+            assert (await files.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
+        files.clock.advance(seconds=61)
+        await files.learn()
+    assert await files.pending() == 20
+    assert {shards_of(await files.enqueue(b"x", unique=f"new{number}"))[0] for number in range(30)} == set("1234")
+
+
+async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: Files) -> None:
+    await files.map.replace([files.desired(name) for name in "1234"])
+    while "4" not in shards_of(await files.enqueue(b"x")):
+        pass
+    await files.map.replace([*(files.desired(name) for name in "123"), files.desired("4", takes_enqueues=False)])
+    before = await files.pending()
+    await asyncio.gather(*(files.enqueue(b"x") for _ in range(20)))
+    assert await files.pending() == before + 20
+    files.clock.advance(seconds=151)
+    change = await files.map.replace([files.desired(name) for name in "123"])
+    assert "live jobs" in change.kept["4"]
+    while jobs := (await files.service.dequeue(CALLER, DequeueCommand("q", 100))).jobs:
+        await files.service.acknowledge(CALLER, AckBatch("q", [AckItem(job.descriptor, True) for job in jobs]))
+    await files.map.tidy()
+    assert [shard.name for shard in files.shards] == ["1", "2", "3"]
