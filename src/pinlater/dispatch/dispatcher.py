@@ -229,7 +229,7 @@ class Dispatcher:
             raise next((error for error in failures if not isinstance(error, QueueNotFound)), failures[0])
         for error in failures:
             if not isinstance(error, QueueNotFound):
-                logger.info("a dequeue was answered without a shard", extra={"queue": queue, "reason": error.message})
+                logger.debug("a dequeue was answered without a shard", extra={"queue": queue, "reason": error.message})
 
     # --- giving back --------------------------------------------------------------------------------------------------
 
