@@ -48,7 +48,7 @@ _JUMP_MS = 1_000
 
 
 @contextlib.contextmanager
-def _listening(what: str, host: str, port: int) -> Iterator[None]:
+def listening(what: str, host: str, port: int) -> Iterator[None]:
     """Says who could not listen where; the system's own text names neither for a host that it doesn't know."""
     try:
         yield
@@ -59,14 +59,25 @@ def _listening(what: str, host: str, port: int) -> Iterator[None]:
 
 
 class App:
-    """One server. `start`, then `stop`; not to be started again."""
+    """One server. `start`, then `stop`; not to be started again.
 
-    def __init__(self, settings: Settings, *, clock: SystemClock | None = None, random: Random | None = None) -> None:
+    `one_of_many`: others listen on the same Thrift port, and the HTTP port is somebody else's.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: SystemClock | None = None,
+        random: Random | None = None,
+        one_of_many: bool = False,
+    ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
         self._started_at_ms = self.clock.now_ms()
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or SystemRandom()
+        self._one_of_many = one_of_many
         self._state = "starting"
         self._limit_file = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
         self._server_set = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
@@ -82,22 +93,23 @@ class App:
         self.http = HttpServer(
             settings.http,
             self.metrics,
-            OneServer(self.metrics, self.readiness, self.server_info, self._queue_counts),
+            OneServer(self.metrics, self.readiness, self.server_info, self.queue_counts),
         )
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Opens the store and listens. Raises `WorldError` or OSError with a clear text, having undone what it began."""
-        with _listening("HTTP", self.settings.http.host, self.settings.http.port):
-            await self.http.start()  # first, so that /readyz says why it takes long
+        if not self._one_of_many:
+            with listening("HTTP", self.settings.http.host, self.settings.http.port):
+                await self.http.start()  # first, so that /readyz says why it takes long
         try:
             desired = self._desired()
             shards = await open_shards(desired, self.clock, self._random, self.settings.sharding)
             try:
                 self._assemble(shards)
                 await self._agree()
-                with _listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
+                with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
                     await self.thrift.start()
             except BaseException:
                 await shards.close()
@@ -151,7 +163,7 @@ class App:
             join="max",
         )
         trace(self.service, find_tracing())
-        self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock)
+        self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock, shared_port=self._one_of_many)
         self.runner = Runner(self._periodic_work(), metrics, self._random)
         metrics.labels["store"] = opened[0].capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
@@ -233,7 +245,8 @@ class App:
             "uptime_ms": self.clock.now_ms() - self._started_at_ms,
         }
 
-    def _queue_counts(self) -> Sequence[QueueCounts]:
+    def queue_counts(self) -> Sequence[QueueCounts]:
+        """What is in the store, as of the last sample."""
         return self.rates.counts if self._state == "ready" else ()
 
     def _file_limits(self) -> Mapping[str, float]:

@@ -26,6 +26,10 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens both ports.")] = None,
     thrift_port: Annotated[int | None, typer.Option(help="Port for Thrift; 0 takes a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(help="Port for HTTP; 0 takes a free one.")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(help="Run so many server processes on these ports, as one server. Not for sqlite: and memory:."),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated.")
     ] = None,
@@ -35,6 +39,7 @@ def serve(
             "--stop-with-stdin", help="Stop as at SIGTERM when standard input, a pipe, ends: with whoever holds it."
         ),
     ] = False,
+    line: Annotated[int | None, typer.Option("--line", hidden=True)] = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then finishes what is in flight and ends with status 0.
 
@@ -47,13 +52,23 @@ def serve(
         from pinlater.config.load import load
         from pinlater.domain.errors import PinLaterError
         from pinlater.domain.passwords import HashMalformed
-        from pinlater.process import serve as run
+        from pinlater.process import serve as serve_alone
+        from pinlater.processes.child import run as run_child
+        from pinlater.processes.supervisor import serve as serve_many
         from pinlater.telemetry.logging import setup
     except ImportError as error:
         typer.echo(f"error: {error.name} is missing; the server needs: pip install 'pinlater[server]'", err=True)
         raise typer.Exit(REFUSED) from None
+    if line is not None:
+        raise typer.Exit(run_child(line))
     flags: dict[str, object] = _pairs(set_ or [])
-    named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    named = {
+        "store": store_of(store, shards),
+        "host": host,
+        "thrift.port": thrift_port,
+        "http.port": http_port,
+        "processes": processes,
+    }
     flags |= {key: value for key, value in named.items() if value is not None}
     try:
         loaded = load(config, os.environ, flags)
@@ -64,6 +79,7 @@ def serve(
     setup(telemetry.log_format, telemetry.log_level)
     for warning in loaded.warnings:
         logging.getLogger("pinlater.config").warning(warning)
+    run = serve_alone if loaded.settings.processes == 1 else serve_many
     try:
         raise typer.Exit(run(loaded.settings, stop_with_stdin=stop_with_stdin))
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:

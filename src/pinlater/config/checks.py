@@ -33,6 +33,11 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _file_problems(settings)
     if settings.store.kind == "mysql":
         yield from _mysql_problems(settings)
+    elif settings.processes > 1:
+        yield (
+            "processes",
+            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use MySQL",
+        )
     least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
     frame = settings.thrift.max_frame_bytes
     if frame < least:

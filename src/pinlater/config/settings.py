@@ -25,7 +25,7 @@ from pinlater.thrift_server.settings import ThriftSettings
 DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
 
 
-FLAGS = ("store", "host", "thrift.port", "http.port")
+FLAGS = ("store", "host", "thrift.port", "http.port", "processes")
 """Keys that have a flag of their own; all others are set by `--set KEY=VALUE`."""
 
 INHERITED = {
@@ -43,6 +43,7 @@ SHARED: Mapping[str, str] = {
 _TEN_YEARS_S = 10 * 366 * 86_400
 
 RANGES: Mapping[str, tuple[float, float]] = {
+    "processes": (1, 256),
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
@@ -75,6 +76,9 @@ class Settings:
     """Rate limits of queues (JSON), looked at again every 10 s. Not set: only the limits kept in the store hold."""
     server_set_file: Path | None = None
     """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number."""
+
+    processes: int = 1
+    """Server processes on the same ports, as one server, for a store that several servers can use. Bounds hold for each of them."""
 
     drain_timeout_s: float = 30.0
     """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""

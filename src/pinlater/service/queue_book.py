@@ -1,7 +1,7 @@
 """What this server knows of the queues: their settings, from the store, at most a few seconds old.
 
-The store decides whether a queue exists; this book only spares it the question. An unknown name is asked for at most once a
-second, so that callers with wrong names can't keep the store busy.
+The store decides whether a queue exists; this book only spares it the question. Where another server may have just made it, an unknown
+name is looked for in the store, by one look after another that all who wait for one share: callers with wrong names can't keep it busy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pinlater.domain.errors import NoHealthyShards, QueueNotFound, WorldError
 from pinlater.domain.queue import Queue
 from pinlater.sharding.shards import Shards
 
-_ASK_AGAIN_SECONDS = 1.0
+_LOOK_APART_S = 0.05
 
 
 class QueueBook:
@@ -27,7 +27,8 @@ class QueueBook:
         self._clock = clock
         self._shared = any(shard.shard.capabilities.shared for shard in shards)
         self._queues: dict[str, Queue] = {}
-        self._asked_at = 0.0
+        self._looked_at = -_LOOK_APART_S
+        self._next_look: asyncio.Task[None] | None = None
         shards.known_queues = lambda: self._queues.values()
 
     @property
@@ -44,19 +45,33 @@ class QueueBook:
         queue = self._queues.get(name)
         if queue is not None:
             return queue
-        if self._shared and self._clock.monotonic() - self._asked_at >= _ASK_AGAIN_SECONDS:
-            await self.refresh()
+        if self._shared:
+            await self._look()
             queue = self._queues.get(name)
             if queue is not None:
                 return queue
         raise QueueNotFound(name)
+
+    async def _look(self) -> None:
+        """Returns when a look that began after the call has ended. Raises as `refresh`."""
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_soon())
+            self._next_look.add_done_callback(_retrieve)
+        await asyncio.shield(self._next_look)
+
+    async def _look_soon(self) -> None:
+        try:
+            await asyncio.sleep(max(0.0, self._looked_at + _LOOK_APART_S - self._clock.monotonic()))
+        finally:
+            self._next_look = None
+        await self.refresh()
 
     async def refresh(self) -> None:
         """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
 
         What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was.
         """
-        self._asked_at = self._clock.monotonic()
+        self._looked_at = self._clock.monotonic()
         known: dict[str, Queue] = {}
         for queues in await self._lists():
             for queue in queues:
@@ -84,3 +99,9 @@ class QueueBook:
     def limits_changed(self) -> None:
         """The limits' files may have changed: the dispatcher takes over what holds now."""
         self._dispatcher.limits.refresh(self._queues)
+
+
+def _retrieve(look: asyncio.Task[None]) -> None:
+    """Who waited for it has its error; all may have gone meanwhile."""
+    if not look.cancelled():
+        look.exception()

@@ -14,6 +14,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from math import isfinite
 from typing import TextIO
 
@@ -23,13 +24,17 @@ _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 _HANDLER_NAME = "pinlater"
 
 
-def setup(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> logging.Handler:
+def setup(
+    format: str = "auto", level: str = "info", stream: TextIO | None = None, *, process_number: int | None = None
+) -> logging.Handler:
     """Sends all logs to `stream` (stderr). Ours from `level` on, other libraries' from warning on. A second call replaces the first.
 
-    `format` is json, text, or auto: text on a terminal, else JSON.
+    `format` is json, text, or auto: text on a terminal, else JSON. `process_number`: a field of every line, for one of several processes.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name(_HANDLER_NAME)
+    if process_number is not None:
+        handler.addFilter(partial(_mark, process_number))
     as_text = format == "text" or (format == "auto" and handler.stream.isatty())
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     root = logging.getLogger()
@@ -38,6 +43,11 @@ def setup(format: str = "auto", level: str = "info", stream: TextIO | None = Non
     root.addHandler(handler)
     logging.getLogger("pinlater").setLevel(level.upper())
     return handler
+
+
+def _mark(number: int, record: logging.LogRecord) -> bool:
+    record.process_number = number
+    return True
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:

@@ -114,6 +114,11 @@ class Metrics:
         self.labels[name] = value
 
     # --- reading ----------------------------------------------------------------------------------------------------------
+    @property
+    def requests(self) -> int:
+        """Requests answered since the start, of all methods."""
+        return sum(method.requests for method in self._methods.values())
+
     def snapshot(self, now_s: float = 0.0) -> Snapshot:
         """Everything since the start. On the event loop's thread only."""
         before = self._ring[-1] if self._ring else None
@@ -158,5 +163,6 @@ class Metrics:
         readings = []
         for gauge, read in self._gauges.values():
             value = read()
-            readings.append(GaugeReading(gauge, value if isinstance(value, Mapping) else {"": value}))
+            values = value if isinstance(value, Mapping) else {"": value}
+            readings.append(GaugeReading(gauge, {member: +number for member, number in values.items()}))  # True is 1
         return readings
