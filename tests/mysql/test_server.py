@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
@@ -16,6 +18,7 @@ import pytest
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.mysql.shard_file import ShardFile
+from tests.servers.database import DatabaseServer
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql8
 
@@ -198,17 +201,59 @@ def test_the_password_may_come_from_elsewhere(
         assert work_off(client, "emails") == {b"x"}
 
 
-def test_tls_and_the_password_of_mysql_8(tmp_path: Path, start_mysql8: Callable[..., MySql8]) -> None:
-    """caching_sha2_password's first login goes over TLS or by the server's RSA key; both work, and an unknown certificate doesn't."""
-    database = start_mysql8(tls=True)
+@pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
+def test_tls(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """With a database that takes nothing else: refused without TLS and with an authority that we don't know, served with the right one."""
+    start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
+    database = start(tls=True, require_secure_transport=True)
     assert database.certificates is not None
-    password = quote(database.password, safe="")
-    url = f"mysql://{database.user}:{password}@{database.address}/pinlater_1"
+    url = f"mysql://{database.user}:{quote(database.password, safe='')}@{database.address}/pinlater_1"
+    with pytest.raises(ServerDidNotStart, match=r"insecure transport|lets us not in"):
+        RealServer(tmp_path, store=url).start()
     with pytest.raises(ServerDidNotStart, match=r"(?i)certificate"):
         RealServer(tmp_path, store=f"{url}?tls=true").start()
-    with RealServer(tmp_path, store=url) as server, Client(server.address) as client:
+    authority = ("--set", f"mysql.tls_ca={database.certificates.authority}")
+    with RealServer(tmp_path, *authority, store=f"{url}?tls=true") as server, Client(server.address) as client:
         client.create_queue("emails")
-    encrypted = ("--set", "mysql.tls=true", "--set", f"mysql.tls_ca={database.certificates.authority}")
-    with RealServer(tmp_path, *encrypted, store=url) as server, Client(server.address) as client:
         client.enqueue("emails", [Job(b"x")])
         assert work_off(client, "emails") == {b"x"}
+
+
+def test_the_first_login_at_mysql_8_works_without_tls_too(tmp_path: Path, start_mysql8: Callable[..., MySql8]) -> None:
+    """caching_sha2_password: the password goes encrypted by the server's key."""
+    database = start_mysql8()
+    url = f"mysql://{database.user}:{quote(database.password, safe='')}@{database.address}/pinlater_1"
+    with RealServer(tmp_path, store=url) as server, Client(server.address) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client, "emails") == {b"x"}
+
+
+def test_a_shard_moves_while_requests_go_on(
+    serve: Callable[..., RealServer], shard_file: ShardFile, mariadb: MariaDb
+) -> None:
+    """A failover by another address in the file: nothing is dropped, and what was there is there."""
+    server = serve()
+    ended = threading.Event()
+    enqueued: list[bytes] = []
+    with Client(server.address) as client:
+        client.create_queue("emails")
+
+        def enqueue_on() -> None:
+            while not ended.is_set():
+                body = b"%d" % len(enqueued)
+                client.enqueue("emails", [Job(body)])
+                enqueued.append(body)
+
+        with ThreadPoolExecutor(1) as thread, ExitStack() as at_the_end:
+            load = thread.submit(enqueue_on)
+            at_the_end.callback(ended.set)
+            wait_until(lambda: len(enqueued) > 20)
+            shard_file.write(pinlaterdb001={}, pinlaterdb002={"socket": str(mariadb.socket)})
+            server.reload()
+            wait_until(lambda: any('"moved"' in line for line in server.said))
+            far = len(enqueued) + 20
+            wait_until(lambda: len(enqueued) > far)
+            ended.set()
+            load.result()
+        assert work_off(client, "emails") == set(enqueued)
