@@ -17,7 +17,7 @@ class ShardingSettings:
     """A request's call to a shard is given up after this long, and counts as a failure of the shard."""
     work_timeout_ms: int = 10_000
     """The same for what may take longer: sweeps, samples, scans, bulk operations, changes of queues."""
-    stall_ms: int = 1_000
+    stall_ms: int = 500
     """A shard whose call has been under way for this long gets no new enqueues or claims while others answer, and is probed."""
     failures_to_open: int = 6
     """So many failures among the last `window_calls` calls put a shard out of use; a time-out counts for three."""
