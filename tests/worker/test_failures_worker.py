@@ -120,12 +120,16 @@ async def test_a_thousand_pollers_come_back_at_once_after_a_restart(tmp_path: Pa
                 worker.handler(name, default=True)(note)
             async with running(worker):
                 await eventually(lambda: _pollers(client, count), timeout_s=30)
+                loop = asyncio.get_running_loop()
+                went = loop.time()
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
                 for start in range(0, count, 50):
                     await asyncio.gather(*[client.enqueue(name, [b"x"]) for name in names[start : start + 50]])
                 await eventually(lambda: len(done) == count, timeout_s=30)
+            away_s = loop.time() - went
             assert worker.counts.lost == 0
+            assert worker.counts.claim_errors <= count * (6 + 2 * away_s)  # ever fewer tries, two a second in the end
             stats = await client.queue_stats()
     assert sum(queue.total("succeeded") for queue in stats) == count
 
@@ -358,6 +362,9 @@ async def test_a_poison_body_fails_with_its_reason_and_harms_no_other(
         await ended(client, good.descriptor, JobState.SUCCEEDED)
         found = await ended(client, bad, JobState.FAILED)
     assert found.error_text
+    assert (found.error_type, [attempt.number for attempt in found.attempts]) == (
+        "pinlater.worker.errors.CantDecode", [1],
+    )  # fmt: skip
     assert (seen, worker.counts.running) == ([{"a": 1}], 0)
 
 
