@@ -81,6 +81,6 @@ def opened(body: bytes, headers: Mapping[str, str]) -> Opened:
         payload = (
             b64decode(envelope.payload_base64, validate=True) if envelope.payload_base64 else bytes(envelope.payload)
         )
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # too deep for anybody to read: no envelope either
         return Opened("", headers.get(CONTENT_TYPE_HEADER, ""), body, headers)
     return Opened(envelope.pinlater_task, envelope.content_type, payload, {**envelope.headers, **headers})
