@@ -6,7 +6,7 @@ One call of it must stay cheap: tens of thousands a second go through here.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from pinlater.domain.clock import Clock
@@ -87,6 +87,7 @@ class Enqueue:
         if request_key is not None and not 0 < len(request_key.encode()) <= REQUEST_KEY_BYTES_MAX:
             raise InvalidArgument(f"A request key has 1 to {REQUEST_KEY_BYTES_MAX} bytes")
         levels, body_max = settings.priority_levels, settings.max_body_bytes
+        checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
         for index, job in enumerate(jobs):
             if not 1 <= job.priority <= levels:
                 raise PriorityNotSupported(job.priority, levels)
@@ -94,15 +95,19 @@ class Enqueue:
                 raise BodyTooLarge(index, len(job.body), body_max)
             if job.attempts_allowed is not None and not 1 <= job.attempts_allowed <= 2**31 - 1:
                 raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {job.attempts_allowed}")
-            if job.headers or job.unique is not None or job.claim_timeout_ms is not None:
+            if job.headers and job.headers != checked:
+                self._check_headers(index, job.headers)
+                checked = job.headers
+            if job.unique is not None or job.claim_timeout_ms is not None:
                 self._check_additions(index, job)
+
+    def _check_headers(self, index: int, headers: Mapping[str, str]) -> None:
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
+        if size > self._settings.max_header_bytes:
+            raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {self._settings.max_header_bytes}")
 
     def _check_additions(self, index: int, job: JobToEnqueue) -> None:
         settings = self._settings
-        if job.headers:
-            size = sum(len(name.encode()) + len(value.encode()) for name, value in job.headers.items())
-            if size > settings.max_header_bytes:
-                raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {settings.max_header_bytes}")
         if job.claim_timeout_ms is not None and not 1 <= job.claim_timeout_ms <= YEAR_MS:
             raise InvalidArgument(f"Job {index}: claimTimeoutMillis must be from 1 to {YEAR_MS}")
         if job.unique is not None:
@@ -170,10 +175,16 @@ class Enqueue:
 def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
     """What tells two requests with one key apart: all of the jobs' content as the producer said it."""
     parts: list[object] = []
+    before: Mapping[str, str] | None = None
+    additions: tuple[object, ...] = ()
     for job in jobs:
         parts += (job.body, job.priority, job.run_after_ms, job.attempts_allowed, job.custom_status)
-        if job.headers or job.unique is not None or job.claim_timeout_ms is not None or job.expires_at_ms is not None:
+        if job.unique is not None or job.claim_timeout_ms is not None or job.expires_at_ms is not None:
             parts.append(_additions(job))
+        elif job.headers:
+            if job.headers != before:
+                before, additions = job.headers, _additions(job)
+            parts.append(additions)
     # Version 0 writes equal values alike, and says the length of each.
     return blake2b(marshal.dumps(parts, 0), digest_size=16).digest()
 

@@ -69,12 +69,12 @@ class Outbox:
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
-        placed: list[Placed] = []
         requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
+        answers: list[Enqueued] = []
         with _saying_how_to_make(queue):
             while request := requests.take():
-                placed += _placed(self._wait(request, requests.prepare))
-        return placed
+                answers.append(self._wait(request, requests.prepare))
+        return [placed for enqueued in answers for placed in _placed(enqueued)]
 
     async def send_async(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
         """`send`, for coroutines of any event loop."""

@@ -194,23 +194,45 @@ class Producer(Generic[P]):
         self._task = task
         self._outbox = outbox
         self._options = options
+        # What all its jobs have in common; a job has times of its own where the options name any.
+        self._common = Job(
+            b"",
+            priority=options.priority or task.options.priority,
+            attempts_allowed=options.attempts or task.options.attempts,
+            headers=self._headers(options.headers),
+            unique=UniqueKey(options.unique) if isinstance(options.unique, str) else options.unique,
+            claim_timeout_ms=_ms(options.claim_timeout),
+        )
+        self._has_times = not (options.delay is None and options.at is None and options.expires_in is None)
+
+    def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        task = self._task
+        return envelope.headers_for(task.name, task.parameters.content_type(task.options.codec), headers)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """As `Task.job`."""
-        task, options, now_ms = self._task, self._options, self._outbox.now_ms()
-        codec = task.options.codec
-        body = task.parameters.encode(codec, args, kwargs)
-        unique = UniqueKey(options.unique) if isinstance(options.unique, str) else options.unique
+        task, options, common = self._task, self._options, self._common
+        body = task.parameters.encode(task.options.codec, args, kwargs)
+        headers = with_trace(options.headers)
+        said = common.headers if headers is options.headers else self._headers(headers)
+        run_after_ms, expires_at_ms = self._times() if self._has_times else (None, None)
         return Job(
             body,
-            priority=options.priority or task.options.priority,
-            run_after_ms=_run_after_ms(options, now_ms),
-            attempts_allowed=options.attempts or task.options.attempts,
-            headers=envelope.headers_for(task.name, task.parameters.content_type(codec), with_trace(options.headers)),
-            unique=unique,
-            claim_timeout_ms=_ms(options.claim_timeout),
-            expires_at_ms=None if options.expires_in is None else now_ms + (_ms(options.expires_in) or 0),
+            common.priority,
+            run_after_ms,
+            common.attempts_allowed,
+            "",
+            said,
+            common.unique,
+            common.claim_timeout_ms,
+            expires_at_ms,
         )
+
+    def _times(self) -> tuple[int | None, int | None]:
+        """When to run it, and when it expires."""
+        options, now_ms = self._options, self._outbox.now_ms()
+        expires_in_ms = _ms(options.expires_in)
+        return _run_after_ms(options, now_ms), None if expires_in_ms is None else now_ms + expires_in_ms
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """As `Task.enqueue`."""

@@ -49,6 +49,8 @@ class _Batch:
         self._floor = self._highest = transaction.ledger.highest_id
         self._plain: list[object] = []
         self._with_options: list[object] = []
+        self._said: tuple[object, ...] = ()
+        self._options: str | None = None
         self._expiries: list[int] = []
         self._behind: list[int] = []  # ids that don't lie behind the highest known one
         self._known: set[int] = set()
@@ -129,7 +131,7 @@ class _Batch:
                 job.run_after_ms,
                 job.attempts_allowed,
                 self._now_ms,
-                options_text(job),
+                self._options_of(job),
                 job.body,
             )
         )
@@ -143,6 +145,13 @@ class _Batch:
         if job.expires_at_ms is not None:
             self._expiries.extend((job.expires_at_ms, job.id))
             self._ledger.first_expiry_ms = min(self._ledger.first_expiry_ms, job.expires_at_ms)
+
+    def _options_of(self, job: NewJob) -> str | None:
+        """The jobs of a request mostly have the same ones."""
+        said = job[5:]
+        if said != self._said:
+            self._said, self._options = said, options_text(job)
+        return self._options
 
     def store(self) -> None:
         execute = self._transaction.execute
