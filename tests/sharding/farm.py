@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
@@ -49,7 +48,7 @@ class Farm:
         self.metrics = Metrics()
         self.stores: dict[str, FaultyShard] = {}
         self._service_settings = service
-        self._numbers = count(1)
+        self.turning: asyncio.Future[None] | None = None  # somebody else lets time go by
 
     def store(self, name: str) -> FaultyShard:
         """The shard below, made at the first call. Another server's data is another object: `move` makes one."""
@@ -196,14 +195,19 @@ def play(
     settings: ShardingSettings | None = None,
     service: ServiceSettings | None = None,
     dead: Sequence[str] = (),
+    prepare: Callable[[Farm], None] = lambda farm: None,
 ) -> None:
-    """Runs the scenario on a farm of these shards with the queue `q`. `dead`: those that are out of reach at the start."""
+    """Runs the scenario on a farm of these shards with the queue `q`. `dead`: those that are out of reach at the start.
+
+    `prepare` comes before they are opened.
+    """
     clock = ManualClock()
     farm = Farm(clock, settings or ShardingSettings(), service or ServiceSettings())
 
     async def run() -> None:
         for name in dead:
             farm.store(name).dead = "connection refused"
+        prepare(farm)
         await farm.open([farm.desired(name, takes_enqueues=name not in draining) for name in shards])
         await farm.service.create_queue("q")
         await farm.learn()

@@ -237,3 +237,52 @@ async def test_a_shard_just_opened_is_not_on_probation(farm: Farm) -> None:
     farm.store("1").fails("count_jobs")
     await farm.service.queue_stats(["q"])
     assert farm.lanes("1").healthy
+
+
+@on_farm()
+async def test_a_shard_that_takes_long_to_open_is_not_begun_anew(farm: Farm) -> None:
+    """Its schema is brought forward: it joins when that is done, and meanwhile the others serve."""
+    fault = farm.store("4").hangs("open")
+    desired = [farm.desired(name) for name in "1234"]
+    change = await farm.within(farm.settings.work_timeout_ms + 400, farm.replace(*desired))
+    assert "not open yet" in change.unopened["4"]
+    await farm.enqueue(b"x")
+    await farm.pass_time(60_000)
+    fault.release()
+    await farm.pass_time(6_000)
+    assert farm.lanes("4").healthy
+    assert farm.store("4").calls["open"] == 1
+    await farm.put("4")
+
+
+def test_a_start_waits_for_a_shard_that_takes_long_to_open_where_there_is_no_other() -> None:
+    farms: list[Farm] = []
+
+    def prepare(farm: Farm) -> None:
+        farms.append(farm)
+        fault = farm.store("1").hangs("open")
+        asyncio.get_running_loop().call_later(60, fault.release)
+
+        async def pass_time() -> None:
+            while fault.left:
+                await asyncio.sleep(0)
+                farm.clock.advance(ms=100)
+
+        farm.turning = asyncio.ensure_future(pass_time())
+
+    async def scenario(farm: Farm) -> None:
+        await farm.enqueue(b"x")
+        assert farm.store("1").calls["open"] == 1
+
+    play(scenario, shards=("1",), prepare=prepare)
+
+
+@on_farm()
+async def test_a_new_shard_is_set_only_where_a_queue_has_settings(farm: Farm) -> None:
+    """A thousand queues with the defaults are one call."""
+    for number in range(5):
+        await farm.service.create_queue(f"q{number}")
+    await farm.service.set_paused("q3", True)
+    await farm.replace(*[farm.desired(name) for name in "1234"])
+    assert farm.store("4").calls["create_queues"] == 1
+    assert farm.store("4").calls["configure_queue"] == 1

@@ -53,9 +53,19 @@ class MapChange(NamedTuple):
 async def open_shards(
     desired: Sequence[DesiredShard], clock: Clock, random: Random, settings: ShardingSettings | None = None
 ) -> Shards:
-    """The map to start with. Those that can't be opened join out of use; raises the first one's `WorldError` where none can."""
+    """The map to start with. Those that can't be opened join out of use; raises the first one's `WorldError` where none can.
+
+    Where none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
+    """
     settings = settings or ShardingSettings()
-    made = await asyncio.gather(*(_made(one, clock, random, settings) for one in desired))
+    made = list(await asyncio.gather(*(_made(one, clock, random, settings) for one in desired)))
+    while all(error is not None for _, error in made):
+        opening = [index for index, (shard, _) in enumerate(made) if shard.opening is not None]
+        if not opening:
+            break
+        again = await asyncio.gather(*(_opened(made[index][0]) for index in opening))
+        for index, result in zip(opening, again, strict=True):
+            made[index] = result
     failures = [error for _, error in made if error is not None]
     if len(failures) == len(made):
         await asyncio.gather(*(shard.raw.close() for shard, _ in made), return_exceptions=True)
@@ -73,9 +83,13 @@ async def _made(
         one.make(), clock, takes_enqueues=one.takes_enqueues, settings=settings, spread=random.random, opened=False
     )
     shard.address = one.address
+    return await _opened(shard)
+
+
+async def _opened(shard: ShardLanes) -> tuple[ShardLanes, PinLaterError | None]:
     try:
         if shard.trusted:  # it takes as long as it takes: a large file may have to be recovered
-            await shard.raw.open(clock.now_ms())
+            await shard.raw.open(shard.clock.now_ms())
             shard.now_open()
         else:
             await open_shard(shard)

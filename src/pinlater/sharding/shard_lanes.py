@@ -87,6 +87,7 @@ class ShardLanes:
         self.healthy = True
         self.stalled = False  # a call has been under way for longer than it should
         self.opened = opened
+        self.opening: asyncio.Future[None] | None = None
         self.address = ""  # two of one name and address are the same shard
         self.leaving = False  # out of the map as soon as it is empty
         self.trusted = not shard.capabilities.shared
@@ -319,6 +320,8 @@ class ShardLanes:
             await self.raw.close()
             return
         seconds = self.settings.close_timeout_ms / 1000
+        if self.opening is not None:
+            self.opening.cancel()
         closing = [asyncio.ensure_future(lane.close()) for lane in self.lanes]
         _, late = await asyncio.wait(closing, timeout=seconds)
         if late:

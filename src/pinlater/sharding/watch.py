@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.queue import Queue
 from pinlater.sharding.guarded import ping, too_late, within
 from pinlater.sharding.shard_lanes import ShardLanes
 from pinlater.sharding.shards import Shards
@@ -100,9 +101,16 @@ class Watch:
 
 
 async def open_shard(shard: ShardLanes) -> None:
-    """Opens it within the time limit. Raises `WorldError`."""
+    """Opens it. Raises `WorldError`, also when it takes too long; then it goes on, for a schema may take long to be brought forward, and
+    the next call waits for it again."""
     seconds = shard.settings.work_timeout_ms / 1000
-    await within(shard.raw.open(shard.clock.now_ms()), seconds, too_late(shard.name, seconds))
+    if shard.opening is None:
+        shard.opening = asyncio.ensure_future(shard.raw.open(shard.clock.now_ms()))
+    done, _ = await asyncio.wait({shard.opening}, timeout=seconds)
+    if not done:
+        raise ShardConnectionFailed(f"Shard {shard.name} is not open yet after {seconds:g} s")
+    opening, shard.opening = shard.opening, None
+    opening.result()
     shard.now_open()
 
 
@@ -122,7 +130,7 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
         await within(shard.raw.create_queues(missing, shard.clock.now_ms()), seconds, late)
         logger.info("queues made on a shard", extra={"shard": shard.name, "queues": len(missing)})
     for queue in known:
-        before = found.get(queue.name)
-        if before is None or (settings and before != queue):
+        is_new = queue.name not in found
+        if (is_new or settings) and found.get(queue.name, Queue(queue.name)) != queue:
             call = shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused)
             await within(call, seconds, late)
