@@ -43,13 +43,17 @@ class Parameters(NamedTuple):
     context_names: tuple[str, ...]
     signature: inspect.Signature  # of the parameters in the body
     positional: bool  # all of them may be given by position
+    function: str  # its name
 
     def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The body of a call. Raises TypeError where the arguments don't fit the signature."""
         if self.positional and not kwargs and len(args) == len(self.names):
             bound = dict(zip(self.names, args, strict=True))  # a tenth of the time that `bind` takes
         else:
-            bound = self.signature.bind(*args, **kwargs).arguments
+            try:
+                bound = self.signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise TypeError(f"{self.function}() {error}") from None  # as Python says it of a call
         if self.form is _Form.NOTHING:
             return b""
         if self.form is _Form.OCTETS:
@@ -107,7 +111,7 @@ def parameters_of(function: Callable[..., Any]) -> Parameters:
     names = tuple(parameter.name for parameter in in_body)
     signature = inspect.Signature([parameter.replace(annotation=Any) for parameter in in_body])
     positional = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in in_body)
-    return Parameters(form, names, body_type, tuple(jobs), tuple(contexts), signature, positional)
+    return Parameters(form, names, body_type, tuple(jobs), tuple(contexts), signature, positional, name)
 
 
 def _body_of(name: str, parameters: list[inspect.Parameter]) -> tuple[_Form, Any]:
