@@ -1,0 +1,126 @@
+"""Servers of the same shards wake each other's waiting dequeues: one takes an enqueue, a dequeue waits at another.
+
+A wake says which queues got how many jobs, nothing of the jobs themselves. It is one datagram, signed with a secret that the servers
+find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`others`), about a second.
+What a stranger could do with a datagram he has heard is make somebody look in vain.
+
+Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+GAP_S = 0.002
+_SIGNATURE_BYTES = 16
+# What fits into one packet of any network.
+_PAYLOAD_BYTES_MAX = 1_100
+
+Address = tuple[str, int]
+
+
+class Wakes(asyncio.DatagramProtocol):
+    """One server's ear and mouth. `woken(queue, jobs)` is called for each queue that another server named."""
+
+    def __init__(self, woken: Callable[[str, int], None]) -> None:
+        self._woken = woken
+        self._secret = b""
+        self._peers: Sequence[Address] = ()
+        self._waiting: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.DatagramTransport | None = None
+        self.sent = 0
+        self.received = 0
+        self.refused = 0
+
+    async def open(self, host: str, port: int = 0) -> int:
+        """Listens; returns the port. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
+        self._transport = transport
+        return int(transport.get_extra_info("sockname")[1])
+
+    def close(self) -> None:
+        """Says and hears no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def know(self, secret: bytes, peers: Sequence[Address]) -> None:
+        """Who the others are now, this server not among them."""
+        self._secret = secret
+        self._peers = peers
+
+    def tell(self, queue: str, jobs: int) -> None:
+        """`jobs` jobs of this queue can be claimed now. At once where nothing was told lately, else with what comes in the next moment."""
+        if not self._peers:
+            return
+        self._waiting[queue] = self._waiting.get(queue, 0) + jobs
+        if self._timer is None:
+            self._send()
+
+    def _send(self) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        told, self._waiting = self._waiting, {}
+        self._timer = asyncio.get_running_loop().call_later(GAP_S, self._send)
+        if self._transport is None:
+            return
+        for datagram in _datagrams(told, self._secret):
+            for peer in self._peers:
+                self._transport.sendto(datagram, peer)
+                self.sent += 1
+
+    # --- what the loop calls ------------------------------------------------------------------------------------------------
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        told = _told(data, self._secret)
+        if told is None:
+            self.refused += 1
+            return
+        self.received += 1
+        for queue, jobs in told.items():
+            self._woken(queue, jobs)
+
+    def error_received(self, exc: Exception) -> None:
+        """A peer that is gone: the store will say so."""
+        logger.debug("a wake could not be sent: %s", exc)
+
+
+def _datagrams(told: dict[str, int], secret: bytes) -> list[bytes]:
+    """As few as they fit into."""
+    parts: list[bytes] = []
+    part: dict[str, int] = {}
+    size = 0
+    for queue, jobs in told.items():
+        if part and size + len(queue) + 16 > _PAYLOAD_BYTES_MAX:
+            parts.append(_signed(part, secret))
+            part, size = {}, 0
+        part[queue] = jobs
+        size += len(queue) + 16
+    parts.append(_signed(part, secret))
+    return parts
+
+
+def _signed(told: dict[str, int], secret: bytes) -> bytes:
+    payload = json.dumps(told, separators=(",", ":")).encode()
+    return hmac.digest(secret, payload, "sha256")[:_SIGNATURE_BYTES] + payload
+
+
+def _told(data: bytes, secret: bytes) -> dict[str, int] | None:
+    """What a datagram says; None where it isn't one of ours."""
+    signature, payload = data[:_SIGNATURE_BYTES], data[_SIGNATURE_BYTES:]
+    if not secret or not hmac.compare_digest(signature, hmac.digest(secret, payload, "sha256")[:_SIGNATURE_BYTES]):
+        return None
+    told = json.loads(payload)
+    return told if isinstance(told, dict) else None

@@ -1,0 +1,103 @@
+"""Wakes between servers, over real sockets on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from pinlater.dispatch.wakes import Wakes
+
+SECRET = b"known to all servers"
+WAIT_S = 10.0
+
+
+class Ear:
+    """A server that listens, and what it heard."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.wakes = Wakes(lambda queue, jobs: self.heard.put_nowait((queue, jobs)))
+        self.port = 0
+
+    async def next(self) -> tuple[str, int]:
+        return await asyncio.wait_for(self.heard.get(), WAIT_S)
+
+    async def total(self, jobs: int) -> dict[str, int]:
+        """What was heard of each queue, until it makes so many jobs."""
+        told: dict[str, int] = {}
+        while sum(told.values()) < jobs:
+            queue, more = await self.next()
+            told[queue] = told.get(queue, 0) + more
+        return told
+
+
+@contextlib.asynccontextmanager
+async def servers(count: int, secret: bytes = SECRET) -> AsyncIterator[list[Ear]]:
+    ears = [Ear() for _ in range(count)]
+    for ear in ears:
+        ear.port = await ear.wakes.open("127.0.0.1")
+    for ear in ears:
+        ear.wakes.know(secret, [("127.0.0.1", other.port) for other in ears if other is not ear])
+    try:
+        yield ears
+    finally:
+        for ear in ears:
+            ear.wakes.close()
+
+
+async def test_all_others_are_woken() -> None:
+    async with servers(3) as (one, two, three):
+        one.wakes.tell("emails", 2)
+        assert await two.next() == ("emails", 2)
+        assert await three.next() == ("emails", 2)
+        assert one.heard.empty()
+
+
+async def test_what_comes_at_once_goes_together() -> None:
+    """A thousand enqueues in one moment are a few datagrams, and none of their jobs is forgotten."""
+    async with servers(2) as (one, two):
+        for number in range(1000):
+            one.wakes.tell(f"queue{number % 3}", 1)
+        assert await two.total(1000) == {"queue0": 334, "queue1": 333, "queue2": 333}
+        assert one.wakes.sent <= 3
+
+
+async def test_many_queues_are_several_datagrams() -> None:
+    async with servers(2) as (one, two):
+        names = [f"q{'x' * 60}{number}" for number in range(200)]
+        one.wakes.tell("first", 1)
+        for name in names:
+            one.wakes.tell(name, 1)
+        assert set(await two.total(201)) == {"first", *names}
+        assert one.wakes.sent > 2
+
+
+async def test_a_stranger_wakes_nobody() -> None:
+    """Without the secret, cut short, or no datagram of ours at all: counted and forgotten."""
+    async with servers(2) as (one, two), servers(1, b"another secret") as (stranger,):
+        stranger.wakes.know(b"another secret", [("127.0.0.1", two.port)])
+        stranger.wakes.tell("emails", 1)
+        for data in (b"", b"x" * 10, b"x" * 2000):
+            two.wakes.datagram_received(data, ("127.0.0.1", 1))
+        one.wakes.tell("emails", 7)
+
+        assert await two.next() == ("emails", 7)
+        async with asyncio.timeout(WAIT_S):
+            while two.wakes.refused < 4:  # the stranger's own may come later
+                await asyncio.sleep(0)
+        assert two.heard.empty()
+
+
+async def test_alone_nothing_is_sent() -> None:
+    async with servers(1) as (one,):
+        one.wakes.tell("emails", 1)
+        assert one.wakes.sent == 0
+
+
+async def test_a_peer_that_is_gone_harms_nobody() -> None:
+    async with servers(3) as (one, two, three):
+        three.wakes.close()
+        for number in range(5):
+            one.wakes.tell("emails", number + 1)
+        assert await two.total(15) == {"emails": 15}
