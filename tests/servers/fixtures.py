@@ -37,7 +37,7 @@ def server_farm() -> Iterator[ServerFarm]:
 @pytest.fixture(scope="session")
 def mariadb(server_farm: ServerFarm) -> MariaDb:
     """One MariaDB for all tests that leave it as it is."""
-    return _start(server_farm, MariaDb)
+    return start_or_skip(server_farm, MariaDb)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def mariadb_prefix(mariadb: MariaDb) -> AsyncIterator[str]:
 @pytest.fixture(scope="session")
 def mysql8(server_farm: ServerFarm) -> MySql8:
     """One MySQL 8 for all tests that leave it as it is."""
-    return _start(server_farm, MySql8)
+    return start_or_skip(server_farm, MySql8)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def mysql8_prefix(mysql8: MySql8) -> AsyncIterator[str]:
     await mysql8.drop_databases(prefix)
 
 
-def _start(
+def start_or_skip(
     farm: ServerFarm, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option
 ) -> Kind:
     try:
@@ -91,7 +91,7 @@ def _private(farm: ServerFarm, kind: type[Kind]) -> Iterator[Callable[..., Kind]
     started: list[Kind] = []
 
     def start(*, tls: bool = False, disk_mib: int | None = None, **options: Option) -> Kind:
-        started.append(_start(farm, kind, tls=tls, disk_mib=disk_mib, **options))
+        started.append(start_or_skip(farm, kind, tls=tls, disk_mib=disk_mib, **options))
         return started[-1]
 
     yield start

@@ -104,7 +104,8 @@ class Link:
             self.reset()
         finally:
             for _, writer in (self._client, self._server):
-                writer.transport.abort()
+                writer.transport.abort()  # both before the first wait, in which this may be cancelled
+            for _, writer in (self._client, self._server):
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
             if self._trap is not None:
