@@ -33,6 +33,7 @@ from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.traced import trace
 from pinlater.sharding.gauges import show_shards
+from pinlater.sharding.members import Members
 from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shards
 from pinlater.sharding.shards import Shards
 from pinlater.sharding.watch import Watch
@@ -139,6 +140,7 @@ class App:
         self.shards = shards
         self.shard_map = Reload(shards)
         self.watch = Watch(shards)
+        self.members = Members(shards)
         limits = RateLimits(clock, file_limits=self._file_limits, servers=self._servers)
         self.dispatcher = Dispatcher(self.shards, limits, clock, settings.dispatch)
         self.rates = RateSampler(self.shards, clock)
@@ -176,7 +178,8 @@ class App:
         )
 
     async def _agree(self) -> None:
-        """What the shards have together is what each of them has; and they know the map."""
+        """What the shards have together is what each of them has; they know the map, and we who else uses them."""
+        await self.members.look()
         await self.service.book.refresh()
         await self.watch.bring_all_up_to_date()
         await self.shards.unique.learn(list(self.shards))
@@ -243,6 +246,7 @@ class App:
             "thrift_port": self.thrift.port if self._state == "ready" else None,
             "started_at_ms": self._started_at_ms,
             "uptime_ms": self.clock.now_ms() - self._started_at_ms,
+            "members": [member._asdict() for member in self.members.known] if self._state == "ready" else [],
         }
 
     def queue_counts(self) -> Sequence[QueueCounts]:
@@ -253,7 +257,8 @@ class App:
         return {} if self._limit_file is None else self._limit_file.limits
 
     def _servers(self) -> int:
-        return 1 if self._server_set is None else self._server_set.servers
+        """How many share a queue's limit: those of the file, or those that the store knows."""
+        return self.members.servers if self._server_set is None else self._server_set.servers
 
     # --- periodic work ----------------------------------------------------------------------------------------------------
 
@@ -273,6 +278,8 @@ class App:
         ]
         if not all(shard.trusted for shard in self.shards):
             work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.watch.look))
+        if any(shard.shard.capabilities.shared for shard in self.shards):
+            work.append(Periodic("members", every.file_interval_ms, self._look_at_members))
         if self._files():
             work.append(Periodic("files", every.file_interval_ms, self._look_at_files))
         return work
@@ -304,6 +311,13 @@ class App:
             await self.shard_map.tidy()
             await self.shards.unique.learn(list(self.shards))
             await self.service.book.refresh()
+
+    async def _look_at_members(self) -> None:
+        if await self.members.look():
+            logger.info("servers on these shards", extra={"servers": self.members.servers})
+            if self._server_set is None:
+                self.service.book.limits_changed()
+                self.dispatcher.look_again()
 
     async def _tick(self) -> None:
         self.metrics.tick(self.clock.monotonic())

@@ -75,7 +75,8 @@ class Settings:
     queue_limits_file: Path | None = None
     """Rate limits of queues (JSON), looked at again every 10 s. Not set: only the limits kept in the store hold."""
     server_set_file: Path | None = None
-    """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number."""
+    """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number. Not set: those
+    that the store knows."""
 
     processes: int = 1
     """Server processes on the same ports, as one server, for a store that several servers can use. Bounds hold for each of them."""

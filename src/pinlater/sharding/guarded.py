@@ -25,6 +25,7 @@ from pinlater.storage.interface import (
     Inserted,
     InsertRequest,
     JobKey,
+    Member,
     Page,
     PageRow,
     Purge,
@@ -105,6 +106,9 @@ class GuardedShard:
     @property
     def highest_id(self) -> int:
         return self._shard.highest_id
+
+    async def members(self) -> Sequence[Member]:
+        return await self._look(self._shard.members)
 
     async def open(self, now_ms: int) -> None:
         await within(self._shard.open(now_ms), self._work_s, too_late(self.name, self._work_s))

@@ -243,6 +243,16 @@ class TimeToLive(NamedTuple):
     failed_ms: int
 
 
+class Member(NamedTuple):
+    """A server that uses a shard. Times in milliseconds, the store's."""
+
+    slot: int
+    name: str
+    address: str
+    started_at_ms: int
+    seen_at_ms: int
+
+
 class Shard(Protocol):
     """One shard of the store. Every method may be called concurrently; every method is one transaction."""
 
@@ -274,6 +284,10 @@ class Shard(Protocol):
     @property
     def highest_id(self) -> int:
         """The highest job id that was in the shard when it was opened; 0 for none."""
+        ...
+
+    async def members(self) -> Sequence[Member]:
+        """The servers that use the shard now, this one among them; none where only one can (`capabilities.shared` is False)."""
         ...
 
     # --- queues -----------------------------------------------------------------------------------------------------------

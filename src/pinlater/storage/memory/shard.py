@@ -22,6 +22,7 @@ from pinlater.storage.interface import (
     Inserted,
     InsertRequest,
     JobKey,
+    Member,
     Page,
     PageRow,
     Purge,
@@ -72,6 +73,9 @@ class MemoryShard:
     @property
     def highest_id(self) -> int:
         return self._highest_id
+
+    async def members(self) -> Sequence[Member]:
+        return ()
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,13 @@ before, and whoever still counts in an older range is refused by its next transa
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import socket
-from typing import NamedTuple
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
+from pinlater.storage.interface import Member
 from pinlater.storage.mysql.connection import Connection
 from pinlater.storage.mysql.statements import rows, sql
 from pinlater.storage.mysql.transaction import NUMBERS, Transaction
@@ -34,16 +35,6 @@ _LIST = sql("list_servers")
 _RANGES = 2**63 // NUMBERS
 
 
-class Member(NamedTuple):
-    """A server that uses the shard. Times in milliseconds, the database's."""
-
-    slot: int
-    name: str
-    address: str
-    started_at_ms: int
-    seen_at_ms: int
-
-
 class Membership:
     """The lease of one slot, with `writers` writers."""
 
@@ -52,7 +43,7 @@ class Membership:
         self._writers = writers
         self.lost: set[int] = set()  # slots that were ours; ids were made with them
         self.incarnation = secrets.token_bytes(16)
-        self.name = socket.gethostname()
+        self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.address = ""
         self.slot = 0
 

@@ -31,6 +31,7 @@ from pinlater.storage.interface import (
     Inserted,
     InsertRequest,
     JobKey,
+    Member,
     Page,
     PageRow,
     Purge,
@@ -46,7 +47,7 @@ from pinlater.storage.mysql.book import Book
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
 from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.mapping import note_map
-from pinlater.storage.mysql.membership import Member, Membership, members
+from pinlater.storage.mysql.membership import Membership, members
 from pinlater.storage.mysql.partitions import Partitions
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.mysql.readers import Readers
@@ -168,7 +169,7 @@ class MysqlShard:
         if not await self._readers.read(self._membership.renew):
             await self._rejoin(slot * _WRITERS)
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> Sequence[Member]:
         """The servers that use this shard now."""
         return await self._readers.read(lambda c: members(c, self._settings.lease_ms))
 

@@ -24,6 +24,7 @@ from pinlater.storage.interface import (
     Inserted,
     InsertRequest,
     JobKey,
+    Member,
     Page,
     PageRow,
     Purge,
@@ -142,6 +143,9 @@ class SqliteShard:
     @property
     def highest_id(self) -> int:
         return self._open.highest_id
+
+    async def members(self) -> Sequence[Member]:
+        return ()
 
     @property
     def commits(self) -> int:

@@ -1,0 +1,70 @@
+"""Servers on the same shards know each other through the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from pinlater.app import App
+from pinlater.config.load import load
+from pinlater.domain.queue import QueueConfig
+from tests.servers.mariadb import MariaDb
+
+Start = Callable[..., Awaitable[App]]
+
+
+@pytest.fixture
+async def start(mariadb: MariaDb, mariadb_prefix: str) -> AsyncIterator[Start]:
+    """Starts servers on one database; they stop with the test."""
+    password = quote(mariadb.password, safe="")
+    store = f"mysql://{mariadb.user}:{password}@{mariadb.address}/{mariadb_prefix}jobs"
+    async with AsyncExitStack() as running:
+
+        async def one(**more: object) -> App:
+            flags = {"store": store, "thrift.port": 0, "http.port": 0, **more}
+            app = App(load(None, {}, flags).settings)
+            await app.start()
+            running.push_async_callback(app.stop, 1.0)
+            return app
+
+        yield one
+
+
+def rate(app: App) -> float:
+    """What this server gives out of the queue's limit."""
+    return app.dispatcher.limits._accounts["q"].bucket.rate
+
+
+async def test_a_limit_is_divided_by_the_servers_that_the_store_knows(start: Start) -> None:
+    one = await start()
+    await one.service.create_queue("q")
+    await one.service.configure_queue("q", QueueConfig(max_jobs_per_second=10.0))
+    assert rate(one) == 10.0
+    other = await start()
+    assert rate(other) == 5.0
+    await one._look_at_members()
+    assert rate(one) == 5.0
+    info = one.server_info()["members"]
+    assert isinstance(info, list)
+    assert [member["slot"] for member in info] == [0, 1]
+
+
+async def test_a_server_that_stops_is_no_longer_counted(start: Start) -> None:
+    one, other = await start(), await start()
+    assert other._servers() == 2
+    await one.stop(1.0)
+    await other._look_at_members()
+    assert other._servers() == 1
+
+
+async def test_a_file_of_servers_goes_before_the_store(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "servers"
+    file.write_text("a:1\nb:1\nc:1\nd:1\n")
+    one = await start(server_set_file=str(file))
+    await start()
+    await one._look_at_members()
+    assert one._servers() == 4

@@ -1,0 +1,71 @@
+"""How many servers there are, by the shards' rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.sharding.members import Members
+from pinlater.sharding.reload import DesiredShard, open_shards
+from pinlater.storage.interface import Member, Shard
+from pinlater.storage.memory import MemoryShard
+from tests.sharding.faulty import FaultyShard
+
+
+class Counted(FaultyShard):
+    """A shard with rows of servers."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(MemoryShard(name))
+        self.rows: list[Member] | PinLaterError = []
+
+    async def members(self) -> Sequence[Member]:
+        if isinstance(self.rows, PinLaterError):
+            raise self.rows
+        return self.rows
+
+
+def servers(*slots: int) -> list[Member]:
+    return [Member(slot, f"host-{slot}", "", 0, 0) for slot in slots]
+
+
+async def members_of(*stores: Shard) -> Members:
+    return Members(await open_shards([_desired(store) for store in stores], ManualClock(0), Random(0)))
+
+
+def _desired(store: Shard) -> DesiredShard:
+    return DesiredShard(store.name, lambda: store)
+
+
+async def test_the_shard_that_knows_most_servers_counts() -> None:
+    """One that some server can't reach lacks that one's row."""
+    one, other = Counted("1"), Counted("2")
+    members = await members_of(one.as_shard(), other.as_shard())
+    one.rows, other.rows = servers(0), servers(0, 4, 5)
+    assert await members.look()
+    assert members.servers == 3
+    assert members.known == servers(0, 4, 5)
+    assert not await members.look()
+
+
+async def test_a_shard_that_fails_changes_nothing_while_another_answers() -> None:
+    one, other = Counted("1"), Counted("2")
+    members = await members_of(one.as_shard(), other.as_shard())
+    one.rows = other.rows = servers(0, 1)
+    await members.look()
+    one.rows = ShardConnectionFailed("gone")
+    assert not await members.look()
+    other.rows = ShardConnectionFailed("gone, too")
+    with pytest.raises(ShardConnectionFailed):
+        await members.look()
+    assert members.servers == 2
+
+
+async def test_a_store_of_one_server_has_one() -> None:
+    members = await members_of(MemoryShard())
+    assert not await members.look()
+    assert (members.servers, members.known) == (1, ())
