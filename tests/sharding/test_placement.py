@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.sharding.placement import covered, rendezvous_order
+from pinlater.sharding.placement import covered, rendezvous_home, rendezvous_order
 
 
 @given(st.text(), st.lists(st.text(min_size=1), min_size=2, max_size=8, unique=True))
@@ -15,6 +15,13 @@ def test_a_key_moves_only_if_its_home_goes(key: str, shards: list[str]) -> None:
     assert sorted(order) == sorted(shards)
     without_last = [shard for shard in shards if shard != order[-1]]
     assert rendezvous_order(key, without_last) == order[:-1]
+    assert rendezvous_home(key, shards) == order[0]
+
+
+def test_homes_are_what_they_were_in_every_release() -> None:
+    """Unique keys were stored by them."""
+    homes = [rendezvous_home(key, ["1", "2", "3d1", "3d2"]) for key in ("", "a", "order-17", "ключ", "x" * 256)]
+    assert homes == ["3d2", "2", "3d1", "3d2", "3d1"]
 
 
 @pytest.mark.parametrize(

@@ -79,17 +79,17 @@ class Spread:
     ) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs."""
         unique = any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker than a generator here
-        if request is None and not unique:
-            everything = Part(range(len(jobs)))
-            return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, everything, b"")])
-        if request is None:
+        if request is not None:
+            return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
+        if unique:
             return await self._enqueue_unique(queue, jobs, now_ms, None, b"", [])
-        return await self._one_at_a_time(queue, jobs, now_ms, request)
+        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, b"")
+        return self._finish(queue, jobs, shard, inserted)
 
     # --- request keys -----------------------------------------------------------------------------------------------------
 
     async def _one_at_a_time(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest, *, unique: bool
     ) -> Enqueued:
         """A repeat that arrives during the first waits for it."""
         name = (queue.name, request.key)
@@ -97,7 +97,10 @@ class Spread:
             await asyncio.wait([first])
         mine = self._keyed[name] = asyncio.get_running_loop().create_future()
         try:
-            return await self._enqueue_keyed(queue, jobs, now_ms, request)
+            if request.repeat or unique:
+                return await self._enqueue_keyed(queue, jobs, now_ms, request)
+            shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request.fingerprint)
+            return self._finish(queue, jobs, shard, inserted)
         finally:
             del self._keyed[name]
             mine.set_result(None)
@@ -263,17 +266,21 @@ class Spread:
                 raise out_of_reach(part.home)
             inserted = await self._insert(home, queue, chosen, now_ms, part.key, fingerprint)
             return Stored(part, home.name, inserted)
+        return Stored(part, *await self._anywhere(queue, chosen, now_ms, part.key, fingerprint))
+
+    async def _anywhere(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, key: str | None, fingerprint: bytes
+    ) -> tuple[str, Inserted]:
+        """Stores the jobs together on one shard, by the key's order if there is one; its name, and what it did."""
         tried: list[str] = []
         failure: PinLaterError | None = None
         while True:
             try:
-                shard = (
-                    self._shards.for_enqueue(tried) if part.key is None else self._shards.for_request(part.key, tried)
-                )
+                shard = self._shards.for_enqueue(tried) if key is None else self._shards.for_request(key, tried)
             except PinLaterError as error:
                 raise failure or error from None
             try:
-                return Stored(part, shard.name, await self._insert(shard, queue, chosen, now_ms, part.key, fingerprint))
+                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
             except PinLaterError as error:
                 if not has_stored_nothing(error):
                     raise

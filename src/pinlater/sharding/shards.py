@@ -11,7 +11,7 @@ from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
 from pinlater.domain.queue import Queue
-from pinlater.sharding.placement import covered, rendezvous_order
+from pinlater.sharding.placement import covered, rendezvous_home
 from pinlater.sharding.settings import ShardingSettings
 from pinlater.sharding.shard_lanes import ClaimRequest, Hooks, ShardLanes
 from pinlater.sharding.unique_places import UniquePlaces
@@ -60,14 +60,14 @@ class Shards:
     def for_request(self, key: str, tried: Collection[str] = ()) -> ShardLanes:
         """The first in a request key's rendezvous order that takes enqueues and is none of `tried`. Raises as `for_enqueue`."""
         found = {shard.name: shard for shard in self._best(self._enqueueable(tried))}
-        return found[rendezvous_order(key, list(found))[0]]
+        return found[rendezvous_home(key, list(found))]
 
     def home_of(self, key: str) -> ShardLanes:
         """The shard of a unique key, in reach or not: first in its rendezvous order among those that take enqueues."""
         found = {shard.name: shard for shard in self._all if shard.takes_enqueues}
         if not found:
             raise _all_draining()
-        return found[rendezvous_order(key, list(found))[0]]
+        return found[rendezvous_home(key, list(found))]
 
     def for_claim(self, coverage: float) -> Sequence[ShardLanes]:
         """The shards a dequeue looks at, in the order to do so. Raises `NoHealthyShards`."""
@@ -105,6 +105,8 @@ class Shards:
 
     def _best(self, shards: list[ShardLanes]) -> list[ShardLanes]:
         quick = [shard for shard in shards if not shard.stalled] or shards
+        if not any([shard.full_until for shard in quick]):  # noqa: C419 a list is quicker than a generator here
+            return quick
         now = self.clock.monotonic()
         return [shard for shard in quick if shard.full_until <= now] or quick
 
