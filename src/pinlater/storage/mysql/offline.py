@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from asyncmy import errors as driver
 
 from pinlater.domain.queue import QueueCounts
+from pinlater.storage.interface import Member
 from pinlater.storage.mysql import migration, reading
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect
 from pinlater.storage.mysql.errors import is_ours, translate
-from pinlater.storage.mysql.membership import Member, members
+from pinlater.storage.mysql.membership import members
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 
 _NO_DATABASE = 1049
+_ALTER_MS = 600_000
 
 
 class Look(NamedTuple):
@@ -41,9 +44,10 @@ async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[in
 
     Raises `WorldError` where that can't be done, or where the database is not for this program.
     """
-    async with _connection(endpoint, settings, database=False) as connection:
+    patient = replace(settings, statement_timeout_ms=_ALTER_MS)
+    async with _connection(endpoint, patient, database=False) as connection:
         await migration.create_database(connection, endpoint.database)
-    async with _connection(endpoint, settings) as connection:
+    async with _connection(endpoint, patient) as connection:
         before = await migration.version_of(connection)
         done = await migration.migrate(connection, endpoint.database)
         return before, await migration.version_of(connection), done
