@@ -310,3 +310,37 @@ async def test_a_unique_enqueue_of_many_keys_mixes_old_places_and_new_ones(farm:
     assert enqueued.descriptors[22] == enqueued.descriptors[16]
     assert await jobs(farm) == 21
     assert {shard_of(each) for each in enqueued.descriptors} == {"1", "2", "3"}
+
+
+# --- calls that were given up ----------------------------------------------------------------------------------------------------
+
+
+@on_farm()
+async def test_a_repeat_is_refused_while_a_call_that_was_given_up_may_store_the_first_yet(farm: Farm) -> None:
+    """The shard answers everything else: it is in use, and knows nothing of the request."""
+    key = await key_for(farm, "1")
+    fault = farm.store("1").hangs("insert_jobs")
+    first = asyncio.ensure_future(farm.enqueue(b"x", key=key))
+    await farm.pass_time(farm.settings.call_timeout_ms + 400)
+    assert isinstance(first.exception(), OutcomeUnknown)
+    assert farm.lanes("1").healthy
+    with pytest.raises(ShardConnectionFailed, match="given up"):
+        await farm.enqueue(b"x", key=key, repeat=True)
+    fault.release()
+    await farm.turns()
+    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    assert await jobs(farm) == 1
+
+
+@on_farm()
+async def test_a_repeat_that_is_not_found_goes_where_another_server_may_be_storing_it(farm: Farm) -> None:
+    """The first in the key's order, though it is slow: there the two are told for one."""
+    key = await key_for(farm, "1")
+    fault = farm.store("1").hangs("claim_jobs")
+    claiming = asyncio.ensure_future(farm.dequeue())
+    await farm.pass_time(1_200)
+    assert farm.lanes("1").stalled
+    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    fault.release()
+    await farm.turns()
+    await claiming

@@ -54,6 +54,7 @@ class Part(NamedTuple):
     key: str | None = None
     unique: str | None = None
     home: str | None = None
+    repeat: bool = False
 
 
 class Stored(NamedTuple):
@@ -116,7 +117,7 @@ class Spread:
             if found and found[0].part is whole:
                 return self._answer(queue, jobs, found[:1])
             there = {stored.part.key for stored in found}
-            parts = [part for part in parts if part.key not in there]
+            parts = [part._replace(repeat=True) for part in parts if part.key not in there]
         if all(part.unique is None for part in parts):
             return await self._store_all(queue, jobs, now_ms, parts, request.fingerprint, found)
         return await self._enqueue_unique(queue, jobs, now_ms, parts, request.fingerprint, found)
@@ -126,6 +127,7 @@ class Spread:
         wanted = [whole, *(part for part in parts if part.key != whole.key)]
         refs = [RequestRef(queue.name, part.key or "", fingerprint) for part in wanted]
         shards = self._shards.that_may_hold_requests()
+        late = [shard.insert.has_late_calls for shard in shards]
         answers = await asyncio.gather(
             *(
                 self._ask(shard, lambda shard: shard.shard.find_requests(refs, self._clock.now_ms()))
@@ -135,7 +137,9 @@ class Spread:
         )
         found: dict[str | None, Stored] = {}
         failure: WorldError | None = None
-        for shard, answer in zip(shards, answers, strict=True):
+        for shard, answer, was_late in zip(shards, answers, late, strict=True):
+            if was_late:  # before it was asked: what it finds now is not all that it may do yet
+                failure = ShardConnectionFailed(f"Shard {shard.name} has not ended a call that was given up")
             if isinstance(answer, WorldError):
                 failure = answer
             elif isinstance(answer, BaseException):
@@ -266,17 +270,26 @@ class Spread:
                 raise out_of_reach(part.home)
             inserted = await self._insert(home, queue, chosen, now_ms, part.key, fingerprint)
             return Stored(part, home.name, inserted)
-        return Stored(part, *await self._anywhere(queue, chosen, now_ms, part.key, fingerprint))
+        done = await self._anywhere(queue, chosen, now_ms, part.key, fingerprint, repeat=part.repeat)
+        return Stored(part, *done)
 
     async def _anywhere(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, key: str | None, fingerprint: bytes
+        self,
+        queue: Queue,
+        jobs: Sequence[JobToEnqueue],
+        now_ms: int,
+        key: str | None,
+        fingerprint: bytes,
+        *,
+        repeat: bool = False,
     ) -> tuple[str, Inserted]:
         """Stores the jobs together on one shard, by the key's order if there is one; its name, and what it did."""
+        shards = self._shards
         tried: list[str] = []
         failure: PinLaterError | None = None
         while True:
             try:
-                shard = self._shards.for_enqueue(tried) if key is None else self._shards.for_request(key, tried)
+                shard = shards.for_enqueue(tried) if key is None else shards.for_request(key, tried, repeat=repeat)
             except PinLaterError as error:
                 raise failure or error from None
             try:

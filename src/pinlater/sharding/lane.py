@@ -75,6 +75,11 @@ class Lane(Generic[Item, Result]):
         """For how many seconds the call under way has been; 0.0 where there is none."""
         return 0.0 if self._under_way is None else self._monotonic() - self._began_at
 
+    @property
+    def has_late_calls(self) -> bool:
+        """Whether a call that was given up is still under way, and may do yet what was asked of it."""
+        return bool(self._late)
+
     def forgive(self, seconds: float) -> None:
         """The call under way counts as so much younger."""
         self._began_at += seconds

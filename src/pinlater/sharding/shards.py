@@ -57,9 +57,13 @@ class Shards:
             return self._all[0]
         return self.random.choice(self._best(self._enqueueable(tried)))
 
-    def for_request(self, key: str, tried: Collection[str] = ()) -> ShardLanes:
-        """The first in a request key's rendezvous order that takes enqueues and is none of `tried`. Raises as `for_enqueue`."""
-        found = {shard.name: shard for shard in self._best(self._enqueueable(tried))}
+    def for_request(self, key: str, tried: Collection[str] = (), *, repeat: bool = False) -> ShardLanes:
+        """The first in a request key's rendezvous order that takes enqueues and is none of `tried`. Raises as `for_enqueue`.
+
+        A repeat goes there though it is slow or full: what another server may have under way there is recognised there only.
+        """
+        candidates = self._enqueueable(tried)
+        found = {shard.name: shard for shard in (candidates if repeat else self._best(candidates))}
         return found[rendezvous_home(key, list(found))]
 
     def home_of(self, key: str) -> ShardLanes:
