@@ -34,7 +34,7 @@ _JOBS = "(SELECT jobs.* FROM jobs JOIN queues ON queues.queue_id = jobs.queue_id
 # Each gives one text for each thing that is wrong.
 _CHECKS = [
     # a job is in one state
-    f"SELECT CONCAT('job ', id, ' is in ', GROUP_CONCAT(place)) FROM {_PLACES} AS places GROUP BY id HAVING COUNT(*) > 1",
+    f"SELECT CONCAT('job ', id, ' is in ', GROUP_CONCAT(place ORDER BY place)) FROM {_PLACES} AS places GROUP BY id HAVING COUNT(*) > 1",
     # a row names a job of the same queue and priority
     f"""
     SELECT CONCAT('job ', places.id, ' is in ', place, ' and not stored so')
@@ -47,7 +47,7 @@ _CHECKS = [
     SELECT CONCAT('the waiting row of job ', ready.id, ' says ', ready.run_after_ms, ', flags ', ready.flags, ', size ', ready.size)
     FROM ready JOIN {_JOBS} AS jobs ON jobs.id = ready.id LEFT JOIN progress ON progress.id = ready.id
     WHERE ready.run_after_ms <> COALESCE(progress.run_after_ms, jobs.run_after_ms)
-      OR (ready.flags & 1 <> 0) <> (progress.id IS NOT NULL) OR (ready.flags & 4 <> 0) <> (jobs.options IS NOT NULL)
+      OR (ready.flags & 1 <> 0) <> (progress.id IS NOT NULL) OR (ready.flags & 5 = 0 AND jobs.options IS NOT NULL)
       OR ready.size <> OCTET_LENGTH(COALESCE(progress.body, jobs.body))
     """,
     # a claim knows whether its job has a past

@@ -1,0 +1,34 @@
+"""The check of a shard's tables sees what is wrong; one that saw nothing would prove nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.job import JobState
+from tests.contract.desk import Desk, unique
+from tests.mysql.consistency import inconsistencies
+from tests.mysql.rig import Rig
+
+HARMS = {
+    "UPDATE counters SET pending = pending + 1 LIMIT 1": "counted",
+    "UPDATE counters SET future = future + 1 LIMIT 1": "counted",
+    "DELETE FROM done WHERE state = 3": "is in no state",
+    "INSERT INTO done SELECT id, queue_id, 2, priority, 1, NULL FROM claims": "is in claims,done",
+    "DELETE FROM jobs WHERE id IN (SELECT id FROM claims)": "not stored so",
+    "UPDATE ready SET run_after_ms = run_after_ms + 1": "the waiting row",
+    "UPDATE ready SET flags = 0": "the waiting row",
+    "UPDATE claims SET flags = flags ^ 1": "the claim of",
+    "DELETE FROM expiries": "would never expire",
+    "UPDATE unique_keys SET id = (SELECT id FROM done LIMIT 1)": "names job",
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+async def test_harm_is_seen(rig: Rig, desk: Desk, harm: str) -> None:
+    for state in JobState:
+        if state is not JobState.PENDING:
+            await desk.put_in(state)
+    await desk.put(unique=unique("key"), expires_in_ms=60_000)
+    assert await inconsistencies(rig.server, rig.database) == []
+    await rig.ask(harm)
+    assert any(HARMS[harm] in text for text in await inconsistencies(rig.server, rig.database))
