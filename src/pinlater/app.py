@@ -21,6 +21,7 @@ from pinlater.config.shard_file import ShardPlace, ShardSource, find_shards
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.others import Others
+from pinlater.dispatch.wakes import Wakes
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.queue import QueueCounts
@@ -34,6 +35,7 @@ from pinlater.service.service import Service
 from pinlater.service.traced import trace
 from pinlater.sharding.gauges import show_shards
 from pinlater.sharding.members import Members
+from pinlater.sharding.neighbours import Neighbours
 from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shards
 from pinlater.sharding.shards import Shards
 from pinlater.sharding.watch import Watch
@@ -79,6 +81,8 @@ class App:
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or SystemRandom()
         self._one_of_many = one_of_many
+        self.wakes: Wakes | None = None
+        self.neighbours: Neighbours | None = None
         self._state = "starting"
         self._limit_file = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
         self._server_set = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
@@ -110,6 +114,7 @@ class App:
             try:
                 self._assemble(shards)
                 await self._agree()
+                await self._hear_others()
                 with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
                     await self.thrift.start()
             except BaseException:
@@ -197,6 +202,8 @@ class App:
         self.dispatcher.drain()
         await self._drain_thrift(grace_s)
         await self.runner.stop()
+        if self.wakes is not None:
+            self.wakes.close()
         await self.watch.close()
         await self.dispatcher.close()
         await self.shards.close()
@@ -279,7 +286,7 @@ class App:
         if not all(shard.trusted for shard in self.shards):
             work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.watch.look))
         if any(shard.shard.capabilities.shared for shard in self.shards):
-            work.append(Periodic("members", every.file_interval_ms, self._look_at_members))
+            work.append(Periodic("members", every.refresh_interval_ms, self._look_at_members))
         if self._files():
             work.append(Periodic("files", every.file_interval_ms, self._look_at_files))
         return work
@@ -312,8 +319,29 @@ class App:
             await self.shards.unique.learn(list(self.shards))
             await self.service.book.refresh()
 
+    async def _hear_others(self) -> None:
+        """Servers of the same shards wake each other. Where this can't be, they look about once a second."""
+        if not any(shard.shard.capabilities.shared for shard in self.shards):
+            return
+        settings = self.settings
+        wakes = Wakes(self.dispatcher.woken_from_elsewhere)
+        with listening("Wakes", settings.host, settings.dispatch.wake_port):
+            port = await wakes.open(settings.host, 0 if self._one_of_many else settings.dispatch.wake_port)
+        bound = None if settings.host in {"0.0.0.0", "::", ""} else settings.host  # noqa: S104 a comparison
+        address = settings.advertised_address or settings.advertised_host or bound or socket.gethostname()
+        self.wakes, self.neighbours = wakes, Neighbours(f"{address}:{port}")
+        self.dispatcher.elsewhere = wakes.tell
+        await self._meet()
+
+    async def _meet(self) -> None:
+        if self.wakes is not None and self.neighbours is not None:
+            await self.neighbours.look(self.members.by_shard)
+            self.wakes.know(self.neighbours.secrets, self.neighbours.peers)
+
     async def _look_at_members(self) -> None:
-        if await self.members.look():
+        changed = await self.members.look()
+        await self._meet()
+        if changed:
             logger.info("servers on these shards", extra={"servers": self.members.servers})
             if self._server_set is None:
                 self.service.book.limits_changed()

@@ -38,7 +38,7 @@ async def servers(count: int, secret: bytes = SECRET) -> AsyncIterator[list[Ear]
     for ear in ears:
         ear.port = await ear.wakes.open("127.0.0.1")
     for ear in ears:
-        ear.wakes.know(secret, [("127.0.0.1", other.port) for other in ears if other is not ear])
+        ear.wakes.know([secret], {("127.0.0.1", other.port): secret for other in ears if other is not ear})
     try:
         yield ears
     finally:
@@ -76,7 +76,7 @@ async def test_many_queues_are_several_datagrams() -> None:
 async def test_a_stranger_wakes_nobody() -> None:
     """Without the secret, cut short, or no datagram of ours at all: counted and forgotten."""
     async with servers(2) as (one, two), servers(1, b"another secret") as (stranger,):
-        stranger.wakes.know(b"another secret", [("127.0.0.1", two.port)])
+        stranger.wakes.know([], {("127.0.0.1", two.port): b"another secret"})
         stranger.wakes.tell("emails", 1)
         for data in (b"", b"x" * 10, b"x" * 2000):
             two.wakes.datagram_received(data, ("127.0.0.1", 1))

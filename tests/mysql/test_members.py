@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from pinlater.app import App
+from pinlater.client import AsyncClient, Job
 from pinlater.config.load import load
 from pinlater.domain.queue import QueueConfig
 from tests.servers.mariadb import MariaDb
@@ -68,3 +70,47 @@ async def test_a_file_of_servers_goes_before_the_store(start: Start, tmp_path: P
     await start()
     await one._look_at_members()
     assert one._servers() == 4
+
+
+async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start) -> None:
+    """The wake alone brings it: the look at what others did is far off."""
+    hour = {"maintenance.others_interval_ms": 3_600_000}
+    one, other = await start(**hour), await start(**hour)
+    await one._look_at_members()  # learns of the second; as every few seconds
+    async with (
+        AsyncClient([f"127.0.0.1:{one.thrift.port}"]) as producer,
+        AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
+    ):
+        await producer.create_queue("q")
+        await other.service.book.refresh()
+        waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
+        await until(lambda: other.dispatcher.waiting("q") == 1)
+        await producer.enqueue("q", [Job(b"over there")])
+        dequeued = await waiting
+    assert [job.body for job in dequeued.jobs] == [b"over there"]
+    assert other.wakes is not None
+    assert other.wakes.received >= 1
+
+
+async def test_where_no_wake_arrives_a_look_finds_the_job(start: Start) -> None:
+    one, other = await start(), await start()
+    for app in (one, other):
+        assert app.wakes is not None
+        app.wakes.close()
+    async with (
+        AsyncClient([f"127.0.0.1:{one.thrift.port}"]) as producer,
+        AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
+    ):
+        await producer.create_queue("q")
+        await other.service.book.refresh()
+        waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
+        await until(lambda: other.dispatcher.waiting("q") == 1)
+        await producer.enqueue("q", [Job(b"seen")])
+        dequeued = await asyncio.wait_for(waiting, 10)
+    assert [job.body for job in dequeued.jobs] == [b"seen"]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0)

@@ -68,6 +68,8 @@ class Settings:
     """Where the jobs are kept: `sqlite:PATH`, `memory:`, `mysql:FILE` (a file of shards) or `mysql://USER@HOST:PORT/DATABASE` (one)."""
     host: str = "127.0.0.1"
     """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: whoever reaches them may do anything."""
+    advertised_address: str | None = None
+    """Where other servers of the same shards reach this one, to wake its waiting dequeues. Not set: `advertised_host`, or `host`."""
     advertised_host: str | None = None
     """Name of this server in the claims it hands out; not set: the machine's host name."""
     admin_password_hash: str | None = field(default=None, metadata={"secret": True})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pinlater.dispatch.limits import Block, RateLimits
@@ -69,6 +69,7 @@ class Dispatcher:
         self._draining = False
         self._giving_back: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
+        self.elsewhere: Callable[[str, int], None] | None = None  # told of jobs that others' waiting dequeues may want
         shards.hooks.undelivered = self._orphaned
         shards.hooks.inserting = self._inserting
         shards.hooks.back = self.look_again
@@ -275,6 +276,15 @@ class Dispatcher:
 
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
         """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`."""
+        if jobs and self.elsewhere is not None:
+            self.elsewhere(queue, jobs)
+        self._wake(queue, jobs, due_at_ms)
+
+    def woken_from_elsewhere(self, queue: str, jobs: int) -> None:
+        """Another server of the same shards says that there are jobs."""
+        self._wake(queue, jobs)
+
+    def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
         room = self._rooms.get(queue)
         if room is None:
             return
@@ -288,6 +298,8 @@ class Dispatcher:
         """Wakes who waits for these jobs, and says where they are; whether anybody does."""
         room = self._rooms.get(request.queue)
         if room is None:
+            if self.elsewhere is not None:
+                self.elsewhere(request.queue, len(request.jobs))
             return False
         awaited = len(room) > 0
         room.newest_on = shard

@@ -13,7 +13,7 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ class Wakes(asyncio.DatagramProtocol):
 
     def __init__(self, woken: Callable[[str, int], None]) -> None:
         self._woken = woken
-        self._secret = b""
-        self._peers: Sequence[Address] = ()
+        self._secrets: Sequence[bytes] = ()
+        self._peers: Mapping[Address, bytes] = {}
         self._waiting: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.DatagramTransport | None = None
@@ -55,9 +55,9 @@ class Wakes(asyncio.DatagramProtocol):
             self._transport.close()
             self._transport = None
 
-    def know(self, secret: bytes, peers: Sequence[Address]) -> None:
-        """Who the others are now, this server not among them."""
-        self._secret = secret
+    def know(self, secrets: Sequence[bytes], peers: Mapping[Address, bytes]) -> None:
+        """Which secrets may have signed what comes; who the others are now, this server not among them, and which secret signs for each."""
+        self._secrets = secrets
         self._peers = peers
 
     def tell(self, queue: str, jobs: int) -> None:
@@ -76,15 +76,16 @@ class Wakes(asyncio.DatagramProtocol):
         self._timer = asyncio.get_running_loop().call_later(GAP_S, self._send)
         if self._transport is None:
             return
-        for datagram in _datagrams(told, self._secret):
-            for peer in self._peers:
+        signed = {secret: _datagrams(told, secret) for secret in set(self._peers.values())}
+        for peer, secret in self._peers.items():
+            for datagram in signed[secret]:
                 self._transport.sendto(datagram, peer)
                 self.sent += 1
 
     # --- what the loop calls ------------------------------------------------------------------------------------------------
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        told = _told(data, self._secret)
+        told = _told(data, self._secrets)
         if told is None:
             self.refused += 1
             return
@@ -114,13 +115,17 @@ def _datagrams(told: dict[str, int], secret: bytes) -> list[bytes]:
 
 def _signed(told: dict[str, int], secret: bytes) -> bytes:
     payload = json.dumps(told, separators=(",", ":")).encode()
-    return hmac.digest(secret, payload, "sha256")[:_SIGNATURE_BYTES] + payload
+    return _signature(payload, secret) + payload
 
 
-def _told(data: bytes, secret: bytes) -> dict[str, int] | None:
+def _signature(payload: bytes, secret: bytes) -> bytes:
+    return hmac.digest(secret, payload, "sha256")[:_SIGNATURE_BYTES]
+
+
+def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
     """What a datagram says; None where it isn't one of ours."""
     signature, payload = data[:_SIGNATURE_BYTES], data[_SIGNATURE_BYTES:]
-    if not secret or not hmac.compare_digest(signature, hmac.digest(secret, payload, "sha256")[:_SIGNATURE_BYTES]):
+    if not any(hmac.compare_digest(signature, _signature(payload, secret)) for secret in secrets):
         return None
     told = json.loads(payload)
     return told if isinstance(told, dict) else None

@@ -107,6 +107,9 @@ class GuardedShard:
     def highest_id(self) -> int:
         return self._shard.highest_id
 
+    async def announce(self, address: str) -> str:
+        return await self._work(self._shard.announce, address)
+
     async def members(self) -> Sequence[Member]:
         return await self._look(self._shard.members)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from pinlater.sharding.shard_lanes import ShardLanes
 from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import Member
 
@@ -19,6 +20,7 @@ class Members:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
         self.known: Sequence[Member] = ()
+        self.by_shard: dict[ShardLanes, Sequence[Member]] = {}  # of those that answered
 
     @property
     def servers(self) -> int:
@@ -28,9 +30,14 @@ class Members:
     async def look(self) -> bool:
         """Asks the shards in reach; whether the number has changed. Raises what a shard raised where none answered."""
         before = self.servers
-        shards = [shard.shard for shard in self._shards.in_reach() if shard.shard.capabilities.shared]
-        answers = await asyncio.gather(*(shard.members() for shard in shards), return_exceptions=True)
-        found = [answer for answer in answers if not isinstance(answer, BaseException)]
+        shards = [shard for shard in self._shards.in_reach() if shard.shard.capabilities.shared]
+        answers = await asyncio.gather(*(shard.shard.members() for shard in shards), return_exceptions=True)
+        self.by_shard = {
+            shard: answer
+            for shard, answer in zip(shards, answers, strict=True)
+            if not isinstance(answer, BaseException)
+        }
+        found = list(self.by_shard.values())
         failures = [answer for answer in answers if isinstance(answer, BaseException)]
         if found:
             self.known = max(found, key=len)

@@ -286,6 +286,13 @@ class Shard(Protocol):
         """The highest job id that was in the shard when it was opened; 0 for none."""
         ...
 
+    async def announce(self, address: str) -> str:
+        """Tells the other servers where this one listens for wakes (`host:port`); the secret that the shard keeps for all of them.
+
+        '' where nobody shares the shard.
+        """
+        ...
+
     async def members(self) -> Sequence[Member]:
         """The servers that use the shard now, this one among them; none where only one can (`capabilities.shared` is False)."""
         ...

@@ -74,6 +74,9 @@ class MemoryShard:
     def highest_id(self) -> int:
         return self._highest_id
 
+    async def announce(self, address: str) -> str:
+        return ""
+
     async def members(self) -> Sequence[Member]:
         return ()
 

@@ -29,6 +29,9 @@ _LOCK_WRITERS = sql("lock_writers")
 _SAVE_WRITERS = sql("save_writers")
 _SAVE = sql("save_server")
 _RENEW = sql("renew_server")
+_ANNOUNCE = sql("announce_server")
+_MAKE_META = sql("make_meta")
+_LOAD_META = sql("load_meta")
 _DELETE = sql("delete_server")
 _LIST = sql("list_servers")
 # A number has 63 bits.
@@ -76,6 +79,18 @@ class Membership:
         )
         return slot, first
 
+    async def announce(self, connection: Connection, address: str) -> str:
+        """Where this server listens, from now on; the shard's secret, made by whoever asks first."""
+        self.address = address
+        *_, secret = await connection.run(
+            [
+                _ANNOUNCE(slot=self.slot, incarnation=self.incarnation, address=address),
+                _MAKE_META(name="wake_secret", value=secrets.token_urlsafe(32)),
+                _LOAD_META(name="wake_secret"),
+            ]
+        )
+        return str(secret.rows[0][0])
+
     async def renew(self, connection: Connection) -> bool:
         """A sign of life, one statement. False where the slot was taken over meanwhile."""
         [renewed] = await connection.run([_RENEW(slot=self.slot, incarnation=self.incarnation)])
@@ -88,10 +103,9 @@ class Membership:
 
 async def members(connection: Connection, lease_ms: int) -> list[Member]:
     """Who uses the shard now."""
-    now, found = await connection.run([_NOW(), _LIST()])
-    now_ms = now.rows[0][0]
+    [found] = await connection.run([_LIST()])
     return [
         Member(slot, name, address, started_ms, seen_ms)
-        for slot, _, name, address, started_ms, seen_ms in found.rows
+        for slot, name, address, started_ms, seen_ms, now_ms in found.rows
         if seen_ms + lease_ms > now_ms
     ]

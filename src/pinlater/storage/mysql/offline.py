@@ -14,6 +14,7 @@ from pinlater.storage.interface import Member
 from pinlater.storage.mysql import migration, reading
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect
 from pinlater.storage.mysql.errors import is_ours, translate
+from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.membership import members
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 
@@ -46,6 +47,7 @@ async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[in
     """
     patient = replace(settings, statement_timeout_ms=_ALTER_MS)
     async with _connection(endpoint, patient, database=False) as connection:
+        await check_server(connection, endpoint)
         await migration.create_database(connection, endpoint.database)
     async with _connection(endpoint, patient) as connection:
         before = await migration.version_of(connection)

@@ -46,6 +46,7 @@ from pinlater.storage.mysql import bulk, claiming, finishing, inserting, migrati
 from pinlater.storage.mysql.book import Book
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
 from pinlater.storage.mysql.errors import is_ours, translate
+from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.mapping import note_map
 from pinlater.storage.mysql.membership import Membership, members
 from pinlater.storage.mysql.partitions import Partitions
@@ -145,10 +146,11 @@ class MysqlShard:
     async def _prepare(self) -> None:
         server = await connect(self.endpoint, self._settings, autocommit=True, database=False)
         try:
+            await check_server(server, self.endpoint)
             await migration.create_database(server, self.endpoint.database)
         finally:
             await server.quit()
-        database = await self._connect_reader()
+        database = await self._connect_slow()
         try:
             await migration.migrate(database, self.endpoint.database)
         finally:
@@ -168,6 +170,10 @@ class MysqlShard:
         slot = self._membership.slot
         if not await self._readers.read(self._membership.renew):
             await self._rejoin(slot * _WRITERS)
+
+    async def announce(self, address: str) -> str:
+        self._check_open()
+        return await self._readers.read(lambda c: self._membership.announce(c, address))
 
     async def members(self) -> Sequence[Member]:
         """The servers that use this shard now."""

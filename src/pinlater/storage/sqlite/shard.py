@@ -144,6 +144,9 @@ class SqliteShard:
     def highest_id(self) -> int:
         return self._open.highest_id
 
+    async def announce(self, address: str) -> str:
+        return ""
+
     async def members(self) -> Sequence[Member]:
         return ()
 

@@ -1,0 +1,1 @@
+UPDATE servers SET address = :address WHERE slot = :slot AND incarnation = :incarnation
