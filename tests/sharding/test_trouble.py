@@ -341,7 +341,7 @@ async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
     [row] = farm.rates.counts
     assert row.pending == 3
     shown = {reading.gauge.prometheus: reading.values for reading in farm.metrics.read_gauges()}
-    assert shown["pinlater_shard_healthy"] == {"1": True, "2": False, "3": True}
+    assert shown["pinlater_shard_healthy"] == {"1": 1.0, "2": 0.0, "3": 1.0}
     assert shown["pinlater_shard_jobs_live"] == {"1": 1, "2": 1, "3": 1}
 
 

@@ -17,7 +17,7 @@ def show_shards(
     shards.hooks.count = metrics.count
 
     def each(read: Callable[[ShardLanes], float]) -> Callable[[], Mapping[str, float]]:
-        return lambda: {shard.name: read(shard) for shard in shards}
+        return lambda: {shard.name: float(read(shard)) for shard in shards}
 
     def rows(read: Callable[[QueueCounts], int]) -> Callable[[], Mapping[str, float]]:
         return lambda: {name: sum(read(row) for row in counts) for name, counts in counted().items()}
