@@ -1,0 +1,125 @@
+"""A supervisor in the test's own event loop, whose processes serve nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinlater.config.settings import Settings
+from pinlater.http_server.settings import HttpSettings
+from pinlater.processes.place import Patience
+from pinlater.processes.supervisor import Supervisor
+from pinlater.thrift_server.settings import ThriftSettings
+
+FAKE = Path(__file__).with_name("fake_child.py")
+PATIENCE_S = 30.0
+
+
+class Many:
+    """A supervisor of fake processes. Their orders and starts are files in `folder`."""
+
+    def __init__(self, folder: Path, processes: int, patience: Patience) -> None:
+        self.folder = folder
+        settings = Settings(thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
+        command = [sys.executable, str(FAKE), str(folder)]
+        self.supervisor = Supervisor(replace(settings, processes=processes), command, patience)
+        self.running: asyncio.Task[int] | None = None
+
+    def behave(self, number: int, mode: str) -> None:
+        """From its next start on."""
+        (self.folder / f"mode-{number}").write_text(mode)
+
+    async def start(self) -> Many:
+        """Returns when it answers HTTP and all that can serve do."""
+        self.begin()
+        await self.until(lambda: self.supervisor._places and all(p.settled.is_set() for p in self.supervisor._places))
+        return self
+
+    def begin(self) -> asyncio.Task[int]:
+        self.running = asyncio.create_task(self.supervisor.run())
+        return self.running
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Waits for what the supervisor or a process does."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                if self.running is not None and self.running.done():
+                    self.running.result()
+                await asyncio.sleep(0.01)
+
+    def orders(self, number: int) -> list[str]:
+        file = self.folder / f"orders-{number}"
+        return file.read_text().split() if file.exists() else []
+
+    def starts(self, number: int) -> int:
+        file = self.folder / f"starts-{number}"
+        return int(file.read_text() or 0) if file.exists() else 0
+
+    def process_id(self, number: int) -> int:
+        found = self.supervisor._places[number].process_id
+        assert found is not None
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """As somebody's `kill` would."""
+        os.kill(os.getpid(), number)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        return await asyncio.to_thread(self._get, path)
+
+    def _get(self, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.supervisor._http.port, timeout=PATIENCE_S)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    async def metric(self, name: str) -> dict[str, float]:
+        """A metric's values by its one label; '' where it has none."""
+        found = re.findall(rf'^{name}(?:{{\w+="([^"]*)"}})? (\S+)$', (await self.get("/metrics"))[1], re.MULTILINE)
+        return {member: float(value) for member, value in found}
+
+    async def info(self) -> dict[str, Any]:
+        return dict(json.loads((await self.get("/server_info"))[1]))
+
+    async def end(self) -> None:
+        if self.running is None or self.running.done():
+            return
+        self.supervisor._stop()
+        for place in self.supervisor._places:
+            place.kill()
+        with contextlib.suppress(OSError):
+            await self.running
+
+
+Start = Callable[..., Awaitable[Many]]
+
+
+@pytest.fixture
+async def many(tmp_path: Path) -> AsyncIterator[Callable[..., Many]]:
+    """Makes supervisors; they end with the test."""
+    made: list[Many] = []
+
+    def make(processes: int = 2, *, answer_s: float = PATIENCE_S, stuck_s: float = 600.0) -> Many:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Many(folder, processes, Patience(answer_s, stuck_s)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.end()
