@@ -64,7 +64,7 @@ NOTES: Mapping[str, str] = {
     "maintenance.garbage_interval_ms": "How often finished jobs past their time to live are thrown away.",
     "maintenance.sample_interval_ms": "How often rates and time series take a sample.",
     "maintenance.refresh_interval_ms": "How often queue settings are read that other servers may have changed.",
-    "maintenance.file_interval_ms": "How often the files of rate limits and servers are looked at.",
+    "maintenance.file_interval_ms": "How often the files of rate limits, servers and shards are looked at.",
     "maintenance.sweep_batch": "Most jobs that one sweep's transaction brings back.",
     "maintenance.batch_max": "Most rows that any other sweep's transaction touches.",
     "telemetry.log_level": "`debug` (a line for each request), `info`, `warning` or `error`.",
