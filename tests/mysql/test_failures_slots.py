@@ -63,7 +63,7 @@ async def test_a_server_that_slept_takes_another_slot_at_its_next_sign_of_life(r
     sleeper, heir = await asleep(rig)
     await sleeper.shard.ping()
     assert (sleeper.shard.slot, heir.shard.slot) == (1, 0)
-    assert [member.slot for member in await heir.shard.members()] == [0, 1]  # type: ignore[attr-defined]
+    assert [member.slot for member in await heir.shard.members()] == [0, 1]
 
 
 async def test_a_server_that_slept_takes_another_slot_at_its_next_transaction(rig: Rig) -> None:
