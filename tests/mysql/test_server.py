@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 import urllib.request
@@ -15,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
+from bench.servers import Server
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.mysql.shard_file import ShardFile
@@ -142,6 +144,36 @@ def test_a_broken_shard_file_keeps_the_map_in_use(serve: Callable[..., RealServe
     shard_file.path.write_text(good)
     server.reload()
     wait_until(lambda: metrics(server, "pinlater_file_broken") == {"store": 0})
+
+
+THE_ORIGINALS = """\
+PINLATER_BACKEND=mysql
+THRIFT_PORT=0
+OSTRICH_PORT=0
+NUM_PRIORITY_LEVELS=3
+MYSQL_NUM_DB_PER_QUEUE=2
+SHARD_ALLOWED_HOSTNAME_PREFIX=pinlaterdb
+BACKEND_CONNECTIONS_PER_SHARD=10
+BACKEND_SOCKET_TIMEOUT_SECONDS=5
+"""
+
+
+@pytest.mark.parametrize("by", ["flag", "file"])
+def test_the_originals_settings_start_a_server_on_its_shards(
+    by: str, tmp_path: Path, shard_file: ShardFile, mariadb_prefix: str
+) -> None:
+    """Its two files as they are. The shard file is named as the JVM's flag named it, or in the settings."""
+    settings = tmp_path / "pinlater.properties"
+    named = f"SHARDS_FILE={shard_file.path.name}\n" if by == "file" else ""
+    settings.write_text(f"{THE_ORIGINALS}{named}MYSQL_DATABASE_PREFIX={mariadb_prefix}\n")
+    flags = ["--shards", str(shard_file.path)] if by == "flag" else []
+    command = [sys.executable, "-m", "pinlater", "serve", "--config", str(settings), *flags]
+    with Server(command, log=tmp_path / "log") as server, Client(f"127.0.0.1:{server.port}") as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client, "emails") == {b"x"}
+        assert 'pinlater_shard_healthy{shard="2d1"} 1' in server.get("/metrics")
+        assert server.stop() == 0
 
 
 def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> None:
