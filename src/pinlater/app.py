@@ -264,8 +264,10 @@ class App:
         return {} if self._limit_file is None else self._limit_file.limits
 
     def _servers(self) -> int:
-        """How many share a queue's limit: those of the file, or those that the store knows."""
-        return self.members.servers if self._server_set is None else self._server_set.servers
+        """How many share a queue's limit: those that the store knows, or those of the file, taken to have as many processes each."""
+        if self._server_set is None:
+            return self.members.servers
+        return self._server_set.servers * self.settings.processes
 
     # --- periodic work ----------------------------------------------------------------------------------------------------
 

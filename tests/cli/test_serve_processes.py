@@ -186,6 +186,7 @@ def test_three_processes_share_one_port_and_count_as_one(server: Server) -> None
         assert re.search(rf"job_body_size_emails: \(average=\d+, count={wanted}, ", text)
         assert server.get("/readyz") == (200, "ready\n")
         assert server.get("/healthz") == (200, "ok\n")
+        wait_for(lambda: len(server.info()["members"]) == PROCESSES, "them to know each other")
         assert server.metric("pinlater_connections")[""] == sum(server.metric("pinlater_process_connections").values())
 
 

@@ -33,6 +33,7 @@ from pinlater.processes.line import (
     Failed,
     Hello,
     Order,
+    OtherVersion,
     Vitals,
     frame,
     from_parent,
@@ -55,7 +56,9 @@ def run(descriptor: int) -> int:
     line = socket.socket(fileno=descriptor)
     try:
         plan = receive_plan(line)
-    except EOFError:
+    except (EOFError, OtherVersion) as error:
+        with line, contextlib.suppress(OSError):
+            line.sendall(frame(Failed(str(error))))
         return FAILED
     telemetry = plan.settings.telemetry
     setup(telemetry.log_format, telemetry.log_level, process_number=plan.number)

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from pinlater.config.settings import Settings
+from pinlater.version import __version__
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 _LENGTH = struct.Struct("!I")
@@ -95,15 +96,24 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
         return None
 
 
-def plan_frame(plan: Plan) -> bytes:
+class OtherVersion(Exception):
+    """The supervisor is of another version of this program than the process that it has started."""
+
+
+def plan_frame(plan: Plan, version: str = __version__) -> bytes:
     """The first frame. Settings are values of ours with paths and secrets in them; pickled, no form for them has to be kept up."""
-    return framed(pickle.dumps(plan))
+    return framed(version.encode() + b"\n" + pickle.dumps(plan))
 
 
 def receive_plan(line: socket.socket) -> Plan:
-    """Waits for the first frame. Raises EOFError where the parent is gone."""
+    """Waits for the first frame. Raises EOFError where the parent is gone, `OtherVersion` where it means another program."""
     (length,) = _LENGTH.unpack(_receive(line, _LENGTH.size))
-    plan: Plan = pickle.loads(_receive(line, length))  # noqa: S301 - from our own parent, over a socket that nobody else holds
+    version, _, pickled = _receive(line, length).partition(b"\n")
+    if version.decode() != __version__:
+        raise OtherVersion(
+            f"the program is {__version__} now and was {version.decode()} when the supervisor started: restart the service"
+        )
+    plan: Plan = pickle.loads(pickled)  # noqa: S301 - from our own parent, over a socket that nobody else holds
     return plan
 
 

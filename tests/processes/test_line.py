@@ -1,0 +1,46 @@
+"""What goes over the line between a supervisor and a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pinlater.config.load import load
+from pinlater.config.settings import Settings
+from pinlater.processes import child
+from pinlater.processes.line import Failed, OtherVersion, Plan, from_child, plan_frame, receive_plan
+
+
+def test_settings_arrive_as_they_are(tmp_path: Path) -> None:
+    """Paths, a store with a password, and every room's own."""
+    loaded = load(None, {}, {"store": "mysql://me:pass%20word@db:3307/jobs", "jobs.max_backlog": 7, "processes": 3})
+    plan = Plan(2, replace(loaded.settings, queue_limits_file=tmp_path / "limits"))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(plan_frame(plan))
+        assert receive_plan(theirs) == plan
+
+
+def test_a_parent_that_is_gone_is_noticed_at_once() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.sendall(plan_frame(Plan(0, Settings()))[:20])
+        ours.close()
+        with pytest.raises(EOFError):
+            receive_plan(theirs)
+
+
+def test_a_process_of_a_newer_program_says_that_the_service_must_be_restarted() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.sendall(plan_frame(Plan(0, Settings()), "0.0.1"))
+        assert child.run(os.dup(theirs.fileno())) == child.FAILED
+        theirs.close()
+        said = from_child.decode(ours.recv(65_536)[4:])
+        assert isinstance(said, Failed)
+        assert "restart the service" in said.reason
+    assert issubclass(OtherVersion, Exception)
