@@ -60,7 +60,7 @@ def health_by_server(address: str, timeout_s: float) -> dict[str, bool] | None:
             gauges: dict[str, Any] = json.load(answer)["gauges"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return {name.removeprefix(_HEALTHY): value == 1 for name, value in gauges.items() if name.startswith(_HEALTHY)}
+    return {name.removeprefix(_HEALTHY): value > 0 for name, value in gauges.items() if name.startswith(_HEALTHY)}
 
 
 def as_json(place: ShardPlace) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def status(
 def _status_row(shard: Seen, health: dict[str, bool] | None) -> tuple[object, ...]:
     place, look = shard.place, shard.look
     known = (None,) * 4 if look is None else (look.schema, len(look.members), look.live, look.finished)
-    used = None if health is None else health.get(place.name, False)
+    used = None if health is None else health.get(place.name)
     return (place.name, str(place.endpoint), look is not None, used, not place.takes_enqueues, *known)
 
 
@@ -100,7 +100,7 @@ def _status_json(shard: Seen, health: dict[str, bool] | None) -> dict[str, Any]:
         **as_json(shard.place),
         "reachable": look is not None,
         "error": shard.error,
-        "in_use": None if health is None else health.get(shard.place.name, False),
+        "in_use": None if health is None else health.get(shard.place.name),
         "schema": None if look is None else look.schema,
         "servers": None if look is None else [member._asdict() for member in look.members],
         "live": None if look is None else look.live,
