@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pinlater.storage.interface import FIGURES
 from pinlater.telemetry import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ def test_nothing_is_listed_that_the_code_does_not_have() -> None:
     known = {f"{counter.prometheus}_total" for counter in catalogue.QUEUE_COUNTERS}
     known |= {metric.prometheus for metric in (*catalogue.QUEUE_HISTOGRAMS, *OTHERS, *STORED)}
     known |= {f"{metric.prometheus}_total" for metric in (*OTHERS, catalogue.EVENTS)}
-    known |= {f"{catalogue.METHOD_MSEC.prometheus}_bucket"}
+    known |= {f"{catalogue.METHOD_MSEC.prometheus}_bucket", *(f"pinlater_store_{name}" for name in FIGURES)}
     source = "".join(path.read_text() for path in (ROOT / "src" / "pinlater").rglob("*.py"))
     unknown = {name for name in re.findall(r"\bpinlater_\w+", PAGE) if name not in known and f'"{name}"' not in source}
     assert not unknown
@@ -93,3 +94,8 @@ def test_names_follow_prometheus_rules() -> None:
         assert re.fullmatch(r"pinlater_[a-z][a-z_]*[a-z]", name)
         assert "msec" not in name
         assert "_ms" not in name
+
+
+def test_every_figure_of_a_store_is_listed() -> None:
+    for name, meaning in FIGURES.items():
+        row_with(f"`store-{name.replace('_', '-')}-<shard>`", f"`pinlater_store_{name}`", meaning)

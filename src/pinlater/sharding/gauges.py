@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pinlater.domain.queue import QueueCounts
 from pinlater.sharding.shard_lanes import ShardLanes
 from pinlater.sharding.shards import Shards
+from pinlater.storage.interface import FIGURES
 from pinlater.telemetry.metrics import Metrics
 
 
@@ -24,6 +25,13 @@ def show_shards(
 
     def lanes(attribute: str) -> Callable[[], Mapping[str, float]]:
         return lambda: {lane.name: getattr(lane, attribute) for shard in shards for lane in shard.lanes}
+
+    def figures(name: str) -> Callable[[], Mapping[str, float]]:
+        def read() -> Mapping[str, float]:
+            counts = {shard.name: shard.shard.figures() for shard in shards}
+            return {shard: count[name] for shard, count in counts.items() if name in count}
+
+        return read
 
     metrics.gauge(
         "shard-healthy-",
@@ -85,3 +93,11 @@ def show_shards(
         label="lane",
         help="How long these calls took together",
     )
+    for figure, meaning in FIGURES.items():
+        metrics.gauge(
+            f"store-{figure.replace('_', '-')}-",
+            figures(figure),
+            prometheus=f"pinlater_store_{figure}",
+            label="shard",
+            help=meaning,
+        )

@@ -7,7 +7,7 @@ for, so that a store that hangs while it is cancelled holds nobody up. After a t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
@@ -106,6 +106,9 @@ class GuardedShard:
     @property
     def highest_id(self) -> int:
         return self._shard.highest_id
+
+    def figures(self) -> Mapping[str, float]:
+        return self._shard.figures()
 
     async def announce(self, address: str) -> str:
         return await self._work(self._shard.announce, address)

@@ -15,7 +15,7 @@ Regular expressions, merging over priorities and shards, rate limits, waiting an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError
@@ -33,6 +33,21 @@ class Capabilities(NamedTuple):
     custom_status_chars_max: int = 5_000
     body_bytes_max: int = 2**31 - 1
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
+
+
+FIGURES: Mapping[str, str] = {
+    "transactions": "Transactions carried out",
+    "transaction_seconds": "How long these took together",
+    "statements": "Statements sent",
+    "round_trips": "Packets of statements sent",
+    "deadlocks": "Transactions tried again after a deadlock",
+    "lock_waits": "Transactions tried again after waiting too long for a lock",
+    "lost_connections": "Connections lost in the middle of something",
+    "outcomes_settled": "Commits without an answer of which it was found out that they had been carried out",
+    "slots_lost": "How often this server's place was taken over while it was away",
+    "connections": "Connections open now",
+}
+"""What a store may count of itself, and what that is."""
 
 
 class JobKey(NamedTuple):
@@ -295,6 +310,10 @@ class Shard(Protocol):
 
     async def members(self) -> Sequence[Member]:
         """The servers that use the shard now, this one among them; none where only one can (`capabilities.shared` is False)."""
+        ...
+
+    def figures(self) -> Mapping[str, float]:
+        """What the store counts of itself for operators, by the names in `FIGURES`; totals since the start. No I/O."""
         ...
 
     # --- queues -----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ No method waits for anything, so each is one step for everyone else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState
@@ -73,6 +73,9 @@ class MemoryShard:
     @property
     def highest_id(self) -> int:
         return self._highest_id
+
+    def figures(self) -> Mapping[str, float]:
+        return {}
 
     async def announce(self, address: str) -> str:
         return ""

@@ -16,6 +16,7 @@ import asyncmy
 from asyncmy import errors as driver
 
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.tls import make_context, wants_tls
 
 # Room for the packet's head, and for what the server adds.
@@ -52,8 +53,10 @@ class Connection:
     `name` is a lock that it holds in the database for as long as it lives there, so that another can see whether it has ended.
     """
 
-    def __init__(self, raw: Any, endpoint: Endpoint, settings: MysqlSettings) -> None:
+    def __init__(self, raw: Any, endpoint: Endpoint, settings: MysqlSettings, stats: Stats) -> None:
         self._raw = raw
+        self._stats = stats
+        stats.connections += 1
         self.endpoint = endpoint
         self._limit_s = settings.statement_timeout_ms / 1000
         self._idle_max_s = settings.idle_writer_s / 2
@@ -61,8 +64,6 @@ class Connection:
         self._packet_max = 1_000_000
         self.name = f"pinlater-{secrets.token_hex(12)}"
         self.open = True
-        self.round_trips = 0
-        self.statements = 0
 
     @property
     def packet_bytes_max(self) -> int:
@@ -101,8 +102,8 @@ class Connection:
         if not self.open:
             raise ConnectionLost(f"{self.endpoint}: not connected")
         raw = self._raw
-        self.round_trips += 1
-        self.statements += len(statements)
+        self._stats.round_trips += 1
+        self._stats.statements += len(statements)
         self._used_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._limit_s):
@@ -128,7 +129,7 @@ class Connection:
 
     def close(self) -> None:
         """Cuts the connection; the database rolls back what was not committed. What has not left yet never leaves."""
-        self.open = False
+        self._is_gone()
         with contextlib.suppress(Exception):
             self._raw._transport.abort()  # noqa: SLF001 its own `close` would wait until a server that hangs has read everything
         with contextlib.suppress(Exception):
@@ -137,9 +138,13 @@ class Connection:
     async def quit(self) -> None:
         """Ends the connection politely."""
         if self.open:
-            self.open = False
+            self._is_gone()
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._raw.ensure_closed(), 1)
+
+    def _is_gone(self) -> None:
+        self._stats.connections -= self.open
+        self.open = False
 
 
 def _result(raw: Any) -> Result:
@@ -148,7 +153,12 @@ def _result(raw: Any) -> Result:
 
 
 async def connect(
-    endpoint: Endpoint, settings: MysqlSettings, *, autocommit: bool, database: bool = True
+    endpoint: Endpoint,
+    settings: MysqlSettings,
+    *,
+    autocommit: bool,
+    database: bool = True,
+    stats: Stats | None = None,
 ) -> Connection:
     """An open connection in READ COMMITTED. Raises `ConnectionLost`, or the driver's error where the database said no."""
     limit_s = settings.connect_timeout_ms / 1000
@@ -174,7 +184,7 @@ async def connect(
         raise
     except OSError as error:
         raise ConnectionLost(f"{endpoint}: {error}") from error
-    connection = Connection(raw, endpoint, settings)
+    connection = Connection(raw, endpoint, settings, stats or Stats())
     session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(
         lock_wait_s=settings.lock_wait_s,
         idle_s=settings.idle_writer_s,

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from asyncmy import errors as driver
@@ -54,7 +54,8 @@ from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.mysql.readers import Readers
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import sql
-from pinlater.storage.mysql.transaction import Stats, Writer
+from pinlater.storage.mysql.stats import Stats
+from pinlater.storage.mysql.transaction import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class MysqlShard:
                 await self._join()
 
     async def _prepare(self) -> None:
-        server = await connect(self.endpoint, self._settings, autocommit=True, database=False)
+        server = await connect(self.endpoint, self._settings, autocommit=True, database=False, stats=self.stats)
         try:
             await check_server(server, self.endpoint)
             await migration.create_database(server, self.endpoint.database)
@@ -170,6 +171,9 @@ class MysqlShard:
         slot = self._membership.slot
         if not await self._readers.read(self._membership.renew):
             await self._rejoin(slot * _WRITERS)
+
+    def figures(self) -> Mapping[str, float]:
+        return self.stats.figures()
 
     async def announce(self, address: str) -> str:
         self._check_open()
@@ -197,14 +201,16 @@ class MysqlShard:
         )
 
     async def _connect_writer(self) -> Connection:
-        return await connect(self.endpoint, self._settings, autocommit=False)
+        return await connect(self.endpoint, self._settings, autocommit=False, stats=self.stats)
 
     async def _connect_reader(self) -> Connection:
-        return await connect(self.endpoint, self._settings, autocommit=True)
+        return await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)
 
     async def _connect_slow(self) -> Connection:
         """For changes of tables, which take as long as they take."""
-        return await connect(self.endpoint, replace(self._settings, statement_timeout_ms=_ALTER_MS), autocommit=True)
+        return await connect(
+            self.endpoint, replace(self._settings, statement_timeout_ms=_ALTER_MS), autocommit=True, stats=self.stats
+        )
 
     async def _refresh(self) -> None:
         """The book as the database has it."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from random import Random
@@ -39,6 +40,7 @@ from pinlater.storage.mysql.errors import (
 )
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Template, sql
+from pinlater.storage.mysql.stats import Stats
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -47,19 +49,6 @@ _MARK = sql("mark_writer")
 _FIND_WRITER = sql("find_writer")
 # So many numbers come with each lease of a slot: a million a second for twelve days.
 NUMBERS = 2**40
-
-
-class Stats:
-    """What a shard's writers did, for the metrics."""
-
-    def __init__(self) -> None:
-        self.transactions = 0
-        self.changes = 0  # those that changed something
-        self.deadlocks = 0
-        self.lock_waits = 0
-        self.lost_connections = 0
-        self.settled = 0  # outcomes that were found out after a lost answer
-        self.slots_lost = 0
 
 
 class Transaction:
@@ -229,6 +218,7 @@ class Writer:
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()
         transaction = Transaction(self, connection, self._book, careful=careful)
+        began = time.perf_counter()
         try:
             result = await work(transaction)
             if not transaction.ended:
@@ -238,6 +228,7 @@ class Writer:
             await self._roll_back(connection, error)
             raise
         self._stats.transactions += 1
+        self._stats.transaction_s += time.perf_counter() - began
         self._stats.changes += transaction.marked
         return result
 

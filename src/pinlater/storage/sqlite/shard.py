@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -143,6 +143,9 @@ class SqliteShard:
     @property
     def highest_id(self) -> int:
         return self._open.highest_id
+
+    def figures(self) -> Mapping[str, float]:
+        return {} if self._opened is None else {"transactions": self._opened.writer.commits}
 
     async def announce(self, address: str) -> str:
         return ""
