@@ -182,6 +182,27 @@ async def test_workers_that_enqueue_for_each_other_run_together(pinlater_service
     assert seen == [("ping", 3), ("pong", 2), ("ping", 1), ("pong", 0)]
 
 
+async def test_without_a_name_those_run_that_are_being_served(pinlater_service: InProcessService) -> None:
+    one, other, seen = Worker(retry=constant(60)), Worker(), []
+
+    @one.handler("one")
+    async def ping() -> None:
+        seen.append("ping")
+        await pong.using(delay=60).enqueue_async()
+
+    @other.handler("other")
+    async def pong() -> None:
+        seen.append("pong")
+
+    with pinlater_service.serving(one), pinlater_service.serving(other):
+        await ping.enqueue_async()
+        assert [ran.task for ran in await pinlater_service.run_until_idle()] == ["ping"]
+        await pinlater_service.run_for(minutes=2)
+    assert seen == ["ping", "pong"]
+    with pytest.raises(ValueError, match="no worker to run"):
+        await pinlater_service.run_until_idle()
+
+
 def test_plain_tests_run_jobs_too(service: InProcessService, office: Office) -> None:
     """A Django test has no event loop of its own."""
     office.send.enqueue("x")

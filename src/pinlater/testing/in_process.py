@@ -71,6 +71,7 @@ class InProcessService:
         self.clock = TurnedClock(now, self._sweep)
         self._record = Record(self.clock)
         self._ran: list[Ran] = []
+        self._served: list[Worker] = []
         self._cron_made_until: WeakKeyDictionary[Worker, dict[str, datetime]] = WeakKeyDictionary()
         self._started_at = self.clock.now
         self._thread = LoopThread(self.clock)
@@ -115,12 +116,19 @@ class InProcessService:
                 for queue in worker.queues:
                     self.client.create_queue(queue)
                 stack.enter_context(worker.redirected(self.client, self._client_of_a_worker, self.clock))
+                self._served.append(worker)
+                stack.callback(self._served.remove, worker)
             yield self
+
+    def _at_work(self, given: tuple[Worker, ...]) -> tuple[Worker, ...]:
+        workers = given or tuple(dict.fromkeys(self._served))
+        if not workers:
+            raise ValueError("no worker to run: name one, or be in `with service.serving(worker):`")
+        return workers
 
     async def run_until_idle(
         self,
-        worker: Worker,
-        *more: Worker,
+        *workers: Worker,
         raise_errors: bool = True,
         concurrency: int = 1,
         queues: Sequence[str] | None = None,
@@ -129,13 +137,13 @@ class InProcessService:
     ) -> list[Ran]:
         """Runs what is due, and what that enqueues for now, on this event loop; returns the attempts in the order of their ends.
 
-        One job at a time unless `concurrency` says more. What is due later waits until the clock is turned. Cron entries of `queues`
-        fire for the time since these last ran (at first: since the service began), as if the worker had been there; more than ten
-        thousand firings of one are a ValueError. Handlers that ask for a process run in a thread, where they see what the test has put
-        in place, unless `processes` says so. The first error of a handler is raised when all is done, but for `raise_errors=False`;
-        `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
+        By `workers`, or else by those that are being served. One job at a time unless `concurrency` says more. What is due later waits
+        until the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
+        as if the worker had been there; more than ten thousand firings of one are a ValueError. Handlers that ask for a process run in
+        a thread, where they see what the test has put in place, unless `processes` says so. The first error of a handler is raised when
+        all is done, but for `raise_errors=False`; `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
         """
-        workers = (worker, *more)
+        workers = self._at_work(workers)
         unknown = set(queues or ()) - {queue for one in workers for queue in one.queues}
         if unknown:
             raise ValueError(f"no handler for queue {min(unknown)!r}")
@@ -178,8 +186,7 @@ class InProcessService:
 
     async def run_for(
         self,
-        worker: Worker,
-        *more: Worker,
+        *workers: Worker,
         seconds: float = 0,
         minutes: float = 0,
         hours: float = 0,
@@ -187,11 +194,12 @@ class InProcessService:
         raise_errors: bool = True,
         concurrency: int = 1,
     ) -> list[Ran]:
-        """Lets that much time pass with the workers at work: the clock stops wherever something is due, and they run until idle there.
+        """Lets that much time pass with the workers at work, or those that are being served: the clock stops wherever something is due,
+        and they run until idle there.
 
         An error that is raised leaves the clock where it happened.
         """
-        workers = (worker, *more)
+        workers = self._at_work(workers)
         end = self.clock.now + timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
         ran = await self.run_until_idle(*workers, raise_errors=raise_errors, concurrency=concurrency)
         while (moment := self._next_moment(workers, end)) is not None:
