@@ -139,7 +139,7 @@ class Spread:
         failure: WorldError | None = None
         for shard, answer, was_late in zip(shards, answers, late, strict=True):
             if was_late:  # before it was asked: what it finds now is not all that it may do yet
-                failure = ShardConnectionFailed(f"Shard {shard.name} has not ended a call that was given up")
+                failure = _unended(shard)
             if isinstance(answer, WorldError):
                 failure = answer
             elif isinstance(answer, BaseException):
@@ -211,6 +211,9 @@ class Spread:
             for shard in self._shards.unique.to_ask(queue.name, self._shards.home_of(key), self._shards):
                 keys_by_shard.setdefault(shard.name, (shard, []))[1].append(key)
         asked = list(keys_by_shard.values())
+        for shard, _ in asked:
+            if shard.insert.has_late_calls:
+                raise _cannot_say("whether a unique key is taken there", _unended(shard))
         answers = await asyncio.gather(
             *(self._ask(shard, self._look_for(queue, keys)) for shard, keys in asked), return_exceptions=True
         )
@@ -319,6 +322,10 @@ def has_stored_nothing(error: PinLaterError) -> bool:
     if isinstance(error, OutcomeUnknown):
         return False
     return isinstance(error, ShardConnectionFailed | StoreFull | QueueFull | QueueNotFound | TooManyWaiting | Draining)
+
+
+def _unended(shard: ShardLanes) -> ShardConnectionFailed:
+    return ShardConnectionFailed(f"Shard {shard.name} has not ended a call that was given up")
 
 
 def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:

@@ -1,0 +1,164 @@
+"""Random faults, outages and changes of the map under a load of keyed and unique enqueues: nothing acknowledged is lost or doubled.
+
+Each seed is one history on a turned clock, the same in each run. Producers send again as clients do, as repeats, until they are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
+from pinlater.domain.job import JobState
+from pinlater.service.values import JobFilter, ScanCommand
+from tests.sharding.farm import Farm, play
+
+NAMES = "1234"
+STEPS = 60
+_METHODS = (
+    "insert_jobs",
+    "insert_jobs",
+    "insert_jobs",
+    "claim_jobs",
+    "finish_jobs",
+    "find_requests",
+    "find_unique",
+    "ping",
+)
+
+
+class History:
+    """What was sent, what was answered, and the trouble meanwhile."""
+
+    def __init__(self, farm: Farm, seed: int) -> None:
+        self.farm = farm
+        self.random = Random(seed)
+        self.answered: dict[bytes, str] = {}
+        self.unique: dict[str, set[str]] = {}
+        self.acked: set[str] = set()
+        self.over = False
+        self._numbers = iter(range(10**6))
+
+    async def produce(self) -> None:
+        """One keyed request, until it is answered."""
+        body = b"%d" % next(self._numbers)
+        repeat = False
+        while True:
+            try:
+                enqueued = await self.farm.enqueue(body, key=body.decode(), repeat=repeat)
+            except PinLaterError:
+                repeat = True
+                await asyncio.sleep(0.3)
+            else:
+                self.answered[body] = enqueued.descriptors[0]
+                return
+
+    async def produce_unique(self) -> None:
+        """One job under a key that others use too; without a request key, for the unique key is one."""
+        key = f"u{self.random.randrange(30)}"
+        while True:
+            try:
+                enqueued = await self.farm.enqueue(b"unique " + key.encode(), unique=key)
+            except PinLaterError:
+                await asyncio.sleep(0.3)
+            else:
+                self.unique.setdefault(key, set()).add(enqueued.descriptors[0])
+                return
+
+    async def consume(self) -> None:
+        """Takes and acks what isn't unique, so that unique keys stay taken."""
+        while not self.over:
+            try:
+                jobs = (await self.farm.dequeue(3, wait_ms=500)).jobs
+            except PinLaterError:
+                await asyncio.sleep(0.2)
+                continue
+            for job in jobs:
+                if not job.job.body.startswith(b"unique"):
+                    await self._ack(job.descriptor)
+
+    async def _ack(self, descriptor: str) -> None:
+        while True:
+            try:
+                await self.farm.ack(descriptor)
+            except PinLaterError:
+                await asyncio.sleep(0.2)
+            else:
+                assert descriptor not in self.acked
+                self.acked.add(descriptor)
+                return
+
+    async def trouble(self) -> None:
+        """One thing goes wrong, or is mended."""
+        farm, random = self.farm, self.random
+        store = farm.store(random.choice(NAMES))
+        match random.randrange(8):
+            case 0:
+                store.dead = None if store.dead else "gone"
+            case 1 | 2:
+                store.fails(random.choice(_METHODS))
+            case 3:
+                store.fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=random.random() < 0.5)
+            case 4 | 5:
+                done_first = random.random() < 0.5
+                cut = OutcomeUnknown("cut") if done_first else ShardConnectionFailed("cut")
+                error = cut if random.random() < 0.3 else None
+                fault = store.hangs(random.choice(_METHODS), error=error, done_first=done_first)
+                asyncio.get_running_loop().call_later(random.uniform(0.1, 15), fault.release)
+            case 6:
+                drained = random.choice(NAMES)
+                change = farm.replace(*[farm.desired(name, takes_enqueues=name != drained) for name in NAMES])
+                await farm.within(30_000, change)
+            case 7:
+                for each in farm.stores.values():
+                    each.dead = None
+
+
+async def stored(farm: Farm) -> Counter[bytes]:
+    """All jobs on all shards, by body."""
+    found: list[bytes] = []
+    for state in JobState:
+        for future in (False, True) if state is JobState.PENDING else (False,):
+            scanned = await farm.service.scan(ScanCommand(JobFilter("q", state, future=future), 10_000, bodies=True))
+            found += [job.body or b"" for _, job in scanned.jobs]
+    return Counter(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_lost_or_doubled_whatever_goes_wrong(seed: int) -> None:
+    async def scenario(farm: Farm) -> None:
+        history = History(farm, seed)
+        consumers = [asyncio.ensure_future(history.consume()) for _ in range(3)]
+        producers = []
+        for _ in range(STEPS):
+            producers += [asyncio.ensure_future(history.produce()) for _ in range(history.random.randrange(4))]
+            producers += [asyncio.ensure_future(history.produce_unique()) for _ in range(history.random.randrange(2))]
+            await history.trouble()
+            await farm.pass_time(history.random.randrange(100, 1_500))
+        for store in farm.stores.values():
+            store.dead = None
+            for faults in store._faults.values():
+                for fault in faults:
+                    fault.release()
+        await farm.pass_time(30_000)
+        assert all(task.done() for task in producers)
+        await asyncio.gather(*producers)
+        farm.clock.advance(seconds=601)  # claims whose answer was lost time out
+        await farm.sweeps.time_out_claims()
+        await farm.pass_time(5_000)
+        history.over = True
+        await farm.pass_time(10_000)
+        await asyncio.gather(*consumers)
+
+        jobs = await stored(farm)
+        plain = {body: number for body, number in jobs.items() if not body.startswith(b"unique")}
+        assert {body: number for body, number in plain.items() if number != 1} == {}
+        assert set(plain) == set(history.answered)
+        assert set(history.answered.values()) == history.acked
+        assert {key: names for key, names in history.unique.items() if len(names) != 1} == {}
+        assert {key: jobs[b"unique " + key.encode()] for key in history.unique} == dict.fromkeys(history.unique, 1)
+
+    play(scenario, shards=NAMES)
