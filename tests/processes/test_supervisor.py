@@ -88,6 +88,24 @@ async def test_what_the_first_can_not_start_with_is_the_commands_error(many: Mak
     assert (one.starts(0), one.starts(1)) == (1, 0)
 
 
+async def test_a_program_that_is_not_there_is_an_error_too(many: Make) -> None:
+    one = many(2)
+    one.supervisor._command = ["/nowhere/python"]
+    with pytest.raises(OSError, match=r"can't be started: .*No such file"):
+        await one.begin()
+
+
+async def test_a_signal_while_the_first_starts_ends_it_in_order(many: Make) -> None:
+    one = many(2)
+    one.begin()
+    await one.until(lambda: one.supervisor._places and one.supervisor._places[0].process_id)
+    one.signal(signal.SIGTERM)
+    assert one.running is not None
+    async with asyncio.timeout(PATIENCE_S):
+        assert await one.running == 0
+    assert one.starts(1) == 0
+
+
 async def test_not_ready_are_all_and_the_reason_is_said_once(many: Make) -> None:
     one = many(2)
     one.behave(0, "unready")

@@ -56,6 +56,7 @@ class Place:
         self._asked: dict[int, asyncio.Future[Answer | None]] = {}
         self._numbers = itertools.count(1)
         self._heard_at = 0.0
+        self._silent_since: float | None = None
         self.serves = False
         self.served = asyncio.Event()  # some process of this place has served
         self.starts = 0
@@ -73,10 +74,19 @@ class Place:
 
     async def keep(self) -> int | None:
         """Keeps a process running until stopped: None. One that ends without ever having served is given up: its exit status."""
+        try:
+            return await self._keep()
+        finally:
+            self.settled.set()
+
+    async def _keep(self) -> int | None:
         crashes = 0
         while not self._stopping.is_set():
             started = time.monotonic()
-            code = await self._run_once()
+            try:
+                code = await self._run_once()
+            except OSError as error:  # no memory, no more processes
+                code, self.failure = 1, f"the process can't be started: {error}"
             self.settled.set()
             if self._stopping.is_set():
                 break
@@ -101,16 +111,18 @@ class Place:
         )
 
     async def _run_once(self) -> int:
+        self.failure = None
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        with theirs:
+        with contextlib.ExitStack() as unstarted, theirs:
+            unstarted.callback(ours.close)
             end = theirs.fileno()
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, "--line", str(end),
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=(end,), process_group=0,
             )  # fmt: skip
+            unstarted.pop_all()
         self.starts += 1
-        self.failure = None
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         self._heard_at = time.monotonic()
         self._writer.write(self._plan)
@@ -173,15 +185,20 @@ class Place:
 
     async def replace_if_stuck(self) -> None:
         """Kills a process that has not been heard of for too long: it would go on getting its share of the connections."""
-        process = self._process
-        if self.serves and await self.ask() is None and process is not None and process is self._process:
-            silent_s = time.monotonic() - self._heard_at
-            if silent_s >= self._patience.stuck_s and not self._stopping.is_set():
-                logger.error(
-                    "a server process does not answer and is killed",
-                    extra={"process_number": self.number, "silent_seconds": round(silent_s)},
-                )
-                self.kill()
+        process, asked_at = self._process, time.monotonic()
+        if not self.serves or await self.ask() is not None or process is not self._process:
+            self._silent_since = None
+            return
+        # Counted from an ask on: if this process was suspended too, the other's silence says nothing.
+        if self._silent_since is None or self._silent_since < self._heard_at:
+            self._silent_since = asked_at
+        silent_s = time.monotonic() - self._silent_since
+        if silent_s >= self._patience.stuck_s and not self._stopping.is_set():
+            logger.error(
+                "a server process does not answer and is killed",
+                extra={"process_number": self.number, "silent_seconds": round(silent_s)},
+            )
+            self.kill()
 
     # --- ordering -----------------------------------------------------------------------------------------------------------
 
