@@ -33,6 +33,7 @@ from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.traced import trace
+from pinlater.sharding.agreed_time import ahead_ms
 from pinlater.sharding.gauges import show_shards
 from pinlater.sharding.members import Members
 from pinlater.sharding.neighbours import Neighbours
@@ -112,6 +113,7 @@ class App:
             desired = self._desired()
             shards = await open_shards(desired, self.clock, self._random, self.settings.sharding)
             try:
+                await self._agree_on_time(shards)
                 self._assemble(shards)
                 await self._agree()
                 await self._hear_others()
@@ -181,6 +183,16 @@ class App:
             label="queue",
             help="Dequeues that wait for a job",
         )
+
+    async def _agree_on_time(self, shards: Shards) -> None:
+        ahead = await ahead_ms(shards, self.clock)
+        self.clock.shift(ahead)
+        self._drift_ms = self.clock.drift_ms()
+        if abs(ahead) >= _JUMP_MS:
+            logger.warning(
+                "this machine's clock is not that of the databases, whose time holds",
+                extra={"databases_ahead_ms": ahead},
+            )
 
     async def _agree(self) -> None:
         """What the shards have together is what each of them has; they know the map, and we who else uses them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from pinlater.app import App
 from pinlater.client import AsyncClient, Job
 from pinlater.config.load import load
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
 from tests.servers.mariadb import MariaDb
 
@@ -26,9 +28,9 @@ async def start(mariadb: MariaDb, mariadb_prefix: str) -> AsyncIterator[Start]:
     store = f"mysql://{mariadb.user}:{password}@{mariadb.address}/{mariadb_prefix}jobs"
     async with AsyncExitStack() as running:
 
-        async def one(**more: object) -> App:
+        async def one(clock: SystemClock | None = None, **more: object) -> App:
             flags = {"store": store, "thrift.port": 0, "http.port": 0, **more}
-            app = App(load(None, {}, flags).settings)
+            app = App(load(None, {}, flags).settings, clock=clock)
             await app.start()
             running.push_async_callback(app.stop, 1.0)
             return app
@@ -108,6 +110,15 @@ async def test_where_no_wake_arrives_a_look_finds_the_job(start: Start) -> None:
         await producer.enqueue("q", [Job(b"seen")])
         dequeued = await asyncio.wait_for(waiting, 10)
     assert [job.body for job in dequeued.jobs] == [b"seen"]
+
+
+async def test_all_servers_go_by_the_databases_time(start: Start, mariadb: MariaDb) -> None:
+    """Also one whose own clock is an hour fast, and one that is a minute slow."""
+    fast = await start(clock=SystemClock(wall=lambda: time.time() + 3600))
+    slow = await start(clock=SystemClock(wall=lambda: time.time() - 60))
+    [[there]] = await mariadb.execute("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
+    assert abs(fast.clock.now_ms() - slow.clock.now_ms()) < 1_000
+    assert abs(fast.clock.now_ms() - there) < 10_000, "the statement above takes its time on a busy machine"
 
 
 async def until(true: Callable[[], bool]) -> None:

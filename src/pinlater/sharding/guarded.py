@@ -110,6 +110,9 @@ class GuardedShard:
     def figures(self) -> Mapping[str, float]:
         return self._shard.figures()
 
+    async def time_ms(self) -> int | None:
+        return await self._look(self._shard.time_ms)
+
     async def announce(self, address: str) -> str:
         return await self._work(self._shard.announce, address)
 

@@ -301,6 +301,10 @@ class Shard(Protocol):
         """The highest job id that was in the shard when it was opened; 0 for none."""
         ...
 
+    async def time_ms(self) -> int | None:
+        """What time it is where the shard is, so that its servers can agree on one; None where nobody shares the shard."""
+        ...
+
     async def announce(self, address: str) -> str:
         """Tells the other servers where this one listens for wakes (`host:port`); the secret that the shard keeps for all of them.
 

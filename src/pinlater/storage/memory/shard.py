@@ -77,6 +77,9 @@ class MemoryShard:
     def figures(self) -> Mapping[str, float]:
         return {}
 
+    async def time_ms(self) -> int | None:
+        return None
+
     async def announce(self, address: str) -> str:
         return ""
 

@@ -175,6 +175,11 @@ class MysqlShard:
     def figures(self) -> Mapping[str, float]:
         return self.stats.figures()
 
+    async def time_ms(self) -> int:
+        self._check_open()
+        [now] = await self._readers.read(lambda c: c.run([sql("now")()]))
+        return int(now.rows[0][0])
+
     async def announce(self, address: str) -> str:
         self._check_open()
         return await self._readers.read(lambda c: self._membership.announce(c, address))

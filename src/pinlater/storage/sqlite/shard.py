@@ -147,6 +147,9 @@ class SqliteShard:
     def figures(self) -> Mapping[str, float]:
         return {} if self._opened is None else {"transactions": self._opened.writer.commits}
 
+    async def time_ms(self) -> int | None:
+        return None
+
     async def announce(self, address: str) -> str:
         return ""
 
