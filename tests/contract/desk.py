@@ -32,6 +32,7 @@ from pinlater.storage.interface import (
     Requeue,
     Shard,
     TimeToLive,
+    raise_error,
 )
 
 QUEUE = "emails"
@@ -187,7 +188,7 @@ class Desk:
 
     async def checkpoint(self, checkpoint: Checkpoint) -> Acked:
         [result] = await self.shard.checkpoint_jobs([checkpoint], self.now)
-        return result
+        return raise_error(result)
 
     async def heartbeat(self, ref: ClaimRef) -> Acked:
         [result] = await self.shard.extend_claims([ref], self.now)

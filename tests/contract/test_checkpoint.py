@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.interface import Checkpoint
+from pinlater.storage.interface import Checkpoint, raise_error
 from tests.contract.desk import TIMEOUT_MS, Desk
 
 
@@ -160,7 +160,7 @@ async def test_a_checkpoint_of_an_unknown_job_is_not_found(desk: Desk) -> None:
 
     saved = await desk.shard.checkpoint_jobs([Checkpoint(key, "worker") for key in wrong], desk.now)
 
-    assert [one.outcome for one in saved] == [Outcome.NOT_FOUND] * 3
+    assert [raise_error(one).outcome for one in saved] == [Outcome.NOT_FOUND] * 3
 
 
 async def test_checkpoints_of_one_call_take_effect_in_order(desk: Desk) -> None:
@@ -176,7 +176,8 @@ async def test_checkpoints_of_one_call_take_effect_in_order(desk: Desk) -> None:
         desk.now,
     )
 
-    assert (first.outcome, second.outcome, third.outcome) == (Outcome.APPLIED, Outcome.APPLIED, Outcome.STALE_CLAIM)
+    outcomes = [raise_error(one).outcome for one in (first, second, third)]
+    assert outcomes == [Outcome.APPLIED, Outcome.APPLIED, Outcome.STALE_CLAIM]
     job = await desk.look(held.key)
     assert (job.state, job.body, job.custom_status) == (JobState.PENDING, b"2", "ba")
     assert list(await desk.shard.checkpoint_jobs([], desk.now)) == []

@@ -87,11 +87,11 @@ async def empty(server: DatabaseServer, database: str) -> None:
             await cursor.execute(f"DELETE FROM {database}.{table}{which}")
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], every_s: float = 0.01) -> None:
     """Polls until it is so; fails after `PATIENCE_S`."""
     async with asyncio.timeout(PATIENCE_S):
         while not await condition():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(every_s)
 
 
 async def gathered(calls: Iterable[Awaitable[Any]]) -> list[Any]:

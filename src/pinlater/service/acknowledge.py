@@ -16,7 +16,7 @@ from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
 from pinlater.sharding.shards import Shards
-from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
 from pinlater.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Acknowledge:
             )
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.checkpoint.submit(_orders(items, part, order))
+            return [raise_error(one) for one in await part.shard.checkpoint.submit(_orders(items, part, order))]
 
         answers = await self._in_hand(queue, [item.descriptor for item in items], act)
         metrics = self._metrics.queue(queue)

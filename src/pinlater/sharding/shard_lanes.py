@@ -34,6 +34,7 @@ from pinlater.storage.interface import (
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 # Wishes cost nothing until they are granted: ten thousand that wait for a thousand jobs each may all look again at once.
 _CLAIMS_WAITING_MAX = 10_000_000
@@ -109,7 +110,7 @@ class ShardLanes:
         self.extend: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
             "extend", lambda claims, now_ms: self.raw.extend_claims(claims, now_ms)
         )
-        self.checkpoint: Lane[Sequence[Checkpoint], Sequence[Acked]] = self._groups(
+        self.checkpoint: Lane[Sequence[Checkpoint], Sequence[Acked | PinLaterError]] = self._groups(
             "checkpoint", lambda checkpoints, now_ms: self.raw.checkpoint_jobs(checkpoints, now_ms)
         )
         self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
@@ -135,11 +136,11 @@ class ShardLanes:
         return Lane(f"{name} {self.name}", execute, observe=observe, monotonic=self.clock.monotonic, **more)
 
     def _groups(
-        self, name: str, act: Callable[[Sequence[Item], int], Awaitable[Sequence[Acked]]]
-    ) -> Lane[Sequence[Item], Sequence[Acked]]:
+        self, name: str, act: Callable[[Sequence[Item], int], Awaitable[Sequence[Answer]]]
+    ) -> Lane[Sequence[Item], Sequence[Answer]]:
         """A lane whose items are lists, joined into one list for each call of `act`."""
 
-        async def execute(groups: list[Sequence[Item]]) -> Sequence[Sequence[Acked]]:
+        async def execute(groups: list[Sequence[Item]]) -> Sequence[Sequence[Answer]]:
             if len(groups) == 1:
                 return [await act(groups[0], self.clock.now_ms())]
             results = await act([item for group in groups for item in group], self.clock.now_ms())

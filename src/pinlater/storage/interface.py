@@ -385,8 +385,11 @@ class Shard(Protocol):
         ...
 
     # --- jobs in hand -----------------------------------------------------------------------------------------------------
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
-        """Saves progress and renews claims (deadline = now + the job's claim timeout)."""
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+        """Saves progress and renews claims (deadline = now + the job's claim timeout).
+
+        Errors as values: a body that the database behind the store takes in no statement.
+        """
         ...
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:

@@ -8,7 +8,7 @@ from typing import cast
 from pinlater.domain.job import UniqueScope
 from pinlater.storage.events import FAILED, HAS_PROGRESS, IN_PROGRESS, PENDING, SUCCEEDED, Events, Record
 from pinlater.storage.mysql.counters import Counter
-from pinlater.storage.mysql.statements import delete_ready, json_rows, rows, sql
+from pinlater.storage.mysql.statements import Template, delete_ready, in_statements, json_rows, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 
 # Flags of a row of `ready`: has a row in `progress`, is counted as future, has options.
@@ -101,8 +101,7 @@ class Changes(Events):
             )
             for job in jobs
         ]
-        for start in range(0, len(lines), 100):
-            change(_SAVE_PROGRESS(rows=rows(lines[start : start + 100])))
+        self._insert(_SAVE_PROGRESS, lines)
         for job in jobs:
             if job.new_body is not None:
                 change(_SAVE_BODY(body=job.new_body, id=job.id))
@@ -137,12 +136,14 @@ class Changes(Events):
         change = self._transaction.change
         if renewed:
             change(_RENEW(claims=json_rows(renewed)))
-        if ready:
-            change(_READY(rows=rows(sorted(ready))))
-        if expiries:
-            change(_EXPIRIES(rows=rows(expiries)))
-        if done:
-            change(_DONE(rows=rows(done)))
+        self._insert(_READY, sorted(ready))
+        self._insert(_EXPIRIES, expiries)
+        self._insert(_DONE, done)
+
+    def _insert(self, statement: Template, lines: Sequence[Sequence[object]]) -> None:
+        """In as many statements as their size takes."""
+        for part in in_statements([row(line) for line in lines], self._transaction.statement_bytes_max):
+            self._transaction.change(statement(rows=part))
 
     def _free_keys(self, jobs: Iterable[Record]) -> None:
         """A key of scope PENDING or UNFINISHED ends with its job."""

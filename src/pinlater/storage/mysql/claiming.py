@@ -16,9 +16,8 @@ from pinlater.storage.events import HAS_KEY, HAS_PROGRESS, later
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
 from pinlater.storage.mysql.book import LOWEST_MS, QueueEntry
 from pinlater.storage.mysql.changes import CHANGED, FUTURE, OPTIONS, Changes
-from pinlater.storage.mysql.inserting import in_statements
 from pinlater.storage.mysql.partitions import DROP_AGE_MS
-from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, delete_ready, literal, row, sql
+from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, delete_ready, in_statements, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
 

@@ -25,14 +25,13 @@ _PACKET_SLACK_BYTES = 1024
 _LONG_OPEN_S = 1.0
 _SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION innodb_lock_wait_timeout = {lock_wait_s}, "
-    "SESSION lock_wait_timeout = {lock_wait_s}, SESSION time_zone = '+00:00', "
+    "SESSION lock_wait_timeout = {lock_wait_s}, SESSION time_zone = '+00:00'"
 )
 # A writer whose machine died must not keep its locks for hours; and not longer than its slot, or it might still commit something.
-_WRITERS_SESSION = "SESSION wait_timeout = {idle_s}"
+_WRITERS_SESSION = ", SESSION wait_timeout = {idle_s}"
 # What nobody waits for any more must not go on: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
 _READERS_SESSION = (
-    "SESSION net_write_timeout = 60 /*M! , SESSION max_statement_time = {limit_s:g} */ "
-    "/*!80000 , SESSION max_execution_time = {limit_ms} */"
+    " /*M! , SESSION max_statement_time = {limit_s:g} */ /*!80000 , SESSION max_execution_time = {limit_ms} */"
 )
 
 

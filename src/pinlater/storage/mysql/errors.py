@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import ShardConnectionFailed, StoreFull, WorldError
+from pinlater.domain.errors import CallerError, ShardConnectionFailed, StoreFull, WorldError
 from pinlater.storage.mysql.connection import ConnectionLost, code_of, text_of
 from pinlater.storage.mysql.settings import Endpoint
 
@@ -22,6 +22,17 @@ _TOO_MANY = {1040, 1203, 1226}
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
 _PACKET = {1153}
 _NO_DATABASE = 1049
+
+
+class BodyTooLong(CallerError):
+    """The database takes no statement that is long enough for this job. The limit says what of it is left for one job."""
+
+    def __init__(self, endpoint: Endpoint, index: int, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"Job {index} of the request takes {size_bytes} bytes as a statement and {endpoint} has room for {limit_bytes}: "
+            "raise its max_allowed_packet, to more than twice the longest body",
+            detail="BODY_TOO_LARGE",
+        )
 
 
 class SlotLost(ShardConnectionFailed):

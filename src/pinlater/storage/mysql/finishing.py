@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage import deciding
 from pinlater.storage.events import Events
 from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
 from pinlater.storage.mysql.changes import Changes
-from pinlater.storage.mysql.statements import sql
+from pinlater.storage.mysql.errors import BodyTooLong
+from pinlater.storage.mysql.statements import escaped, sql
 from pinlater.storage.mysql.transaction import Transaction
 
 SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
@@ -69,9 +71,22 @@ async def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> 
     return results
 
 
-async def checkpoint(transaction: Transaction, checkpoints: Sequence[Checkpoint], now_ms: int) -> list[Acked]:
+async def checkpoint(
+    transaction: Transaction, checkpoints: Sequence[Checkpoint], now_ms: int
+) -> list[Acked | PinLaterError]:
     """Progress of jobs in hand."""
-    return await _decide(transaction, checkpoints, [item.key for item in checkpoints], now_ms, deciding.checkpoint)
+    fitting: list[Checkpoint] = []
+    answers: list[Acked | PinLaterError] = []
+    most = transaction.row_bytes_max
+    for index, item in enumerate(checkpoints):
+        size_bytes = 0 if item.new_body is None else len(escaped(item.new_body))
+        if size_bytes > most:
+            answers.append(BodyTooLong(transaction.endpoint, index, size_bytes, most))
+        else:
+            answers.append(SUCCEEDED)
+            fitting.append(item)
+    done = iter(await _decide(transaction, fitting, [item.key for item in fitting], now_ms, deciding.checkpoint))
+    return [next(done) if answer is SUCCEEDED else answer for answer in answers]
 
 
 async def extend(transaction: Transaction, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:

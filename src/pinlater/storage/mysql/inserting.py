@@ -15,8 +15,8 @@ from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.mysql.book import QueueEntry
 from pinlater.storage.mysql.changes import FUTURE, OPTIONS
-from pinlater.storage.mysql.errors import SlotLost
-from pinlater.storage.mysql.statements import Sql, escaped, keys_are, literal, row, sql
+from pinlater.storage.mysql.errors import BodyTooLong, SlotLost
+from pinlater.storage.mysql.statements import escaped, in_statements, keys_are, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
@@ -54,6 +54,7 @@ class _Batch:
     def __init__(self, transaction: Transaction, now_ms: int, slots_lost: Collection[int]) -> None:
         self._transaction = transaction
         self._slots_lost = slots_lost
+        self._row_bytes_max = transaction.row_bytes_max
         self._queues = transaction.book.queues
         self._now_ms = now_ms
         self._jobs: list[bytes] = []
@@ -133,6 +134,11 @@ class _Batch:
             if answered is not None:
                 return answered
         jobs = request.jobs
+        if jobs and 4 * max([len(job[1]) for job in jobs]) > self._row_bytes_max:
+            for index, job in enumerate(jobs):
+                size_bytes = len(escaped(job.body)) + len(literal(options_text(job)))
+                if size_bytes > self._row_bytes_max:
+                    return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
         existing = self._existing(queue, jobs)
         growth = len(jobs) - len(existing)
         pending = self._pending.get(queue.queue_id, 0)
@@ -224,18 +230,3 @@ class _Batch:
         ):
             for part in in_statements(new, most):
                 change(template(rows=part))
-
-
-def in_statements(new: Sequence[bytes], bytes_max: int) -> list[Sql]:
-    """Rows put together to statements of about that length at most (one row always fits)."""
-    if not new:
-        return []
-    parts: list[Sql] = []
-    start = size = 0
-    for index, one in enumerate(new):
-        if size and size + len(one) > bytes_max - 1_000:
-            parts.append(Sql(b",".join(new[start:index])))
-            start, size = index, 0
-        size += len(one) + 1
-    parts.append(Sql(b",".join(new[start:])))
-    return parts

@@ -59,8 +59,8 @@ from pinlater.storage.mysql.transaction import Writer
 
 logger = logging.getLogger(__name__)
 
-# A LONGBLOB holds more; a packet doesn't.
-_BODY_BYTES_MAX = 1_000_000_000
+# What the longest body's statement needs beside it: a job's options may be long, too.
+_ROOM_BYTES = 100_000
 _WRITERS = 4
 _PARTITIONS_EVERY_MS = 60_000
 _ALTER_MS = 600_000
@@ -69,12 +69,12 @@ _ALTER_MS = 600_000
 class MysqlShard:
     """Implements `storage.interface.Shard` on one database. `monotonic` in seconds."""
 
+    # Of the longest body more is known once the shard is open: it is the server's setting.
     capabilities = Capabilities(
         kind="mysql",
         shared=True,
         durable=True,
         custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
-        body_bytes_max=_BODY_BYTES_MAX,
     )
 
     def __init__(
@@ -115,6 +115,9 @@ class MysqlShard:
             await self._join()
             await self._refresh()
             await self._look_after_partitions(now_ms)
+            packet_bytes = await self._readers.read(_packet_bytes)
+            # Twice its length: any byte of it may be one that must be escaped.
+            self.capabilities = self.capabilities._replace(body_bytes_max=(packet_bytes - _ROOM_BYTES) // 2)
         except (ConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
@@ -299,7 +302,7 @@ class MysqlShard:
 
     # --- jobs in hand -------------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
         await self._know([item.key.queue for item in checkpoints])
         return await self._other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
 
@@ -408,6 +411,10 @@ class MysqlShard:
             return await self._partitions.keep(now_ms)
         except (ConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
+
+
+async def _packet_bytes(connection: Connection) -> int:
+    return connection.packet_bytes_max
 
 
 async def _highest_id(connection: Connection) -> int:

@@ -16,6 +16,8 @@ from functools import cache
 from importlib.resources import files
 
 FOLDER = files("pinlater.storage.mysql") / "queries"
+# Room for a statement's own words, beside its rows.
+STATEMENT_BYTES = 1_000
 _NAME = re.compile(rb":([a-z_]+)")
 
 
@@ -83,6 +85,21 @@ def row(values: Sequence[object]) -> bytes:
 def rows(values: Iterable[Sequence[object]]) -> Sql:
     """Several of them."""
     return Sql(b",".join([row(one) for one in values]))
+
+
+def in_statements(new: Sequence[bytes], bytes_max: int) -> list[Sql]:
+    """Rows put together to statements of about that length at most (one row always fits)."""
+    if not new:
+        return []
+    parts: list[Sql] = []
+    start = size = 0
+    for index, one in enumerate(new):
+        if size and size + len(one) > bytes_max - STATEMENT_BYTES:
+            parts.append(Sql(b",".join(new[start:index])))
+            start, size = index, 0
+        size += len(one) + 1
+    parts.append(Sql(b",".join(new[start:])))
+    return parts
 
 
 def json_rows(values: Iterable[Sequence[int]]) -> Sql:

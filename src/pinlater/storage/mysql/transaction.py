@@ -39,7 +39,7 @@ from pinlater.storage.mysql.errors import (
     translate,
 )
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Template, sql
+from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Template, sql
 from pinlater.storage.mysql.stats import Stats
 
 T = TypeVar("T")
@@ -77,6 +77,11 @@ class Transaction:
     def statement_bytes_max(self) -> int:
         """How long one statement may be."""
         return self._connection.packet_bytes_max
+
+    @property
+    def row_bytes_max(self) -> int:
+        """How long a body and a job's options may be, as literals."""
+        return self.statement_bytes_max - STATEMENT_BYTES
 
     def change(self, statement: bytes) -> None:
         """A change whose own answer nobody needs."""

@@ -1,0 +1,87 @@
+"""max_allowed_packet: what doesn't fit into one packet goes in several; one job that fits into none is refused, and harms no other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Outcome
+from pinlater.storage.interface import Ack, Acked, Checkpoint, Inserted, InsertRequest
+from tests.contract.desk import Desk
+from tests.mysql.rig import QUEUE, Rig
+
+PACKET = 1 << 20
+QUOTE = b"'"  # is sent as two bytes
+
+
+@pytest.fixture
+async def desk(mortal: Rig) -> AsyncIterator[Desk]:
+    """On a server that takes packets of a megabyte."""
+    [[before]] = await mortal.server.execute("SELECT @@global.max_allowed_packet")
+    await mortal.server.execute(f"SET GLOBAL max_allowed_packet = {PACKET}")
+    yield await mortal.desk(direct=True)
+    await mortal.server.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+async def test_a_request_longer_than_a_packet_is_stored_whole(mortal: Rig, desk: Desk) -> None:
+    bodies = [bytes([number]) * 150_000 for number in range(20)]
+    stored = await desk.insert(*[desk.job(body) for body in bodies])
+    assert len(stored.ids) == len(bodies)
+    held = await desk.claim(100)
+    assert [one.job.body for one in held] == bodies
+    acks = [Ack(one.key, False, one.holder.token, "s" * 5_000, error_type="E", error_text="t" * 50_000) for one in held]
+    assert {one.outcome for one in await desk.shard.finish_jobs(acks, desk.now)} == {Outcome.APPLIED}
+    await mortal.assert_consistent()
+
+
+async def test_the_longest_body_that_the_shard_declares_always_fits(mortal: Rig, desk: Desk) -> None:
+    most = desk.shard.capabilities.body_bytes_max
+    assert PACKET // 3 < most < PACKET // 2
+    await desk.put(QUOTE * most)
+    held = await desk.take()
+    assert held.job.body == QUOTE * most
+    saved = await desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"\\" * most, move_to_pending=True))
+    assert saved.outcome is Outcome.APPLIED
+    assert (await desk.take()).job.body == b"\\" * most
+    await mortal.assert_consistent()
+
+
+async def test_a_longer_one_fits_where_few_bytes_must_be_escaped(mortal: Rig, desk: Desk) -> None:
+    body = b"x" * (PACKET - 4_000)
+    await desk.put(body)
+    assert (await desk.take()).job.body == body
+
+
+@pytest.mark.parametrize("body", [b"x" * PACKET, QUOTE * (PACKET // 2)], ids=["long", "escaped"])
+async def test_a_body_that_fits_into_no_packet_is_refused_and_harms_no_other(
+    mortal: Rig, desk: Desk, body: bytes
+) -> None:
+    requests = [InsertRequest(QUEUE, [desk.job(b"before")]), InsertRequest(QUEUE, [desk.job(), desk.job(body)])]
+    requests.append(InsertRequest(QUEUE, [desk.job(b"after")]))
+    before, refused, after = await desk.shard.insert_jobs(requests, desk.now)
+    assert isinstance(before, Inserted)
+    assert isinstance(after, Inserted)
+    assert isinstance(refused, PinLaterError)
+    assert (refused.detail, refused.retryable) == ("BODY_TOO_LARGE", False)
+    assert "max_allowed_packet" in refused.message
+    assert "Job 1 " in refused.message
+    assert [held.job.body for held in await desk.claim(10)] == [b"before", b"after"]
+    await mortal.assert_consistent()
+
+
+async def test_the_same_holds_for_checkpoints(mortal: Rig, desk: Desk) -> None:
+    one, other = await desk.put_and_take(), await desk.put_and_take()
+    saved, refused = await desk.shard.checkpoint_jobs(
+        [
+            Checkpoint(one.key, "worker", one.holder.token, b"new"),
+            Checkpoint(other.key, "worker", other.holder.token, b"x" * PACKET),
+        ],
+        desk.now,
+    )
+    assert isinstance(saved, Acked)
+    assert saved.outcome is Outcome.APPLIED
+    assert isinstance(refused, PinLaterError)
+    assert "max_allowed_packet" in refused.message
+    await mortal.assert_consistent()
