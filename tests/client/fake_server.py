@@ -29,6 +29,7 @@ class FakeServer:
         self._server: asyncio.Server | None = None
         self._port = 0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._readers: set[asyncio.StreamReader] = set()
 
     @property
     def address(self) -> str:
@@ -55,6 +56,11 @@ class FakeServer:
     ) -> None:
         await self.stop()
 
+    @property
+    def caller_has_hung_up(self) -> bool:
+        """Whether a caller has said that it sends no more, on a connection that is still open."""
+        return any(reader.at_eof() for reader in self._readers)
+
     def called(self, name: str) -> list[Any]:
         """The arguments of all calls of one method."""
         return [arguments for method, arguments in self.calls if method == name]
@@ -62,6 +68,7 @@ class FakeServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)
+        self._readers.add(reader)
         splitter, decoder = FrameSplitter(1 << 24), Decoder()
         try:
             while data := await reader.read(65536):
@@ -74,6 +81,7 @@ class FakeServer:
             pass
         finally:
             self._writers.discard(writer)
+            self._readers.discard(reader)
             self.hung_up.set()
             writer.transport.abort()
 

@@ -262,3 +262,30 @@ async def test_acks_ride_on_the_next_claim() -> None:
         await asyncio.wait_for(task, 10)
         riding = [call for call in server.called("dequeueJobs") if call.request.jobAckRequest]
     assert sum(len(call.request.jobAckRequest.jobsSucceeded) for call in riding) > 100
+
+
+async def test_a_claim_answered_as_a_stop_hangs_up_is_given_back_unspent() -> None:
+    """The server had claimed the job before it learned that the worker stops; its answer is waited for."""
+    answer_now = asyncio.Event()
+
+    async def one_job_at_the_last_moment(_: Any) -> t.PinLaterDequeueResponse:
+        await answer_now.wait()
+        meta = t.PinLaterDequeueMetadata(attemptsAllowed=1, attemptsRemaining=1, claimToken="tok")
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+
+    def release(arguments: Any) -> list[t.AckOutcome]:
+        return [t.AckOutcome(claim.jobDescriptor, 0) for claim in arguments.request.claims]
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=one_job_at_the_last_moment, releaseJobs=release) as server:
+        worker, seen = worker_on(server)
+        running = asyncio.create_task(worker.run_async())
+        await eventually(lambda: server.called("dequeueJobs"))
+        worker.request_stop()
+        await eventually(lambda: server.caller_has_hung_up)
+        answer_now.set()
+        await asyncio.wait_for(running, 20)
+
+        [released] = server.called("releaseJobs")
+        assert [claim.claimToken for claim in released.request.claims] == ["tok"]
+        assert seen == []
+        assert len(server.called("dequeueJobs")) == 1

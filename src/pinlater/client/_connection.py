@@ -37,6 +37,8 @@ class Link(Protocol):
 
     def retire(self) -> None: ...
 
+    def hang_up(self) -> None: ...
+
     def abort(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -111,6 +113,13 @@ class Connection(asyncio.Protocol):
     def retire(self) -> None:
         """No new calls; closes once the calls under way are answered or given up."""
         self._retired = True
+        self._close_if_done()
+
+    def hang_up(self) -> None:
+        """Says that nobody waits any more. A call whose answer is on its way gets it; the server ends one that still waits, and closes."""
+        self._retired = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
         self._close_if_done()
 
     def abort(self) -> None:

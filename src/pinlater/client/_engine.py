@@ -62,6 +62,7 @@ class Engine:
             monotonic=monotonic,
         )
         self._polls: dict[Link, Call[Any]] = {}
+        self._hung_up = False
         self._keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -117,7 +118,7 @@ class Engine:
                 again = decide(call.resend, error, failures, self._retries)
                 if again is Again.NO and lost is not None and is_unsent(error):
                     raise lost from error  # the first try may have taken effect, whatever the last one says
-                if again is Again.NO or error is lost:
+                if again is Again.NO or error is lost or (self._hung_up and call.wait_ms):
                     raise
                 if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and lost is None:
                     call, lost = call.as_repeat(), error
@@ -152,6 +153,12 @@ class Engine:
         if self.wants_to_learn(call):
             self.learn(connection)
         return answer
+
+    def hang_up(self) -> None:
+        """Ends the long polls and loses no claim: each returns what the server has answered, or ends with ConnectionLost."""
+        self._hung_up = True
+        for connection in list(self._polls):
+            connection.hang_up()
 
     def unread(self) -> list[Any]:
         """What long polls would return, had the event loop got to their answers. From another thread, while the loop is blocked."""

@@ -141,6 +141,11 @@ class AsyncFace(Face):
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         return await self._engine.run(call)
 
+    def hang_up(self) -> None:
+        """For a worker that stops: its long polls end, with what the server has answered."""
+        if self._engine is not None:
+            self._engine.hang_up()
+
     def unread(self) -> list[Any]:
         """What long polls would return, had the event loop got to their answers. For another thread, while the loop is blocked."""
         return [] if self._engine is None else self._engine.unread()

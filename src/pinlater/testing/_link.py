@@ -88,6 +88,10 @@ class InProcessLink:
         """No new calls."""
         self._usable = False
 
+    def hang_up(self) -> None:
+        """As `abort`: an answer that is there already is had, and the service takes back what it hasn't answered."""
+        self.abort()
+
     def abort(self) -> None:
         """Calls under way end with ConnectionLost."""
         self._usable = False

@@ -1,8 +1,7 @@
 """One queue's part of a worker: claims its jobs, runs them, reports them, keeps their claims alive.
 
 What to do is decided in `_decisions` and `_slots`; this module acts. Every job claimed ends in one of: a report, a release, or a
-claim that was lost. It must never report on a job whose claim it lost. Weakness: a claim whose answer arrives in the very instant in
-which an idle long poll is given up at a stop comes back only when its claim times out.
+claim that was lost. It must never report on a job whose claim it lost.
 """
 
 from __future__ import annotations
@@ -41,6 +40,8 @@ from pinlater.worker.tasks import Place, Task
 _log = logging.getLogger("pinlater.worker")
 # How long a claim under way at a stop may still answer: a busy queue's does, an idle one's long poll not.
 _BUSY_CLAIM_S = 0.25
+# How long the server may take to end a long poll that was hung up.
+_HANG_UP_S = 1.0
 # How long a handler that was cancelled may take to end before its slot goes to the next job.
 _CANCEL_S = 1.0
 # How long what has ended may take to be reported at a stop.
@@ -190,6 +191,8 @@ class Consumer:
     async def _claim_until_stopped(self, claiming: asyncio.Task[None]) -> None:
         await _first_of(self._team.stop.wait(), asyncio.wait({claiming}))
         await asyncio.wait({claiming}, timeout=_BUSY_CLAIM_S)
+        self._client.hang_up()
+        await asyncio.wait({claiming}, timeout=_HANG_UP_S)
         claiming.cancel()
         await asyncio.wait({claiming})
 
@@ -279,7 +282,7 @@ class Consumer:
         if self._failures == 1:
             _log.warning("queue %s: can't claim, trying again: %s", self.queue, error)
         delay_ms = max(self._backoff_ms(self._failures), error.retry_after_ms or 0)
-        await asyncio.sleep(delay_ms / 1000)
+        await _first_of(self._team.stop.wait(), asyncio.sleep(delay_ms / 1000))
 
     def _backoff_ms(self, failures: int) -> int:
         settings = self._settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import CallerError, ShardConnectionFailed, StoreFull, WorldError
+from pinlater.domain.errors import CallerError, ShardConnectionFailed, ShardRefused, StoreFull, WorldError
 from pinlater.storage.mysql.connection import ConnectionLost, code_of, text_of
 from pinlater.storage.mysql.settings import Endpoint
 
@@ -57,7 +57,7 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
     if code in _FULL:
         return StoreFull(f"{endpoint}: {text}")
     if code in DEADLOCKS or code == LOCK_WAIT:
-        return ShardConnectionFailed(
+        return ShardRefused(
             f"{endpoint}: somebody else holds the rows that this needs ({text}); nothing was changed, in {tries} tries",
             retry_after_ms=100,
         )
@@ -74,7 +74,7 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
             f"{endpoint} is not there ({text}) and could not be made; make it, or grant CREATE", retryable=False
         )
     if code in _PACKET:
-        return ShardConnectionFailed(f"{endpoint}: {text}; raise max_allowed_packet", retryable=False)
+        return ShardRefused(f"{endpoint}: {text}; raise max_allowed_packet", retryable=False)
     return ShardConnectionFailed(f"{endpoint}: {text}")
 
 
