@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 
 import pytest
 
 from tests.contract.desk import Desk
-from tests.mysql.rig import DATABASE, Rig, empty
+from tests.mysql.rig import Rig, rig_on
 from tests.servers.database import DatabaseServer
 from tests.servers.farm import ServerFarm
 from tests.servers.fixtures import start_or_skip
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql8
-from tests.servers.proxy import Proxy
 
 KINDS: dict[str, type[DatabaseServer]] = {"mariadb": MariaDb, "mysql8": MySql8}
 
@@ -27,7 +25,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def rig(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     """On the session's server, which must be left as it is."""
-    async for rig in _on(request.getfixturevalue(kind)):
+    async with rig_on(request.getfixturevalue(kind)) as rig:
         yield rig
 
 
@@ -53,7 +51,7 @@ def victim(kind: str, victims: dict[str, DatabaseServer], server_farm: ServerFar
 @pytest.fixture
 async def mortal(victim: DatabaseServer) -> AsyncIterator[Rig]:
     """A rig on a server that may be killed."""
-    async for rig in _on(victim):
+    async with rig_on(victim) as rig:
         yield rig
 
 
@@ -61,10 +59,3 @@ async def mortal(victim: DatabaseServer) -> AsyncIterator[Rig]:
 async def desk(rig: Rig) -> Desk:
     """A desk behind the proxy."""
     return await rig.desk()
-
-
-async def _on(server: DatabaseServer) -> AsyncIterator[Rig]:
-    await empty(server, DATABASE)
-    async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(Proxy(server.address))
-        yield Rig(server, proxy, DATABASE, stack)

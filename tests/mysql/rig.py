@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -70,6 +70,14 @@ class Rig:
 
     async def assert_consistent(self, *, deleted: bool = False) -> None:
         assert await inconsistencies(self.server, self.database, deleted=deleted) == []
+
+
+@asynccontextmanager
+async def rig_on(server: DatabaseServer) -> AsyncIterator[Rig]:
+    """A rig on a running server, with an empty shard."""
+    await empty(server, DATABASE)
+    async with AsyncExitStack() as stack:
+        yield Rig(server, await stack.enter_async_context(Proxy(server.address)), DATABASE, stack)
 
 
 def stats_of(desk: Desk) -> Any:

@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 _MARK = sql("mark_writer")
 _FIND_WRITER = sql("find_writer")
+_COMMITS = sql("find_commit")
+_COMMIT_STEP_S = 0.02
 # So many numbers come with each lease of a slot: a million a second for twelve days.
 NUMBERS = 2**40
 
@@ -257,11 +259,22 @@ class Writer:
         return connection
 
     async def _end(self, old: Connection, connection: Connection) -> None:
-        """Ends the old connection in the database, where it still lives: what it had not committed is rolled back then."""
+        """Ends the old connection in the database, where it still lives: what it had not committed is rolled back then.
+
+        A COMMIT under way is waited for instead: MySQL would end itself where one is killed that waits for room for the binary log.
+        """
         held = f"'{old.name}'"
-        [alive] = await connection.run([f"SELECT IS_USED_LOCK({held})".encode()])
-        if alive.rows[0][0] is None:
-            return
+        give_up_at = _now() + self._settings.lock_wait_ms / 1000
+        while True:
+            [alive] = await connection.run([f"SELECT IS_USED_LOCK({held})".encode()])
+            if alive.rows[0][0] is None:
+                return
+            [commits] = await connection.run([_COMMITS(id=alive.rows[0][0])])
+            if not commits.rows:
+                break
+            if _now() >= give_up_at:
+                raise ConnectionLost(f"{self._endpoint}: a COMMIT does not end; is its disk full?")
+            await asyncio.sleep(_COMMIT_STEP_S)
         with contextlib.suppress(driver.MySQLError):
             await connection.run([b"KILL %d" % alive.rows[0][0]])
         [gone] = await connection.run([f"SELECT GET_LOCK({held}, {self._settings.lock_wait_s})".encode()])

@@ -1,0 +1,252 @@
+"""The database says no: each kind of no is understood, said so that somebody can act on it, and over as soon as its reason is.
+
+What a user needs on a shard's database, and no more: SELECT, INSERT, UPDATE and DELETE for the work; CREATE and REFERENCES
+(a foreign key; MySQL only) to make the tables; ALTER and DROP for new versions and for partitions, which come and go. Nothing global.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from asyncmy import errors as driver
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, SchemaRefused, ShardConnectionFailed, StoreFull
+from pinlater.domain.job import Outcome
+from pinlater.storage.mysql.errors import translate
+from pinlater.storage.mysql.migration import newest_version
+from pinlater.storage.mysql.settings import Endpoint
+from tests.contract.desk import Desk
+from tests.mysql.rig import QUEUE, Rig, until
+from tests.servers.database import DatabaseServer
+
+NEEDED = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "REFERENCES"]
+OTHER = "pinlater_other"
+
+
+@pytest.fixture
+async def other(rig: Rig) -> AsyncIterator[str]:
+    """A database's name that nothing has yet."""
+    yield OTHER
+    await rig.server.drop_databases(OTHER)
+
+
+@asynccontextmanager
+async def user(server: DatabaseServer, *grants: str) -> AsyncIterator[dict[str, Any]]:
+    """A user with these rights on `OTHER` and none else."""
+    await server.execute("CREATE USER 'narrow'@'%%' IDENTIFIED BY 'secret word'")
+    try:
+        if grants:
+            await server.execute(f"GRANT {', '.join(grants)} ON {OTHER}.* TO 'narrow'@'%%'")
+        yield {"user": "narrow", "password": "secret word"}
+    finally:
+        await server.execute("DROP USER 'narrow'@'%%'")
+
+
+async def refused(rig: Rig, endpoint: Endpoint) -> PinLaterError:
+    """Why it can't be opened."""
+    with pytest.raises(ShardConnectionFailed) as failed:
+        await rig.shard(endpoint=endpoint).open(0)
+    assert "secret word" not in failed.value.message
+    assert rig.server.password not in failed.value.message
+    return failed.value
+
+
+# --- who may come in -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_wrong_password_is_said_and_not_retried(rig: Rig) -> None:
+    error = await refused(rig, rig.endpoint(password="secret word"))
+    assert not error.retryable
+    assert "check user, password and grants" in error.message
+
+
+async def test_a_database_that_is_not_there_and_may_not_be_made(rig: Rig, other: str) -> None:
+    async with user(rig.server, "SELECT", "INSERT", "UPDATE", "DELETE") as login:
+        error = await refused(rig, rig.endpoint(database=other, **login))
+    assert not error.retryable
+    assert "make it, or grant CREATE" in error.message
+
+
+async def test_the_rights_of_the_manual_are_enough(rig: Rig, other: str) -> None:
+    async with user(rig.server, *NEEDED) as login:
+        desk = Desk(lambda: rig.shard(endpoint=rig.endpoint(database=other, **login)))
+        await desk.open()
+        await desk.shard.create_queues([QUEUE], desk.now)
+        held = await desk.put_and_take()
+        assert (await desk.succeed(held.key)).outcome is Outcome.APPLIED
+        await desk.shard.close()
+
+
+@pytest.mark.parametrize("missing", [right for right in NEEDED if right not in ("ALTER", "DROP")])
+async def test_a_right_that_is_missing_is_named(rig: Rig, other: str, missing: str) -> None:
+    """ALTER and DROP are for partitions, without which a shard serves, with a warning. MariaDB asks for no REFERENCES."""
+    if missing == "REFERENCES" and rig.server.kind == "mariadb":
+        pytest.skip("MariaDB does without")
+    await rig.server.execute(f"CREATE DATABASE {other}")
+    async with user(rig.server, *[right for right in NEEDED if right != missing]) as login:
+        error = await refused(rig, rig.endpoint(database=other, **login))
+    assert not error.retryable
+    assert missing in error.message or "grants" in error.message
+
+
+async def test_without_rights_to_change_tables_a_shard_that_is_made_serves(rig: Rig, other: str) -> None:
+    """An operator may keep those for `pinlater migrate`."""
+    await rig.open(direct=True)
+    async with user(rig.server) as login:
+        await rig.server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {rig.database}.* TO 'narrow'@'%%'")
+        desk = Desk(lambda: rig.shard(endpoint=rig.endpoint(**login)))
+        await desk.open()
+        await desk.shard.create_queues([QUEUE], desk.now)
+        assert (await desk.put_and_take()).job.body == b"hello"
+        await desk.shard.close()
+
+
+# --- the schema ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_schema_that_is_newer_by_one_is_used(rig: Rig) -> None:
+    await rig.open()
+    try:
+        await rig.ask(f"UPDATE meta SET value = '{newest_version() + 1}' WHERE name = 'schema'")
+        desk = await rig.desk()
+        assert (await desk.put_and_take()).job.body == b"hello"
+    finally:
+        await rig.ask(f"UPDATE meta SET value = '{newest_version()}' WHERE name = 'schema'")
+
+
+async def test_a_schema_that_is_newer_by_two_is_refused_with_both_numbers(rig: Rig) -> None:
+    await rig.open()
+    try:
+        await rig.ask(f"UPDATE meta SET value = '{newest_version() + 2}' WHERE name = 'schema'")
+        with pytest.raises(SchemaRefused, match=f"schema {newest_version() + 2}.*schema {newest_version()}"):
+            await rig.open()
+    finally:
+        await rig.ask(f"UPDATE meta SET value = '{newest_version()}' WHERE name = 'schema'")
+
+
+async def test_servers_that_start_on_a_new_database_at_once_make_it_once(rig: Rig, other: str) -> None:
+    shards = [rig.shard(endpoint=rig.endpoint(database=other), statement_timeout_ms=20_000) for _ in range(3)]
+    await asyncio.gather(*[shard.open(0) for shard in shards])
+    assert sorted(shard.slot for shard in shards) == [0, 1, 2]
+    for shard in shards:
+        await shard.close()
+
+
+async def test_a_migration_that_was_cut_off_is_run_again(mortal: Rig) -> None:
+    """The database is killed in its middle."""
+    await mortal.server.drop_databases(OTHER)
+    endpoint = mortal.endpoint(database=OTHER)
+    trap = mortal.proxy.lose_request(b"CREATE TABLE IF NOT EXISTS ready")
+    with pytest.raises(ShardConnectionFailed):
+        await mortal.shard(endpoint=endpoint).open(0)
+    assert trap.sprung
+    mortal.server.kill()
+    mortal.server.start()
+    [[made]] = await mortal.server.execute(
+        "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s", OTHER
+    )
+    assert made
+    desk = Desk(lambda: mortal.shard(endpoint=endpoint))
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    assert (await desk.put_and_take()).job.body == b"hello"
+    await desk.shard.close()
+    await mortal.server.drop_databases(OTHER)
+
+
+# --- a server that takes no writes, or nobody any more ---------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def globally(server: DatabaseServer, name: str, value: object) -> AsyncIterator[None]:
+    """A variable of the server, as it was afterwards."""
+    [[before]] = await server.execute(f"SELECT @@global.{name}")
+    await server.execute(f"SET GLOBAL {name} = {value}")
+    try:
+        yield
+    finally:
+        await server.execute(f"SET GLOBAL {name} = {before}")
+
+
+async def test_a_server_that_became_a_replica_takes_no_writes_and_says_so(mortal: Rig) -> None:
+    """Reads go on; and as soon as it takes writes again, so do we."""
+    desk = await mortal.desk()
+    key = await desk.put()
+    async with globally(mortal.server, "read_only", 1):
+        for call in (desk.put, desk.claim, desk.shard.ping):
+            with pytest.raises(ShardConnectionFailed, match="takes no writes now") as failed:
+                await call()
+            assert failed.value.retryable
+            assert not isinstance(failed.value, OutcomeUnknown)
+        assert (await desk.look(key)).body == b"hello"
+        with pytest.raises(ShardConnectionFailed, match="takes no writes now"):
+            await mortal.open()
+    assert [held.key for held in await desk.claim()] == [key]
+    await mortal.assert_consistent()
+
+
+async def test_after_a_failover_behind_one_address_connections_are_made_anew(mortal: Rig) -> None:
+    """What is behind the address is another server now; an old connection would stay with the old one for ever."""
+    desk = await mortal.desk()
+    await desk.put()
+    before = mortal.proxy.connections
+    async with globally(mortal.server, "read_only", 1):
+        with pytest.raises(ShardConnectionFailed):
+            await desk.put()
+    await desk.put()
+    assert mortal.proxy.connections > before
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "word"),
+    [
+        (1290, ShardConnectionFailed, "takes no writes"),
+        (1792, ShardConnectionFailed, "takes no writes"),
+        (1836, ShardConnectionFailed, "takes no writes"),
+        (1021, StoreFull, "no room"),
+        (1114, StoreFull, "no room"),
+        (3, StoreFull, "no room"),
+        (1040, ShardConnectionFailed, "max_connections"),
+        (1203, ShardConnectionFailed, "max_connections"),
+        (1153, PinLaterError, "max_allowed_packet"),
+        (1205, PinLaterError, "nothing was changed"),
+        (1213, PinLaterError, "nothing was changed"),
+        (1317, PinLaterError, "interrupted"),
+    ],
+)
+def test_errors_are_told_apart(code: int, kind: type[PinLaterError], word: str) -> None:
+    """Those too that are hard to bring about."""
+    error = translate(driver.OperationalError(code, "it was interrupted"), Endpoint("db", 3306, "user", "secret word"))
+    assert isinstance(error, kind)
+    assert word in error.message
+    assert str(code) in error.message
+    assert "secret word" not in error.message
+
+
+async def test_a_server_without_room_for_another_connection_says_so(mortal: Rig) -> None:
+    """What has a connection works on; what needs one works as soon as there is room."""
+    desk = await mortal.desk()
+    await desk.put()
+    async with globally(mortal.server, "max_connections", 12), AsyncExitStack() as crowd:
+        with contextlib.suppress(driver.OperationalError):
+            while True:
+                await crowd.enter_async_context(
+                    mortal.server.connect(user=mortal.server.user, database=mortal.database)
+                )
+        await desk.put()
+        with pytest.raises(ShardConnectionFailed, match="raise max_connections") as failed:
+            await desk.claim()  # is the first
+        assert failed.value.retryable
+        with pytest.raises(ShardConnectionFailed, match="raise max_connections"):
+            await mortal.open()
+
+    async def claimed() -> bool:
+        return len(await desk.claim(10)) == 2
+
+    await until(claimed)
+    await mortal.assert_consistent()

@@ -1,0 +1,204 @@
+"""The database is killed, stands still, or has no disk left: what was acknowledged is there, and work goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
+from pinlater.domain.job import ClaimedJob, Holder, NewJob, Outcome
+from pinlater.sharding.shards import ClaimRequest, ShardLanes
+from pinlater.storage.interface import Ack, ClaimCall, InsertRequest, JobKey
+from tests.crash.history import Recorder, check
+from tests.mysql.rig import QUEUE, Rig, gathered, rig_on, until
+from tests.servers.database import DatabaseServer
+from tests.servers.disk import SmallDisk
+
+TIMEOUT_MS = 2_000
+
+
+class Load:
+    """Clients of a shard's lanes, who write down what they saw. A body is the name of its job for ever."""
+
+    def __init__(self, lanes: ShardLanes, clock: SystemClock) -> None:
+        self.lanes = lanes
+        self.clock = clock
+        self.recorder = Recorder()
+        self.over = asyncio.Event()
+        self.draining = asyncio.Event()
+        self.errors = Counter[str]()
+        self.done = Counter[str]()
+        self.never: set[bytes] = set()  # refused for sure
+        self._numbers = count()
+
+    async def enqueue(self) -> None:
+        while not self.draining.is_set():
+            bodies = [b"%d" % next(self._numbers) for _ in range(3)]
+            ids = self.lanes.ids.make(len(bodies))
+            jobs = [NewJob(job_id, body, 1, self.clock.now_ms(), 100) for job_id, body in zip(ids, bodies, strict=True)]
+            call = self.recorder.call("enqueue", bodies=[body.decode() for body in bodies])
+            try:
+                inserted = await self.lanes.insert.submit(InsertRequest(QUEUE, jobs))
+            except PinLaterError as error:
+                self.errors[type(error).__name__] += 1
+                if not isinstance(error, OutcomeUnknown):
+                    self.never.update(bodies)
+                await asyncio.sleep(0.01)  # as clients wait before they try again
+            else:
+                self.recorder.answer(call, descriptors=[str(job_id) for job_id in inserted.ids])
+                self.done["enqueue"] += 1
+
+    async def work(self, name: str) -> None:
+        for number in count():
+            if self.over.is_set():
+                return
+            holder = Holder(name, name, f"{name}-{number}")
+            call = self.recorder.call("claim", worker=name, timeout_ms=TIMEOUT_MS)
+            try:
+                request = ClaimRequest((QUEUE, ClaimCall(4, holder), TIMEOUT_MS))
+                jobs = list((await self.lanes.claim.submit(request)).jobs[0])
+            except PinLaterError as error:
+                self.errors[type(error).__name__] += 1
+                await asyncio.sleep(0.01)
+                continue
+            self.recorder.answer(call, jobs=[(str(job.id), holder.token, job.body.decode()) for job in jobs])
+            await self._end(jobs, holder)
+            if not jobs:
+                await asyncio.sleep(0.005)
+
+    async def _end(self, jobs: list[ClaimedJob], holder: Holder) -> None:
+        keys = [JobKey(QUEUE, job.priority, job.id) for job in jobs]
+        if not keys:
+            return
+        call = self.recorder.call("ack", acks=[(str(key.id), holder.token, True) for key in keys])
+        try:
+            acked = await self.lanes.finish.submit([Ack(key, True, holder.token) for key in keys])
+        except PinLaterError as error:
+            self.errors[type(error).__name__] += 1
+        else:
+            self.recorder.answer(call, outcomes=[int(one.outcome) for one in acked])
+            self.done["ack"] += 1
+
+    async def sweep(self) -> None:
+        """What maintenance does: without it a claim whose answer was lost would never end."""
+        while not self.over.is_set():
+            await gathered([self.lanes.raw.time_out_claims(self.clock.now_ms(), 1_000)])
+            await asyncio.sleep(0.1)
+
+    async def reaches(self, word: str, more: int) -> None:
+        goal = self.done[word] + more
+
+        async def there() -> bool:
+            return self.done[word] >= goal
+
+        await until(there)
+
+
+@pytest.mark.crash
+async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_load(mortal: Rig) -> None:
+    """Nor handed out twice. The shard is never opened again: it goes on by itself."""
+    clock = SystemClock()
+    shard = await mortal.open(direct=True)
+    await shard.create_queues([QUEUE], clock.now_ms())
+    load = Load(ShardLanes(shard, clock), clock)
+    tasks = [asyncio.ensure_future(task) for task in (load.sweep(), *[load.enqueue() for _ in range(3)])]
+    tasks += [asyncio.ensure_future(load.work(f"w{number}")) for number in range(3)]
+    await load.reaches("ack", 10)
+    mortal.server.kill()
+
+    async def refused() -> bool:
+        return bool(load.errors)
+
+    await until(refused)
+    await asyncio.to_thread(mortal.server.start)
+    await load.reaches("enqueue", 10)
+    await load.reaches("ack", 10)
+    load.draining.set()
+
+    async def drained() -> bool:
+        return all(not (counts.pending or counts.in_progress) for counts in await shard.count_jobs())
+
+    await until(drained)
+    load.over.set()
+    await asyncio.gather(*tasks)
+    history = load.recorder.history()
+    seen = sorted(history.seen())
+    jobs = await shard.lookup_jobs([JobKey(QUEUE, 1, int(descriptor)) for descriptor in seen], bodies=True)
+    final = {descriptor: int(job.state) for descriptor, job in zip(seen, jobs, strict=True) if job is not None}
+    assert check(history, final) == []
+    assert not {job.body for job in jobs if job is not None} & load.never
+    await mortal.assert_consistent()
+
+
+@pytest.mark.crash
+async def test_calls_to_a_database_that_stands_still_fail_in_time_and_it_goes_on_as_if_nothing_had_been(
+    mortal: Rig,
+) -> None:
+    desk = await mortal.desk(direct=True, statement_timeout_ms=700, connect_timeout_ms=500)
+    held = await desk.put_and_take()
+    job = desk.job(b"new")
+    mortal.server.suspend()
+    calls = [
+        desk.insert(job),
+        desk.claim(),
+        desk.heartbeat(held.ref),
+        desk.shard.ping(),
+        *[desk.look(held.key) for _ in range(12)],  # more than there are connections
+    ]
+    try:
+        answers = await asyncio.wait_for(gathered(calls), 30)
+    finally:
+        mortal.server.resume()
+    assert [answer for answer in answers if not isinstance(answer, PinLaterError)] == []
+    assert isinstance(answers[0], OutcomeUnknown)
+    assert all(answer.retryable for answer in answers)
+    assert (await desk.insert(job)).ids == [job.id]
+    assert [one.job.body for one in await desk.claim(10)] == [b"new"]
+    assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+    await mortal.assert_consistent()
+
+
+@pytest.mark.crash
+async def test_a_full_disk_refuses_and_loses_nothing(kind: str, request: pytest.FixtureRequest) -> None:
+    """StoreFull, and as soon as there is space again all goes on without a restart."""
+    start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
+    options = (
+        {"skip_log_bin": True} if kind == "mysql8" else {}
+    )  # a binary log on a full disk is waited for, a minute at a time
+    server = start(disk_mib=400, **options)
+    async with rig_on(server) as rig:
+        await fill_and_free(rig, server.disk)
+
+
+async def fill_and_free(rig: Rig, disk: SmallDisk) -> None:
+    desk = await rig.desk(direct=True)
+    body = b"x" * 7_000  # at hundreds of kilobytes MariaDB 10.11 ends itself
+    stored = [await desk.put(body) for _ in range(20)]
+    disk.fill(leave_bytes=3_000_000)
+    refused: PinLaterError | None = None
+    while refused is None:
+        [answer] = await gathered([desk.put(body)])
+        if isinstance(answer, PinLaterError):
+            refused = answer
+        else:
+            stored.append(answer)
+    assert isinstance(refused, StoreFull), refused
+    assert "no room left" in refused.message
+    assert refused.retryable
+    disk.free()
+
+    async def stores() -> bool:
+        [answer] = await gathered([desk.put(body)])
+        if isinstance(answer, JobKey):
+            stored.append(answer)
+        return isinstance(answer, JobKey)
+
+    await until(stores)
+    held = await desk.claim(10_000)
+    assert [one.key for one in held] == stored
+    await rig.assert_consistent()
