@@ -6,6 +6,8 @@ MAKEFLAGS += --no-print-directory
 .ONESHELL:
 
 BIN := .venv/bin
+# What `make bench` keeps its jobs in: sqlite or mysql (a private MariaDB).
+STORE ?= sqlite
 # Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue".
 ARGS ?=
 
@@ -51,21 +53,21 @@ docs: ## build the documentation into docs/_build/html; a warning is an error
 
 ##@ Measure it and break it
 .PHONY: bench
-bench: ## measure this machine: a few minutes; results go to bench/results/local.json
+bench: ## measure this machine, some minutes, into bench/results/local.json; STORE=mysql: on MariaDB
 	@scripts/install bench
-	scripts/test-packages bench || true # without a Redis the peer is skipped
-	$(BIN)/python -m bench $(ARGS)
+	scripts/test-packages bench || true # without a Redis the peer is skipped, without a MariaDB there is no STORE=mysql
+	$(BIN)/python -m bench --store $(STORE) $(ARGS)
 
 .PHONY: bench-full
-bench-full: ## the same with 5 million waiting, future and finished jobs each: takes long
+bench-full: ## the same with millions of waiting, future and finished jobs each: takes long
 	@scripts/install bench
 	scripts/test-packages bench || true
-	$(BIN)/python -m bench --full $(ARGS)
+	$(BIN)/python -m bench --store $(STORE) --full $(ARGS)
 
 .PHONY: bench-compare
 bench-compare: ## compare the newest results with the committed ones
 	@scripts/install all
-	$(BIN)/python -m bench compare $(ARGS)
+	$(BIN)/python -m bench compare --store $(STORE) $(ARGS)
 
 .PHONY: crash
 crash: ## kill the server under load, again and again: make crash ARGS="--rounds 200"

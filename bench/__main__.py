@@ -1,11 +1,12 @@
-"""The command: `python -m bench [--full] [--quick] [--only NAME]` and `python -m bench compare [OLD NEW]`."""
+"""The command: `python -m bench [--store mysql] [--full] [--quick] [--only NAME]` and `python -m bench compare [OLD NEW]`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -14,13 +15,21 @@ from rich.console import Console
 from bench import table
 from bench.backlog import backlog
 from bench.busy_loop import busy_loop
+from bench.garbage import garbage
+from bench.mysql_stores import MysqlStores
+from bench.neighbours import pickup_elsewhere
 from bench.results import RESULTS_DIR, Results, RowResult, machine_facts, read_results
 from bench.sdk import client_sync, enqueue_many, worker_async, worker_threads
+from bench.several_shards import idle_shards, two_shards
+from bench.sqlite_stores import SqliteStores
+from bench.statements import statements
+from bench.stores import Stores
 from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
 from bench.waiting import idle_waits, pickup
 from bench.workplace import FULL_BACKLOG, QUICK, Sizes, Workplace
 
-ROWS: dict[str, Callable[[Workplace], RowResult]] = {
+Row = Callable[[Workplace], RowResult]
+_SQLITE: dict[str, Row] = {
     "enqueue_single": enqueue_single,
     "enqueue_batched": enqueue_batched,
     "request_keys": request_keys,
@@ -36,16 +45,45 @@ ROWS: dict[str, Callable[[Workplace], RowResult]] = {
     "client_sync": client_sync,
     "enqueue_many": enqueue_many,
 }
+# What only the service does, whatever it stores in, is measured on SQLite.
+_MYSQL: dict[str, Row] = {
+    "enqueue_single": enqueue_single,
+    "enqueue_batched": enqueue_batched,
+    "claim_single": claim_single,
+    "claim_batched": claim_batched,
+    "backlog": backlog,
+    "garbage": garbage,
+    "two_shards": two_shards,
+    "idle_shards": idle_shards,
+    "pickup": pickup,
+    "pickup_elsewhere": pickup_elsewhere,
+    "statements": statements,
+}
+ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL}
+# With --quick nobody waits until a server looks for garbage or for others.
+IN_A_HURRY = ("--set", "maintenance.garbage_interval_ms=200", "--set", "maintenance.refresh_interval_ms=200")
+
+
+@contextmanager
+def open_stores(kind: str, folder: Path, *, quick: bool) -> Iterator[Stores]:
+    """The stores of a run; what runs for them ends with it. `quick`: a database server with small sizes."""
+    if kind == "sqlite":
+        yield SqliteStores(folder)
+        return
+    with MysqlStores(folder, quick=quick) as stores:
+        yield stores
 
 
 def measure(place: Workplace, names: Sequence[str], options: dict[str, object]) -> Results:
     """The rows, one after another; one that fails is reported as failed and keeps no other from running."""
-    results = Results(machine_facts(place.folder), {**options, "sizes": asdict(place.sizes)})
+    facts = machine_facts(place.folder, place.stores.facts())
+    results = Results(facts, {**options, "sizes": asdict(place.sizes)})
+    rows = ROWS[place.stores.kind]
     for name in names:
         started = time.monotonic()
         place.say(f"{name} …")
         try:
-            row = ROWS[name](place)
+            row = rows[name](place)
         except Exception as error:  # noqa: BLE001 the other rows are still worth having
             row = RowResult(name, name, failed=f"{type(error).__name__}: {error}"[:2000])
         row.notes.append(f"took {time.monotonic() - started:.0f} s")
@@ -56,56 +94,79 @@ def measure(place: Workplace, names: Sequence[str], options: dict[str, object]) 
 def run(arguments: Sequence[str], console: Console) -> int:
     """`python -m bench`: 0 if every row was measured, 1 if one failed. Missing a goal is a finding, not a failure."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures the service on this machine.")
+    _add_store(parser)
     parser.add_argument(
         "--quick", action="store_true", help="one iteration of everything, in seconds; figures mean nothing"
     )
-    parser.add_argument("--full", action="store_true", help="5 million waiting, future and finished jobs each")
-    parser.add_argument("--only", action="append", choices=ROWS, metavar="NAME", help=f"one of: {', '.join(ROWS)}")
+    parser.add_argument(
+        "--full", action="store_true", help="5 million waiting, future and finished jobs each; with mysql 10 million"
+    )
+    names = list(dict.fromkeys(name for rows in ROWS.values() for name in rows))
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of: {', '.join(names)}")
     parser.add_argument("--repeats", type=int, help="runs of each row (default 5)")
-    parser.add_argument("--dir", type=Path, default=Path("var/bench"), help="where the store files go: choose the disk")
-    parser.add_argument("--output", type=Path, default=RESULTS_DIR / "local.json", help="where the results go")
+    parser.add_argument("--dir", type=Path, default=Path("var/bench"), help="where the stores go: choose the disk")
+    parser.add_argument("--output", type=Path, help="where the results go (default bench/results/local.json)")
     parser.add_argument(
         "--profile", action="store_true", help="print where the server's CPU time went (figures suffer)"
     )
     options = parser.parse_args(arguments)
+    missing = set(options.only or ()) - ROWS[options.store].keys()
+    if missing:
+        parser.error(f"no such row with --store {options.store}: {', '.join(sorted(missing))}")
     sizes = QUICK if options.quick else Sizes()
     if options.full:
-        sizes = replace(sizes, backlog=FULL_BACKLOG)
+        sizes = replace(sizes, backlog=FULL_BACKLOG[options.store])
     if options.repeats:
         sizes = replace(sizes, repeats=options.repeats)
     options.dir.mkdir(parents=True, exist_ok=True)
-    place = Workplace(options.dir, sizes, say=console.print, profile=options.profile)
-    results = measure(
-        place, options.only or list(ROWS), {"full": options.full, "quick": options.quick, "profile": options.profile}
-    )
-    results.write(options.output)
+    output = options.output or own_results(options.store)
+    with open_stores(options.store, options.dir, quick=options.quick) as stores:
+        hurried = IN_A_HURRY if options.quick else ()
+        place = Workplace(options.dir, stores, sizes, console.print, hurried, profile=options.profile)
+        results = measure(
+            place,
+            options.only or list(ROWS[options.store]),
+            {"full": options.full, "quick": options.quick, "profile": options.profile},
+        )
+    results.write(output)
     table.show(results, console)
-    console.print(f"written to {options.output}")
+    console.print(f"written to {output}")
     return 1 if any(row.failed for row in results.rows) else 0
 
 
 def run_compare(arguments: Sequence[str], console: Console) -> int:
     """`python -m bench compare`: 1 with --strict where a figure got worse by more than the noise."""
     parser = argparse.ArgumentParser(prog="python -m bench compare", description="Two results side by side.")
-    parser.add_argument("old", type=Path, nargs="?", help="default: the newest committed results")
-    parser.add_argument(
-        "new", type=Path, nargs="?", default=RESULTS_DIR / "local.json", help="default: the last run here"
-    )
+    _add_store(parser)
+    parser.add_argument("old", type=Path, nargs="?", help="default: the newest committed results of the store")
+    parser.add_argument("new", type=Path, nargs="?", help="default: the last run of the store here")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure got worse by more than a tenth")
     options = parser.parse_args(arguments)
-    old = options.old or newest_committed()
-    worse = table.compare(read_results(old), read_results(options.new), console)
+    old, new = options.old or newest_committed(options.store), options.new or own_results(options.store)
+    worse = table.compare(read_results(old), read_results(new), console)
     if worse:
         console.print(f"[red]worse by more than {table.NOISE:.0%}: {', '.join(worse)}[/]")
     return 1 if worse and options.strict else 0
 
 
-def newest_committed() -> Path:
-    """The newest results file that is not this machine's own last run."""
-    candidates = [path for path in RESULTS_DIR.glob("*.json") if not path.name.startswith("local")]
+def own_results(store: str) -> Path:
+    """Where this machine's last run with this store is."""
+    return RESULTS_DIR / ("local.json" if store == "sqlite" else f"local-{store}.json")
+
+
+def newest_committed(store: str) -> Path:
+    """The newest results file of the store that is not this machine's own last run."""
+    machines = {
+        path: read_results(path).machine for path in RESULTS_DIR.glob("*.json") if not path.name.startswith("local")
+    }
+    candidates = [path for path, machine in machines.items() if machine["store"] == store]
     if not candidates:
-        raise SystemExit(f"no committed results in {RESULTS_DIR}; name two files")
-    return max(candidates, key=lambda path: read_results(path).machine["at"])
+        raise SystemExit(f"no committed results of {store} in {RESULTS_DIR}; name two files")
+    return max(candidates, key=lambda path: str(machines[path]["at"]))
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", choices=ROWS, default="sqlite", help="what the jobs are kept in (default sqlite)")
 
 
 def main() -> None:

@@ -1,28 +1,23 @@
-"""The row about a big store: the same work on an empty file and on one with millions of jobs waiting, not yet due and finished.
+"""The row about a big store: the same work on an empty one and on one with millions of jobs waiting, not yet due and finished.
 
-The big file is made once, through the store's own methods in this process, and kept; each run works on a copy.
+The big store is made once, through the store's own methods in this process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
+from bench.filling import filling
 from bench.raw_client import RawClient
-from bench.results import Goal, RowResult, median_of
+from bench.results import RowResult, median_of
 from bench.servers import Server
-from bench.workplace import BODY, QUEUE, Run, Workplace, copy_store, remove_store
+from bench.stores import Store
+from bench.workplace import BODY, QUEUE, Run, Workplace
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import Holder, NewJob
-from pinlater.storage.interface import Ack, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey, Shard
-from pinlater.storage.sqlite import SqliteShard
+from pinlater.storage.interface import Shard
 
-CHUNK = 5_000
 FUTURE_MS = 30 * 24 * 3_600_000
 SPREAD_MS = 24 * 3_600_000
 
@@ -30,24 +25,24 @@ SPREAD_MS = 24 * 3_600_000
 def backlog(place: Workplace) -> RowResult:
     """Enqueue and claim rates on the big store over those on an empty one, in turn."""
     size = place.sizes.backlog
-    full = place.folder / f"backlog-{size}.db"
-    if not full.exists():
+
+    def prepare(store: Store) -> None:
         place.say(f"  filling a store with {size:,} waiting, future and finished jobs each")
-        make_full_store(full, size)
+        fill(store, size)
+
     runs = []
-    copy = place.folder / "backlog-copy.db"
     for number in range(place.sizes.repeats):
-        copy_store(full, copy)
-        with place.pinlater() as empty, place.pinlater(copy) as big:
+        full = place.stores.prepared(f"backlog-{size}", prepare)
+        with place.pinlater() as empty, place.pinlater(full) as big:
             runs.append(_figures(*_work(place, empty, big)))
-        remove_store(copy)
+        full.remove()
         ratios = " ".join(f"{name} {value:.2f}" for name, value in runs[-1].items() if name.endswith("_ratio"))
         place.say(f"  run {number + 1}: {ratios}")
     title = f"claim and enqueue with {size:,} waiting, future and finished jobs each, against an empty store"
     figures = median_of(runs)
     # The worst of the medians: the median of each run's worst would pick the machine's mood, not the load that suffers.
     figures["worst_ratio"] = min(value for name, value in figures.items() if name.endswith("_ratio"))
-    return RowResult("backlog", title, [Goal("worst_ratio", 0.85, 0.95)], figures, runs=list(runs))
+    return RowResult("backlog", title, place.goals("backlog"), figures, runs=list(runs))
 
 
 def _work(place: Workplace, empty: Server, big: Server) -> tuple[dict[str, Run], dict[str, Run]]:
@@ -81,61 +76,18 @@ def _figures(empty: dict[str, Run], big: dict[str, Run]) -> dict[str, float]:
     return {**ratios, **rates}
 
 
-def make_full_store(path: Path, size: int) -> None:
-    """Makes the big store. A half-made one never gets the name."""
-    unfinished = path.with_suffix(".unfinished")
-    remove_store(unfinished)
-    asyncio.run(fill(unfinished, size))
-    copy_store(unfinished, path)
-    remove_store(unfinished)
-
-
-async def fill(path: Path, size: int) -> None:
+def fill(store: Store, size: int) -> None:
     """Puts finished, then future, then waiting jobs into a new store.
 
     Future jobs are due at random times; waiting ones became due in the order in which they came, as where nobody names a time.
     """
+    asyncio.run(_fill(store.shard(), size))
+
+
+async def _fill(shard: Shard, size: int) -> None:
     clock = SystemClock()
-    async with _opened(path, clock) as shard:
-        ids = IdMaker(clock, shard.slot)
-        await shard.create_queues([QUEUE], clock.now_ms())
-        await _finished_jobs(shard, ids, clock, size)
+    async with filling(shard, clock) as filler:
+        await filler.finished(size)
         now_ms, dice = clock.now_ms(), random.Random(size)  # the same seed makes every big store alike
-        await _insert(shard, ids, clock, [now_ms + FUTURE_MS + dice.randrange(SPREAD_MS) for _ in range(size)])
-        await _insert(shard, ids, clock, [now_ms - SPREAD_MS + number * SPREAD_MS // size for number in range(size)])
-
-
-@asynccontextmanager
-async def _opened(path: Path, clock: SystemClock) -> AsyncIterator[Shard]:
-    shard: Shard = SqliteShard(path)
-    await shard.open(clock.now_ms())
-    try:
-        yield shard
-    finally:
-        await shard.close()
-
-
-async def _insert(shard: Shard, ids: IdMaker, clock: SystemClock, due_ms: Sequence[int]) -> None:
-    """A job for each due time, in this order."""
-    for start in range(0, len(due_ms), CHUNK):
-        due = due_ms[start : start + CHUNK]
-        jobs = [
-            NewJob(job_id, BODY, 1, run_after_ms, 2)
-            for job_id, run_after_ms in zip(ids.make(len(due)), due, strict=True)
-        ]
-        (answer,) = await shard.insert_jobs([InsertRequest(QUEUE, jobs)], clock.now_ms())
-        assert isinstance(answer, Inserted), answer
-
-
-async def _finished_jobs(shard: Shard, ids: IdMaker, clock: SystemClock, count: int) -> None:
-    """Jobs that went the whole way."""
-    holder = Holder("bench:0:0:bench:0", "bench", "bench")
-    for start in range(0, count, CHUNK):
-        size, now_ms = min(CHUNK, count - start), clock.now_ms()
-        await _insert(shard, ids, clock, [now_ms] * size)
-        order = ClaimOrder(QUEUE, [ClaimCall(size, holder, 1 << 30)], 600_000)
-        (claimed,) = await shard.claim_jobs([order], clock.now_ms())
-        assert isinstance(claimed, Claimed), claimed
-        keys = [JobKey(QUEUE, job.priority, job.id) for job in claimed.jobs[0]]
-        assert len(keys) == size, f"{len(keys)} of {size} claimed"
-        await shard.finish_jobs([Ack(key, succeeded=True) for key in keys], clock.now_ms())
+        await filler.waiting([now_ms + FUTURE_MS + dice.randrange(SPREAD_MS) for _ in range(size)])
+        await filler.waiting([now_ms - SPREAD_MS + number * SPREAD_MS // size for number in range(size)])

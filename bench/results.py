@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sqlite3
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,9 @@ def read_results(path: Path) -> Results:
     if raw.get("format") != FORMAT:
         raise ValueError(f"{path} has format {raw.get('format')!r}, this program reads {FORMAT}")
     rows = [RowResult(**{**row, "goals": [Goal(**goal) for goal in row["goals"]]}) for row in raw["rows"]]
-    return Results(raw["machine"], raw["options"], rows)
+    # Older files know but one store.
+    machine = {"store": "sqlite", "database": f"SQLite {raw['machine'].get('sqlite')}", **raw["machine"]}
+    return Results(machine, raw["options"], rows)
 
 
 def median_of(runs: list[dict[str, float]]) -> dict[str, float]:
@@ -79,15 +81,15 @@ def median_of(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(run[name] for run in runs if name in run) for name in names}
 
 
-def machine_facts(folder: Path) -> dict[str, Any]:
-    """What one must know to compare figures: cores, model, memory, kernel, versions, the file system of `folder`."""
+def machine_facts(folder: Path, store: Mapping[str, str]) -> dict[str, Any]:
+    """What one must know to compare figures: cores, model, memory, kernel, versions, the file system of `folder`, facts of the store."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "cpu": _first_value(Path("/proc/cpuinfo"), "model name"),
         "memory_kb": _first_value(Path("/proc/meminfo"), "MemTotal"),
         "kernel": platform.release(),
         "python": sys.version.split()[0],
-        "sqlite": sqlite3.sqlite_version,
+        **store,
         "file_system": _file_system(folder),
         "load_before": os.getloadavg()[0],
         "commit": _commit(),

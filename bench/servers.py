@@ -138,6 +138,14 @@ def wait_a_moment(process: subprocess.Popen[bytes], seconds: float = 0.01) -> No
         return
 
 
+def serve(
+    *arguments: str, log: Path, env: Mapping[str, str] | None = None, module: Sequence[str] = ("pinlater",)
+) -> Server:
+    """The server under test, not started yet. `module` runs the command in another's way (a profiler's)."""
+    command = [sys.executable, "-m", *module, "serve", "--thrift-port", "0", "--http-port", "0", *arguments]
+    return Server(command, log=log, env=env)
+
+
 def pinlater_server(
     store: Path,
     *arguments: str,
@@ -145,10 +153,8 @@ def pinlater_server(
     env: Mapping[str, str] | None = None,
     module: Sequence[str] = ("pinlater",),
 ) -> Server:
-    """The server under test on a SQLite file, not started yet. `module` runs the command in another's way (a profiler's)."""
-    command = [sys.executable, "-m", *module, "serve", "--store", f"sqlite:{store}"]
-    command += ["--thrift-port", "0", "--http-port", "0", *arguments]
-    return Server(command, log=log, env=env)
+    """The same on a SQLite file."""
+    return serve("--store", f"sqlite:{store}", *arguments, log=log, env=env, module=module)
 
 
 def wire_server(*, log: Path) -> Server:

@@ -61,7 +61,7 @@ def _show_details(row: RowResult, console: Console) -> None:
 def _caption(results: Results) -> str:
     machine = results.machine
     return (
-        f"{machine['cores']} cores · {machine['cpu']} · Python {machine['python']} · SQLite {machine['sqlite']} · "
+        f"{machine['cores']} cores · {machine['cpu']} · Python {machine['python']} · {machine['database']} · "
         f"{machine['file_system']} · commit {machine['commit']} · {machine['at']}"
     )
 
@@ -93,7 +93,7 @@ def compare(old: Results, new: Results, console: Console) -> list[str]:
                 worse.append(f"{row.name}.{name}")
             table.add_row(row.name, name, number(was), number(now), f"[{colour}]{change:+.0%}[/]")
     console.print(table)
-    for key in ("cores", "cpu", "file_system", "python", "sqlite"):
+    for key in ("store", "database", "database_settings", "cores", "cpu", "file_system", "python"):
         if old.machine.get(key) != new.machine.get(key):
             console.print(f"[yellow]not the same {key}: {old.machine.get(key)} → {new.machine.get(key)}[/]")
     missing = sorted(before.keys() ^ {row.name for row in new.rows})

@@ -10,14 +10,15 @@ import threading
 import time
 from array import array
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench import frames
 from bench.counted import PERIODIC
 from bench.load import percentiles_ms
 from bench.raw_client import RawClient
-from bench.results import Goal, RowResult, median_of
+from bench.results import RowResult, median_of
 from bench.servers import Server, ServerFailed
 from bench.workplace import BODY, QUEUE, Workplace
 
@@ -34,25 +35,31 @@ def pickup(place: Workplace) -> RowResult:
     runs = []
     for _ in range(max(1, place.sizes.repeats - 2)):
         with place.pinlater() as server:
-            bare = _pickups(server, place.sizes.pickups)
+            bare = wire_pickups(server, server, place.sizes.pickups)
         with place.pinlater() as server:
-            handled = _handler_pickups(server, place.sizes.pickups)
-        run = {f"pickup_{name}_ms": value for name, value in percentiles_ms(handled).items()}
-        runs.append(run | {f"wire_client_{name}_ms": value for name, value in percentiles_ms(bare).items()})
-    goals = [Goal("pickup_p50_ms", 2, 0.9, "ms", at_most=True), Goal("pickup_p99_ms", 8, 3, "ms", at_most=True)]
+            handled = handler_pickups(server, server, place.sizes.pickups)
+        runs.append(named("pickup", handled) | named("wire_client", bare))
     title = "idle pickup, enqueue call to handler, one waiting worker"
-    return RowResult("pickup", title, goals, median_of(runs), runs=list(runs))
+    return RowResult("pickup", title, place.goals("pickup"), median_of(runs), runs=list(runs))
 
 
-def _handler_pickups(server: Server, count: int) -> array[float]:
-    """The package's own worker in a process of its own; the first jobs, which find it warming up, don't count."""
+def named(prefix: str, latencies: array[float]) -> dict[str, float]:
+    """Percentiles as figures."""
+    return {f"{prefix}_{name}_ms": value for name, value in percentiles_ms(latencies).items()}
+
+
+def handler_pickups(taker: Server, giver: Server, count: int) -> array[float]:
+    """Enqueued at `taker`, waited for at `giver` by the package's own worker, in a process of its own.
+
+    The first jobs, which find it warming up, don't count.
+    """
     latencies, enqueue = array("d"), frames.enqueue(QUEUE, [BODY])
     pause = threading.Event()
-    command = [sys.executable, "-m", "bench.pickup_worker", str(server.port)]
+    command = [sys.executable, "-m", "bench.pickup_worker", str(giver.port)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         assert worker.stdout is not None
-        with RawClient(server.port) as producer:
+        with RawClient(taker.port) as producer:
             for number in range(count + WARM_UP_JOBS):
                 started_ns = time.monotonic_ns()
                 producer.call(enqueue)
@@ -66,12 +73,12 @@ def _handler_pickups(server: Server, count: int) -> array[float]:
     return latencies
 
 
-def _pickups(server: Server, count: int) -> array[float]:
-    """One job after another: wait parked, enqueue called, job received, acked."""
+def wire_pickups(taker: Server, giver: Server, count: int) -> array[float]:
+    """One job after another: wait parked at `giver`, enqueue called at `taker`, job received, acked."""
     latencies, enqueue = array("d"), frames.enqueue(QUEUE, [BODY])
     wait, acks = frames.dequeue(QUEUE, 1, wait_ms=WAIT_MS), frames.AckMaker(QUEUE)
     pause = threading.Event()
-    with RawClient(server.port) as producer, RawClient(server.port) as worker:
+    with RawClient(taker.port) as producer, RawClient(giver.port) as worker:
         for _ in range(count):
             worker.send(wait)
             pause.wait(PARKED_SECONDS)
@@ -88,14 +95,7 @@ def idle_waits(place: Workplace) -> RowResult:
     """A thousand long polls on a thousand queues: memory, and store calls while nothing happens."""
     sizes = place.sizes
     counts = place.folder / "store-calls.json"
-    with place.pinlater(counts=counts) as server, ExitStack() as stack:
-        before_mb = server.memory_mb()
-        with RawClient(server.port) as client:
-            for number in range(sizes.idle_waits):
-                client.create_queue(f"idle_{number}")
-        clients = [stack.enter_context(RawClient(server.port)) for _ in range(sizes.idle_waits)]
-        for number, each in enumerate(clients):
-            each.send(frames.dequeue(f"idle_{number}", 1, wait_ms=WAIT_MS))
+    with place.pinlater(counts=counts) as server, parked(server, sizes.idle_waits) as before_mb:
         pause = threading.Event()
         pause.wait(min(1.0, sizes.idle_seconds))
         before, cpu = _store_calls(server, counts), server.cpu_seconds()
@@ -107,15 +107,26 @@ def idle_waits(place: Workplace) -> RowResult:
             "periodic_calls_per_s": sum(calls[name] for name in PERIODIC) / sizes.idle_seconds,
             "server_cpu": (server.cpu_seconds() - cpu) / sizes.idle_seconds,
         }
-    goals = [
-        Goal("server_mb", 150, 100, "MB", at_most=True),
-        Goal("store_calls", 0, 0, f"in {sizes.idle_seconds:g} s", at_most=True),
-    ]
+    goals = place.goals("idle_waits")
     title = f"{sizes.idle_waits:,} idle waiting dequeues on {sizes.idle_waits:,} queues"
     notes = [f"store calls meanwhile, the periodic runner's included: {dict(calls)}"]
     return RowResult(
         "idle_waits", title, goals, figures, {"server_mb_before": before_mb}, runs=[dict(figures)], notes=notes
     )
+
+
+@contextmanager
+def parked(server: Server, waits: int) -> Iterator[float]:
+    """So many long polls wait, each on a queue of its own. Gives the server's memory before."""
+    before_mb = server.memory_mb()
+    with RawClient(server.port) as client:
+        for number in range(waits):
+            client.create_queue(f"idle_{number}")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(server.port)) for _ in range(waits)]
+        for number, each in enumerate(clients):
+            each.send(frames.dequeue(f"idle_{number}", 1, wait_ms=WAIT_MS))
+        yield before_mb
 
 
 def _store_calls(server: Server, counts: Path) -> Counter[str]:

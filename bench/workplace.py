@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,9 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench import bare
+from bench.goals import goals_of
 from bench.load import BODY_BYTES, Plan, Report
+from bench.mysql_stores import MysqlStores
 from bench.raw_client import RawClient
-from bench.servers import Server, pinlater_server, wire_server
+from bench.results import Goal
+from bench.servers import Server, serve, wire_server
+from bench.stores import Store, Stores
 
 BODY = b"x" * BODY_BYTES
 QUEUE = "bench"
@@ -39,6 +41,10 @@ class Sizes:
     pickups: int = 500
     idle_waits: int = 1_000
     idle_seconds: float = 5.0
+    idle_shards_seconds: float = 20.0
+    garbage: int = 1_000_000
+    quiet_seconds: float = 5.0
+    callers: tuple[int, ...] = (1, 8, 64, 512)
     busy_jobs: int = 20_000
     worker_jobs: int = 100_000
     client_calls: int = 10_000
@@ -50,18 +56,22 @@ QUICK = Sizes(
     warmup_seconds=0.0,
     bare_seconds=0.05,
     claim_jobs_single=200,
-    claim_jobs_batched=1_000,
+    claim_jobs_batched=4_000,  # two for each connection, or those that get none end the load
     steady_rate=200,
     steady_seconds=0.3,
     backlog=1_000,
     pickups=5,
     idle_waits=20,
     idle_seconds=0.2,
+    idle_shards_seconds=0.5,
+    garbage=2_000,
+    quiet_seconds=0.2,
+    callers=(1, 16),
     busy_jobs=200,
     worker_jobs=500,
     client_calls=20,
 )
-FULL_BACKLOG = 5_000_000
+FULL_BACKLOG = {"sqlite": 5_000_000, "mysql": 10_000_000}
 
 
 @dataclass(slots=True)
@@ -87,24 +97,27 @@ class Workplace:
     """One run of the benchmark."""
 
     folder: Path
+    stores: Stores
     sizes: Sizes = field(default_factory=Sizes)
     say: Callable[[str], None] = print
     server_arguments: tuple[str, ...] = ()
     profile: bool = False
     _flush_ms: float | None = None
-    _stores: int = 0
 
     @property
     def log(self) -> Path:
         """What the servers say goes here."""
         return self.folder / "server.log"
 
-    def new_store(self) -> Path:
-        """A path for a store file that nobody has used."""
-        self._stores += 1
-        path = self.folder / f"store-{self._stores}.db"
-        remove_store(path)
-        return path
+    @property
+    def mysql(self) -> MysqlStores:
+        """The stores, for a row that is only measured on MySQL."""
+        assert isinstance(self.stores, MysqlStores)
+        return self.stores
+
+    def goals(self, row: str) -> list[Goal]:
+        """What the row must reach on this store."""
+        return goals_of(self.stores.kind, row, flush_ms=self.flush_ms())
 
     @contextmanager
     def wire(self) -> Iterator[Server]:
@@ -113,19 +126,20 @@ class Workplace:
             yield server
 
     @contextmanager
-    def pinlater(self, store: Path | None = None, *, counts: Path | None = None) -> Iterator[Server]:
-        """The service on a file (a new one for None, removed afterwards), with its queue made.
+    def pinlater(self, store: Store | None = None, *arguments: str, counts: Path | None = None) -> Iterator[Server]:
+        """The service on a store (a new one for None, removed afterwards), with its queue made.
 
         `counts`: where a server that counts its store calls writes them on SIGUSR1.
         """
-        path = store or self.new_store()
+        mine = store or self.stores.new()
         profile = self.folder / "profile.txt"
         module: tuple[str, ...] = ("pinlater",)
         if counts is not None:
             module = ("bench.counted", str(counts))
         elif self.profile:
             module = ("bench.profiled", str(profile))
-        with pinlater_server(path, *self.server_arguments, log=self.log, module=module) as server:
+        arguments = (*mine.arguments, *self.server_arguments, *arguments)
+        with serve(*arguments, log=self.log, module=module) as server:
             with RawClient(server.port) as client:
                 client.create_queue(QUEUE)
             yield server
@@ -133,7 +147,7 @@ class Workplace:
         if module[0] == "bench.profiled":
             self.say(profile.read_text())
         if store is None:
-            remove_store(path)
+            mine.remove()
 
     def load(self, server: Server, plan: Plan) -> Run:
         """Runs the load in a process of its own beside the server."""
@@ -168,26 +182,10 @@ class Workplace:
 
     def bare(self, rows_per_commit: int) -> float:
         """Rows a second of the bare loop, now."""
-        return bare.insert_rate(self.folder / "bare.db", rows_per_commit, self.sizes.bare_seconds)
+        return self.stores.bare(rows_per_commit, self.sizes.bare_seconds)
 
     def flush_ms(self) -> float:
         """What a flush costs here; measured once a run."""
         if self._flush_ms is None:
             self._flush_ms = bare.flush_cost_ms(self.folder / "flush.dat", 20 if self.sizes.repeats == 1 else 500)
         return self._flush_ms
-
-
-def remove_store(path: Path) -> None:
-    """Removes a store's files."""
-    for suffix in ("", "-wal", "-shm", "-lock"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-def copy_store(source: Path, target: Path) -> None:
-    """Copies a closed store, down to the disk: the kernel's later writing of it would slow down whatever is measured next."""
-    remove_store(target)
-    for suffix in ("", "-wal"):
-        if Path(f"{source}{suffix}").exists():
-            shutil.copyfile(f"{source}{suffix}", f"{target}{suffix}")
-            with Path(f"{target}{suffix}").open("rb") as file:
-                os.fsync(file.fileno())

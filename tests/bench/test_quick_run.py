@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +11,20 @@ import pytest
 
 from bench.__main__ import ROWS
 from bench.results import read_results
+from tests.servers.database import ServerMissing
+from tests.servers.mariadb import MariaDb
 
 
 @pytest.mark.timeout(240)
-def test_one_iteration_of_everything_measures_every_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ROWS)
+def test_one_iteration_of_everything_measures_every_row(tmp_path: Path, store: str) -> None:
     """And its file can be compared with another, here itself."""
+    if store == "mysql":
+        _need_mariadb()
     output = tmp_path / "quick.json"
     command = [sys.executable, "-m", "bench"]
     run = subprocess.run(
-        [*command, "--quick", "--dir", str(tmp_path / "work"), "--output", str(output)],
+        [*command, "--quick", "--store", store, "--dir", str(tmp_path / "work"), "--output", str(output)],
         capture_output=True,
         text=True,
         check=False,
@@ -26,7 +32,8 @@ def test_one_iteration_of_everything_measures_every_row(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
     results = read_results(output)
-    assert [row.name for row in results.rows] == list(ROWS)
+    assert results.machine["store"] == store
+    assert [row.name for row in results.rows] == list(ROWS[store])
     for row in results.rows:
         assert row.runs, row.name
         for goal in row.goals:
@@ -35,3 +42,10 @@ def test_one_iteration_of_everything_measures_every_row(tmp_path: Path) -> None:
         [*command, "compare", str(output), str(output), "--strict"], capture_output=True, text=True, check=False
     )
     assert compared.returncode == 0, compared.stdout + compared.stderr
+
+
+def _need_mariadb() -> None:
+    try:
+        MariaDb.command()
+    except ServerMissing as missing:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(missing))

@@ -23,7 +23,8 @@ def results(rate: float, p99: float) -> Results:
         {"wire_rate": 400.0},
         [{"rate": rate}],
     )
-    return Results(machine_facts(Path.cwd()), {"full": False}, [row])
+    facts = machine_facts(Path.cwd(), {"store": "sqlite", "database": "SQLite 3"})
+    return Results(facts, {"full": False}, [row])
 
 
 def quiet() -> Console:

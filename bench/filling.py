@@ -1,0 +1,64 @@
+"""Fills a store with jobs through its own methods in this process, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from bench.workplace import BODY, QUEUE
+from pinlater.domain.clock import Clock
+from pinlater.domain.ids import IdMaker
+from pinlater.domain.job import Holder, NewJob
+from pinlater.storage.interface import Ack, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey, Shard
+
+CHUNK = 5_000
+_HOLDER = Holder("bench:0:0:bench:0", "bench", "bench")
+
+
+class Filler:
+    """Puts jobs into the benchmark's queue of an open shard, at the time that `clock` tells."""
+
+    def __init__(self, shard: Shard, clock: Clock) -> None:
+        self._shard = shard
+        self._clock = clock
+        self._ids = IdMaker(clock, shard.slot)
+
+    async def waiting(self, due_ms: Sequence[int]) -> None:
+        """A job for each due time, in this order."""
+        for start in range(0, len(due_ms), CHUNK):
+            due = due_ms[start : start + CHUNK]
+            jobs = [
+                NewJob(job_id, BODY, 1, run_after_ms, 2)
+                for job_id, run_after_ms in zip(self._ids.make(len(due)), due, strict=True)
+            ]
+            (answer,) = await self._shard.insert_jobs([InsertRequest(QUEUE, jobs)], self._clock.now_ms())
+            assert isinstance(answer, Inserted), answer
+
+    async def finished(self, count: int) -> None:
+        """Jobs that went the whole way."""
+        for start in range(0, count, CHUNK):
+            size, now_ms = min(CHUNK, count - start), self._clock.now_ms()
+            await self.waiting([now_ms] * size)
+            while size:
+                size -= await self._finish(size)
+
+    async def _finish(self, limit: int) -> int:
+        """Claims as many as the store gives at once, and acks them."""
+        order = ClaimOrder(QUEUE, [ClaimCall(limit, _HOLDER, 1 << 30)], 600_000)
+        (claimed,) = await self._shard.claim_jobs([order], self._clock.now_ms())
+        assert isinstance(claimed, Claimed), claimed
+        keys = [JobKey(QUEUE, job.priority, job.id) for job in claimed.jobs[0]]
+        assert keys, f"none claimed, {limit} to come"
+        await self._shard.finish_jobs([Ack(key, succeeded=True) for key in keys], self._clock.now_ms())
+        return len(keys)
+
+
+@asynccontextmanager
+async def filling(shard: Shard, clock: Clock) -> AsyncIterator[Filler]:
+    """Opens the shard, with the queue made, and closes it."""
+    await shard.open(clock.now_ms())
+    try:
+        await shard.create_queues([QUEUE], clock.now_ms())
+        yield Filler(shard, clock)
+    finally:
+        await shard.close()
