@@ -73,11 +73,12 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig_on(server: DatabaseServer) -> AsyncIterator[Rig]:
-    """A rig on a running server, with an empty shard."""
-    await empty(server, DATABASE)
+async def rig_on(server: DatabaseServer, database: str = DATABASE, *, keep: bool = False) -> AsyncIterator[Rig]:
+    """A rig on a running server, with an empty shard unless it is kept."""
+    if not keep:
+        await empty(server, database)
     async with AsyncExitStack() as stack:
-        yield Rig(server, await stack.enter_async_context(Proxy(server.address)), DATABASE, stack)
+        yield Rig(server, await stack.enter_async_context(Proxy(server.address)), database, stack)
 
 
 def stats_of(desk: Desk) -> Any:

@@ -11,7 +11,7 @@ from pinlater.storage.events import Record
 from pinlater.storage.interface import JobKey, Purge, Requeue
 from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.changes import FUTURE, Changes
-from pinlater.storage.mysql.statements import delete_ready, keys_are, rows, sql
+from pinlater.storage.mysql.statements import delete_ready, delete_rows, keys_are, rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
 
@@ -27,9 +27,6 @@ _DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _FREE_KEY = sql("free_unique_key")
 _STATES = sql("lock_states")
-_DELETE_CLAIMS = sql("delete_claims")
-_DELETE_DONE = sql("delete_done")
-_EVERYWHERE = (sql("delete_progress"), sql("delete_jobs"), sql("delete_kept_jobs"))
 
 
 async def requeue(transaction: Transaction, order: Requeue, now_ms: int) -> int | PinLaterError:
@@ -176,10 +173,10 @@ async def delete_ids(
     if waiting:
         change(delete_ready(waiting))
     if claimed:
-        change(_DELETE_CLAIMS(ids=claimed))
+        change(delete_rows(b"claims", sorted(claimed)))
     if finished:
-        change(_DELETE_DONE(ids=finished))
+        change(delete_rows(b"done", sorted(finished)))
     if gone:
-        for statement in _EVERYWHERE:
-            change(statement(ids=gone))
+        for table in (b"progress", b"jobs", b"kept_jobs"):
+            change(delete_rows(table, sorted(gone)))
     return went

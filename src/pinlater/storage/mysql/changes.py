@@ -8,7 +8,7 @@ from typing import cast
 from pinlater.domain.job import UniqueScope
 from pinlater.storage.events import FAILED, HAS_PROGRESS, IN_PROGRESS, PENDING, SUCCEEDED, Events, Record
 from pinlater.storage.mysql.counters import Counter
-from pinlater.storage.mysql.statements import Template, delete_ready, in_statements, json_rows, row, sql
+from pinlater.storage.mysql.statements import Template, delete_ready, delete_rows, in_statements, json_rows, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 
 # Flags of a row of `ready`: has a row in `progress`, is counted as future, has options.
@@ -18,8 +18,6 @@ CHANGED, FUTURE, OPTIONS = 1, 2, 4
 _LOOKS_MAX = 5
 
 _LOAD = sql("lock_jobs")
-_DELETE_CLAIMS = sql("delete_claims")
-_DELETE_DONE = sql("delete_done")
 _RENEW = sql("renew_claims")
 _SAVE_PROGRESS = sql("save_progress")
 _SAVE_BODY = sql("save_body")
@@ -114,9 +112,9 @@ class Changes(Events):
         if waiting:
             change(delete_ready(waiting))
         if claimed:
-            change(_DELETE_CLAIMS(ids=claimed))
+            change(delete_rows(b"claims", claimed))
         if finished:
-            change(_DELETE_DONE(ids=finished))
+            change(delete_rows(b"done", finished))
 
     def _enter(self, jobs: Sequence[Record]) -> None:
         ready: list[tuple[int, ...]] = []

@@ -16,14 +16,13 @@ from pinlater.storage.events import Events
 from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
 from pinlater.storage.mysql.changes import Changes
 from pinlater.storage.mysql.errors import BodyTooLong
-from pinlater.storage.mysql.statements import escaped, sql
+from pinlater.storage.mysql.statements import delete_rows, escaped, sql
 from pinlater.storage.mysql.transaction import Transaction
 
 SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
 
 _LOCK_CLAIMS = sql("lock_claims")
 _FINISH_CLAIMS = sql("finish_claims")
-_DELETE_CLAIMS = sql("delete_claims")
 
 Item = TypeVar("Item")
 
@@ -62,7 +61,7 @@ async def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> 
     if plain:
         plain.sort()
         transaction.change(_FINISH_CLAIMS(now_ms=now_ms, ids=plain))
-        transaction.change(_DELETE_CLAIMS(ids=plain))
+        transaction.change(delete_rows(b"claims", plain))
     if others:
         left = [acks[index] for index in others]
         answers = await _decide(transaction, left, [ack.key for ack in left], now_ms, deciding.finish)

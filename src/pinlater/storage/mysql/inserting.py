@@ -16,7 +16,7 @@ from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.mysql.book import QueueEntry
 from pinlater.storage.mysql.changes import FUTURE, OPTIONS
 from pinlater.storage.mysql.errors import BodyTooLong, SlotLost
-from pinlater.storage.mysql.statements import escaped, in_statements, keys_are, literal, row, sql
+from pinlater.storage.mysql.statements import escaped, in_statements, json_ids, keys_are, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
@@ -116,7 +116,7 @@ class _Batch:
                     self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
         ids = [job.id for _, request in known for job in request.jobs]
         if ids:
-            [found] = await self._transaction.select(_KNOWN_IDS(ids=ids))
+            [found] = await self._transaction.select(_KNOWN_IDS(ids=json_ids(ids)))
             self._known = {job_id for (job_id,) in found.rows}
 
     # --- deciding -------------------------------------------------------------------------------------------------------------

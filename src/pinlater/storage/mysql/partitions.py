@@ -22,7 +22,7 @@ from asyncmy import errors as driver
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.ids import first_id_at, made_at_ms
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of
-from pinlater.storage.mysql.statements import Sql, sql
+from pinlater.storage.mysql.statements import Sql, delete_rows, sql
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,6 @@ _LIST = sql("list_partitions")
 _COUNT_DONE = sql("count_done_between")
 _STATES_AFTER = sql("select_states_after")
 _KEEP = sql("keep_jobs")
-_FORGET = sql("delete_kept_jobs")
 
 
 class Partition(NamedTuple):
@@ -133,7 +132,7 @@ class Partitions:
         """What was kept and is gone since."""
         gone = [job_id async for job_id, _, alive in _walk(connection, b"kept_jobs", 0, I64_MAX) if not alive]
         for start in range(0, len(gone), _LOOK_MAX):
-            await connection.run([_FORGET(ids=gone[start : start + _LOOK_MAX])])
+            await connection.run([delete_rows(b"kept_jobs", gone[start : start + _LOOK_MAX])])
 
     # --- the table alone --------------------------------------------------------------------------------------------------------
 

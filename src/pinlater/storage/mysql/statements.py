@@ -122,8 +122,20 @@ def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
     return Sql(b"(" + b" OR ".join(parts) + b")")
 
 
-JOBS = Sql(b"jobs")
-KEPT_JOBS = Sql(b"kept_jobs AS jobs")
+JOBS = Sql(b"jobs FORCE INDEX (PRIMARY)")
+KEPT_JOBS = Sql(b"kept_jobs AS jobs FORCE INDEX (PRIMARY)")
+
+
+def json_ids(ids: Sequence[int]) -> Sql:
+    """Ids as a JSON text, for JSON_TABLE."""
+    return Sql(b"'[" + b",".join([b"%d" % one for one in ids]) + b"]'")
+
+
+def delete_rows(table: bytes, ids: Sequence[int]) -> bytes:
+    """Deletes by id; `ids` in order."""
+    if len(ids) == 1:
+        return sql("delete_row")(table=Sql(table), id=ids[0])
+    return sql("delete_rows")(table=Sql(table), ids=json_ids(ids))
 
 
 def delete_ready(keys: Sequence[tuple[int, int, int, int]]) -> bytes:

@@ -13,7 +13,7 @@ from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.bulk import delete_ids, oldest_finished
 from pinlater.storage.mysql.changes import Changes
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts
-from pinlater.storage.mysql.statements import json_rows, sql
+from pinlater.storage.mysql.statements import delete_rows, json_rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.storage.tally import Tally
@@ -29,8 +29,6 @@ _OVERDUE = sql("lock_overdue_claims")
 _EXPIRED = sql("lock_expired")
 _DELETE_EXPIRIES = sql("delete_expiries")
 _FINISHED = sql("list_finished")
-_DELETE_DONE = sql("delete_done")
-_DELETE_PROGRESS = sql("delete_progress")
 _OLD_REQUEST_KEYS = sql("delete_old_request_keys")
 _OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
 _DROPPED = sql("list_dropped_queues")
@@ -180,8 +178,8 @@ async def _collect_finished(
                 deleted = len(ids)
                 if deleted:
                     # Their own rows stay until the partition goes.
-                    transaction.change(_DELETE_DONE(ids=ids))
-                    transaction.change(_DELETE_PROGRESS(ids=ids))
+                    transaction.change(delete_rows(b"done", ids))
+                    transaction.change(delete_rows(b"progress", ids))
                     transaction.counters.of(queue_id, priority).add_finished(state, -deleted)
                     tally.deleted(queue.name, priority, state, deleted)
                 left -= deleted

@@ -1,1 +1,1 @@
-DELETE FROM request_keys WHERE :keys
+DELETE request_keys FROM request_keys FORCE INDEX (PRIMARY) WHERE :keys

@@ -1,1 +1,1 @@
-DELETE FROM unique_keys WHERE :keys
+DELETE unique_keys FROM unique_keys FORCE INDEX (PRIMARY) WHERE :keys

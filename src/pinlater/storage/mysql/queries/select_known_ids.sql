@@ -1,1 +1,1 @@
-SELECT id FROM jobs WHERE id IN (:ids)
+SELECT jobs.id FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS wanted STRAIGHT_JOIN jobs ON jobs.id = wanted.id

@@ -1,1 +1,0 @@
-DELETE FROM done WHERE id IN (:ids)

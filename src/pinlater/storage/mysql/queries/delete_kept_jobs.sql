@@ -1,1 +1,0 @@
-DELETE FROM kept_jobs WHERE id IN (:ids)

@@ -1,1 +1,0 @@
-DELETE FROM progress WHERE id IN (:ids)

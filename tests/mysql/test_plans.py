@@ -1,0 +1,223 @@
+"""How both kinds of database go about every statement: none may look at rows that it doesn't need, or sort them.
+
+A statement that reads a table from end to end gets slower with every job there; and where it locks, it waits for everybody's rows.
+Plans are the optimizer's guess from statistics, so these are made, over some thousand rows; what is named as an exception has a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import pytest
+
+from pinlater.storage.mysql.connection import connect
+from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.storage.mysql.statements import FOLDER, JOBS, Sql, delete_rows, json_ids, json_rows, keys_are, rows, sql
+from tests.mysql.rig import Rig, rig_on
+from tests.servers.database import DatabaseServer
+
+STATEMENTS = sorted(entry.name.removesuffix(".sql") for entry in FOLDER.iterdir() if entry.name.endswith(".sql"))
+# Tables that grow with the jobs.
+LARGE = {"jobs", "kept_jobs", "ready", "claims", "done", "progress", "expiries", "unique_keys", "request_keys"}
+
+# What may be read from end to end, and why.
+SCANS = {
+    ("lock_oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
+    ("page_of_claims", "claims"): "an operator's scan of jobs in progress, of which there are never many",
+    ("list_unique_queues", "unique_keys"): "the whole index, on a reader and only where there are several shards",
+}
+# What may be sorted, and why.
+SORTS = {
+    "lock_oldest_claims": "as above",
+    "page_of_claims": "as above",
+    "count_jobs": "counters, not jobs",
+    "list_queues": "queues, not jobs",
+    "list_partitions": "partitions, not jobs",
+    "select_states_after": "the page itself, a thousand short rows",
+}
+
+NO_PLAN = {"make_meta", "load_server_settings"}  # read no table of ours
+
+N = 6_000
+BASE = 10**15
+FEW = [BASE + 30, BASE + 31]
+MANY = list(range(BASE, BASE + N, 4))  # a quarter of what there is
+FILL = [
+    "INSERT INTO queues (queue_id, name, config, created_at_ms) VALUES (1, 'emails', '{}', 1), (2, 'others', '{}', 1)",
+    "CREATE TABLE digits (n INT)",
+    "INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)",
+    """
+    CREATE TABLE numbers AS SELECT a.n + 10 * b.n + 100 * c.n + 1000 * d.n AS n
+    FROM digits a JOIN digits b JOIN digits c JOIN digits d HAVING n < 6000
+    """,
+    "INSERT INTO jobs SELECT 1000000000000000 + n, 1 + n % 2, 1 + n % 3, n, 1, 1, NULL, 'body' FROM numbers",
+    "INSERT INTO kept_jobs SELECT id + 10000, queue_id, priority, run_after_ms, 1, 1, NULL, 'body' FROM jobs",
+    "INSERT INTO ready SELECT queue_id, priority, run_after_ms, id, 0, 4 FROM jobs WHERE id % 3 = 1",
+    "INSERT INTO claims SELECT id, queue_id, priority, id, id, 1, 0, 't', 's', 'h' FROM jobs WHERE id % 3 = 2",
+    "INSERT INTO done SELECT id, queue_id, 2 + id % 2, priority, id, 'h' FROM jobs WHERE id % 3 = 0",
+    "INSERT INTO progress SELECT id, 1, 1, 1, run_after_ms, 1, '', '', '', '[]', NULL FROM jobs WHERE id % 2 = 0",
+    "INSERT INTO expiries SELECT run_after_ms, id FROM jobs",
+    "INSERT INTO unique_keys SELECT queue_id, CONCAT('key', id), 2, id, priority, id FROM jobs",
+    "INSERT INTO request_keys SELECT queue_id, CONCAT('key', id), id, 'f', 'a', NULL FROM jobs",
+    "INSERT INTO counters SELECT 1 + n % 2, 1 + n % 3, n DIV 6, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 FROM numbers WHERE n < 120",
+    "INSERT INTO writers SELECT n, n FROM numbers WHERE n BETWEEN 10 AND 100",
+]
+
+
+class Step(NamedTuple):
+    """A line of a plan."""
+
+    table: str | None
+    type: str | None
+    key: str | None
+    extra: str
+
+
+def values(ids: list[int]) -> dict[str, Any]:
+    """For every name in any statement, by its own or by the statement's."""
+    ready = [(1 + n % 2, 1 + n % 3, n, BASE + n) for n in range(0, 3 * len(ids), 3)]
+    keys = [(1, b"key%d" % number) for number in ids]
+    return {
+        "address": "a",
+        "after_id": BASE + 2_000,
+        "after_ms": 2_000,
+        "before_ms": BASE + 5,
+        "body": Sql(b"NULL"),
+        "by_ms": BASE + 3_000,
+        "claims": json_rows([(one, 1, 1) for one in ids]),
+        "config": "{}",
+        "due_by_ms": 1_000,
+        "first": 0,
+        "from_id": BASE + 1_000,
+        "from_ms": 100,
+        "id": BASE,
+        "ids": ids,
+        "incarnation": b"0" * 16,
+        "jobs": JOBS,
+        "key": b"key",
+        "keys": keys_are("unique_key", keys),
+        "keys count_as_due": json_rows(ready),
+        "keys delete_ready": json_rows(ready),
+        "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),
+        "keys delete_request_keys": keys_are("request_key", keys),
+        "keys select_request_keys": keys_are("request_key", keys),
+        "ids drop_queues": [1],
+        "ids delete_rows": json_ids(ids),
+        "ids select_known_ids": json_ids(ids),
+        "table delete_row": Sql(b"claims"),
+        "table delete_rows": Sql(b"claims"),
+        "ids sum_pending": [1, 2],
+        "last": 10,
+        "limit": 100,
+        "name": "emails",
+        "newest": 5,
+        "now_ms": BASE + 500,
+        "now_ms lock_counted_future": 500,
+        "now_ms lock_expired": 500,
+        "own_first": 0,
+        "own_last": 3,
+        "paused": 0,
+        "priority": 1,
+        "queue_id": 1,
+        "ranges": Sql(b" OR ".join([b"(priority=%d AND run_after_ms BETWEEN -9 AND 2000)" % p for p in (1, 2, 3)])),
+        "run_after_ms": 3,
+        "seen_at_ms": 5,
+        "slot": 0,
+        "state": 2,
+        "table": Sql(b"jobs"),
+        "to_id": BASE + 2_000,
+        "value": "v",
+        "which": Sql(b"queues.name IN (_binary'emails')"),
+        "writer": 1,
+    }
+
+
+def text_of(name: str, ids: list[int]) -> bytes:
+    """The statement with values in it."""
+    known = values(ids)
+    text = (FOLDER / f"{name}.sql").read_text()
+    columns = text.partition("(")[2].partition(")")[0].count(",") + 1
+    own = {key: known.get(f"{key} {name}", value) for key, value in known.items()}
+    return sql(name)(**own, rows=rows([[1] * columns]))
+
+
+_filled: set[DatabaseServer] = set()
+
+
+@pytest.fixture
+async def filled(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    """The session's server with a database for this, filled once."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    async with rig_on(server, "plans", keep=True) as rig:
+        if server not in _filled:
+            _filled.add(server)
+            await (await rig.open(direct=True)).close()
+            for statement in FILL:
+                await rig.ask(statement)
+            await rig.ask(f"ANALYZE TABLE {', '.join(sorted(LARGE | {'counters', 'queues', 'writers'}))}")
+        yield rig
+
+
+async def plan(rig: Rig, statement: bytes) -> list[Step]:
+    """What the database would do for a connection of ours, but for the table that an INSERT puts its rows into."""
+    connection = await connect(rig.endpoint(direct=True), MysqlSettings(), autocommit=True)
+    try:
+        [found] = await connection.run([b"EXPLAIN " + statement])
+    finally:
+        await connection.quit()
+    # MySQL has the partitions in the fourth column.
+    steps = [line if len(line) == 10 else (*line[:3], *line[4:]) for line in found.rows]
+    return [
+        Step(line[2], line[3], line[5], line[-1] or "")
+        for line in steps
+        if line[1] not in {"INSERT", "REPLACE"} and "Table function" not in (line[-1] or "")
+    ]
+
+
+def scanned(steps: list[Step]) -> set[str]:
+    """Large tables that are read from end to end."""
+    return {step.table for step in steps if step.table in LARGE and step.type in {"ALL", "index"}}
+
+
+@pytest.mark.parametrize("ids", [FEW[:1], FEW, MANY], ids=["one", "few", "many"])
+@pytest.mark.parametrize("name", STATEMENTS)
+async def test_a_statement_seeks_and_never_scans_or_sorts(filled: Rig, name: str, ids: list[int]) -> None:
+    """Whether it names one job or a quarter of them."""
+    statement = text_of(name, ids)
+    if name in NO_PLAN or (ids is not FEW and not {b"ids", b"keys", b"claims"} & names_in(name)):
+        return
+    steps = await plan(filled, statement)
+    assert {table for table in scanned(steps) if (name, table) not in SCANS} == set(), steps
+    sorts = [step for step in steps if "filesort" in step.extra or "temporary" in step.extra]
+    assert not sorts or name in SORTS, steps
+
+
+def names_in(name: str) -> set[bytes]:
+    """What is filled in."""
+    return set(re.findall(rb":([a-z_]+)", (FOLDER / f"{name}.sql").read_bytes()))
+
+
+async def test_a_claim_reads_in_the_order_of_the_key(filled: Rig) -> None:
+    """The one statement that everything hangs on: a range for each priority, one after the other, until there are enough."""
+    for name in ("lock_due", "select_due"):
+        [step] = await plan(filled, text_of(name, FEW))
+        assert (step.table, step.type, step.key) == ("ready", "range", "PRIMARY")
+        assert "filesort" not in step.extra
+
+
+@pytest.mark.parametrize("table", ["claims", "done", "progress", "jobs", "kept_jobs"])
+async def test_rows_are_deleted_by_their_keys(filled: Rig, table: str) -> None:
+    """Also where they are most of the table: whoever walks over the others waits for whoever has them."""
+    for ids in (FEW[:1], FEW, MANY):
+        steps = await plan(filled, delete_rows(table.encode(), ids))
+        assert [(step.table, step.key) for step in steps] == [(table, "PRIMARY")], steps
+
+
+def test_every_statement_is_used() -> None:
+    """A file that nobody names is dead."""
+    package = files("pinlater.storage.mysql")
+    code = "".join(entry.read_text() for entry in package.iterdir() if entry.name.endswith(".py"))
+    assert [name for name in STATEMENTS if f'"{name}"' not in code] == []
