@@ -16,7 +16,10 @@ from pinlater.storage.sqlite.ledger import Transaction
 from pinlater.storage.sqlite.writer import Writer
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
-IN_THREAD = SqliteSettings(inline_commit_us=0)
+# However slow the machine is at this moment, no transaction is cut short.
+UNCUT_MS = 60_000
+IN_THREAD = SqliteSettings(inline_commit_us=0, transaction_ms_max=UNCUT_MS)
+INLINE = SqliteSettings(inline_commit_us=10_000_000, transaction_ms_max=UNCUT_MS)
 
 
 def writer_of(bench: Bench) -> Writer:
@@ -27,7 +30,7 @@ def broken(_: Transaction) -> NoReturn:
     raise ZeroDivisionError("a bug")
 
 
-@pytest.fixture(params=[SqliteSettings(inline_commit_us=10_000_000), IN_THREAD], ids=["inline", "thread"])
+@pytest.fixture(params=[INLINE, IN_THREAD], ids=["inline", "thread"])
 async def either(request: pytest.FixtureRequest, bench: Bench) -> Bench:
     """The same with commits on the loop and in the thread."""
     await bench.shard.close()
