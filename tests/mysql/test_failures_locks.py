@@ -11,8 +11,11 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
+from pinlater.storage.mysql.connection import ConnectionLost, connect
+from pinlater.storage.mysql.settings import MysqlSettings
 from tests.contract.desk import Desk
-from tests.mysql.rig import Rig, gathered, stats_of, until
+from tests.mysql.rig import Rig, gathered, rig_on, stats_of, until
+from tests.servers.mariadb import MariaDb
 
 # The database sends away who has changed less: this is more than any of ours.
 MUCH = """
@@ -87,13 +90,14 @@ async def test_an_ack_waits_for_the_row_of_its_claim(rig: Rig, desk: Desk) -> No
 @pytest.mark.parametrize(("table", "word"), [("claims", "ack"), ("counters", "insert"), ("queues", "insert")])
 async def test_a_wait_that_lasts_ends_in_an_error_and_nothing_is_changed(rig: Rig, table: str, word: str) -> None:
     """A queue's row is needed only where its counters are new."""
-    desk = await rig.desk(statement_timeout_ms=20_000, retries=1)
+    retries = int(table == "claims")
+    desk = await rig.desk(statement_timeout_ms=20_000, retries=retries)
     held = await desk.put_and_take()
     before = await desk.counts()
     job = desk.job(b"new", priority=2 if table == "queues" else 1)
     async with stranger(rig, f"SELECT * FROM {table} FOR UPDATE"):
         await clear(desk.succeed(held.key, token=held.holder.token) if word == "ack" else desk.insert(job))
-    assert stats_of(desk).lock_waits == 2
+    assert stats_of(desk).lock_waits == 1 + retries
     assert await desk.counts() == before
     if word == "ack":
         assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
@@ -113,6 +117,32 @@ async def test_the_loser_of_a_deadlock_does_it_again(rig: Rig) -> None:
     assert (await ack).outcome is Outcome.APPLIED
     assert stats_of(desk).deadlocks == 1
     await rig.assert_consistent()
+
+
+async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: MariaDb) -> None:
+    """As with a binary log on a full disk, where MySQL would end itself if it were. Only MariaDB has a way to bring it about."""
+    async with rig_on(mariadb) as rig:
+        shard = await rig.open(direct=True)
+        writer = shard._inserting
+        old, new = [await connect(rig.endpoint(direct=True), MysqlSettings(), autocommit=False) for _ in range(2)]
+        try:
+            async with stranger(rig, "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT") as backup:
+                commit = asyncio.ensure_future(old.run([b"INSERT INTO expiries VALUES (1, 1)", b"COMMIT"]))
+
+                async def hangs() -> bool:
+                    return bool(await rig.ask("SELECT 1 FROM information_schema.processlist WHERE info = 'COMMIT'"))
+
+                await until(hangs)
+                with pytest.raises(ConnectionLost, match="a COMMIT does not end"):
+                    await writer._end(old, new)
+                await backup.does("BACKUP STAGE END")
+            assert len(await commit) == 2
+            await writer._end(old, new)  # idle now
+            with pytest.raises(ConnectionLost):
+                await old.run([b"SELECT 1"])
+        finally:
+            old.close()
+            new.close()
 
 
 @pytest.mark.crash

@@ -12,7 +12,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage.interface import Checkpoint
 from tests.contract.desk import Desk, Held
-from tests.mysql.rig import Rig, stats_of
+from tests.mysql.rig import Rig, stats_of, until
 
 COMMIT = b";COMMIT"  # not that of READ COMMITTED
 
@@ -216,4 +216,40 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
         await desk.claim()
     rig.proxy.heal()
     assert (await desk.counts()).in_progress == 1
+    await rig.assert_consistent()
+
+
+async def test_connections_that_broke_while_nobody_used_them_are_replaced_unnoticed(rig: Rig, desk: Desk) -> None:
+    """As after a restart of the database: nothing was under way, so there is nothing to find out."""
+    held = await desk.put_and_take()
+    rig.proxy.cut()
+
+    async def gone() -> bool:
+        return not rig.proxy.open
+
+    await until(gone)
+    assert (await desk.look(held.key)).body == b"hello"
+    await desk.put(b"other")
+    assert [one.job.body for one in await desk.claim(10)] == [b"other"]
+    assert (await desk.succeed(held.key)).outcome is Outcome.APPLIED
+    assert (stats_of(desk).lost_connections, stats_of(desk).settled) == (0, 0)
+
+
+async def test_a_server_that_vanished_holds_its_locks_for_less_than_its_lease(rig: Rig) -> None:
+    """Nobody told the database that its machine is off: it would wait for hours for the next word."""
+    vanished = await rig.desk(lease_ms=2_000, statement_timeout_ms=30_000)
+    other = await rig.desk(direct=True)
+    await other.put(b"old")
+    trap = rig.proxy.lose_request(b"INSERT INTO claims", hang=True)
+    call = asyncio.ensure_future(vanished.claim())
+    await trap.wait()
+    assert await other.claim() == []
+
+    async def claimed() -> bool:
+        return bool(await other.claim())
+
+    await until(claimed)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
     await rig.assert_consistent()

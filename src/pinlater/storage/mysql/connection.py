@@ -72,10 +72,14 @@ class Connection:
         return self._packet_max
 
     @property
+    def alive(self) -> bool:
+        """Open, as far as one can see from here."""
+        return self.open and not self._raw._stream_broken  # noqa: SLF001 it has no other word for it
+
+    @property
     def usable(self) -> bool:
-        """Open, as far as one can see from here, and not about to be ended by the database because a writer lay idle."""
-        idle_s = asyncio.get_running_loop().time() - self._used_at
-        return self.open and not self._raw._stream_broken and idle_s < self._idle_max_s  # noqa: SLF001 it has no other word for it
+        """Alive, and not about to be ended by the database because a writer lay idle."""
+        return self.alive and asyncio.get_running_loop().time() - self._used_at < self._idle_max_s
 
     @property
     def had_long_been_open(self) -> bool:

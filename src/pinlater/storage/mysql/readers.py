@@ -28,10 +28,11 @@ class Readers:
         self._idle: list[Connection] = []
         self._waiting = 0
         self._waiting_max = settings.waiting_reads_max
+        self._limit_s = settings.statement_timeout_ms / 1000
         self.connections = 0
 
     async def read(self, look: Callable[[Connection], Awaitable[T]]) -> T:
-        """What `look` finds. It runs again, once, where an idle connection turns out to be dead."""
+        """What `look` finds. It runs again where an idle connection turns out to be dead, but not where its time is up."""
         if self._waiting >= self._waiting_max:
             raise TooManyWaiting(f"{self._waiting} look-ups wait for {self._endpoint} already", retry_after_ms=100)
         self._waiting += 1
@@ -49,12 +50,18 @@ class Readers:
             self._free.release()
 
     async def _read(self, look: Callable[[Connection], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._limit_s
         while self._idle:
             connection = self._idle.pop()
+            if not connection.alive:
+                await connection.quit()
+                continue
             try:
                 return await self._with(connection, look)
             except ConnectionLost:
-                continue
+                if loop.time() >= give_up_at:
+                    raise
         return await self._with(await self._connect(), look)
 
     async def _with(self, connection: Connection, look: Callable[[Connection], Awaitable[T]]) -> T:
