@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from bench import bare_mysql
+from bench.servers import cpu_seconds
 from bench.stores import Store
 from pinlater.storage.interface import Shard
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
@@ -135,6 +136,9 @@ class MysqlStores:
             self._prepared[name] = store
         return self._prepared[name]
 
+    def cpu_seconds(self) -> float:
+        return sum(cpu_seconds(server.pid) for server in self._all)
+
     def bare(self, rows_per_commit: int, seconds: float) -> float:
         return asyncio.run(bare_mysql.insert_rate(self._nth(0), rows_per_commit, seconds))
 
@@ -168,8 +172,11 @@ async def _statements_during(server: MariaDb, work: Callable[[], T]) -> tuple[T,
 async def _settle(server: MariaDb) -> None:
     deadline = time.monotonic() + _SETTLED_SECONDS_MAX
     async with server.connect() as connection, connection.cursor() as cursor:
-        [usual] = await _row(cursor, "SELECT @@GLOBAL.innodb_max_dirty_pages_pct")
-        await cursor.execute("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+        usual, capacity, capacity_max = await _row(
+            cursor,
+            "SELECT @@GLOBAL.innodb_max_dirty_pages_pct, @@GLOBAL.innodb_io_capacity, @@GLOBAL.innodb_io_capacity_max",
+        )
+        await cursor.execute(f"SET GLOBAL innodb_max_dirty_pages_pct = 0, GLOBAL innodb_io_capacity = {capacity_max}")
         while (
             await _status(cursor, "Innodb_buffer_pool_pages_dirty") > _DIRTY_PAGES_LEFT
             or await _status(cursor, "Innodb_history_list_length") > _HISTORY_LEFT
@@ -177,7 +184,7 @@ async def _settle(server: MariaDb) -> None:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the database did not come to rest within {_SETTLED_SECONDS_MAX:.0f} s")
             await asyncio.sleep(_LOOK_SECONDS)
-        await cursor.execute(f"SET GLOBAL innodb_max_dirty_pages_pct = {usual}")
+        await cursor.execute(f"SET GLOBAL innodb_max_dirty_pages_pct = {usual}, GLOBAL innodb_io_capacity = {capacity}")
 
 
 async def _status(cursor: Any, name: str) -> int:

@@ -110,8 +110,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """CPU time it has used, all threads, user and system."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+        return cpu_seconds(self.pid)
 
     def memory_mb(self) -> float:
         """Resident memory now, in MB of 10^6 bytes."""
@@ -128,6 +127,12 @@ class Server:
         """A page of its HTTP port."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10) as answer:
             return answer.read().decode()  # type: ignore[no-any-return]
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used, all threads, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
 def wait_a_moment(process: subprocess.Popen[bytes], seconds: float = 0.01) -> None:

@@ -26,6 +26,7 @@ def two_shards(place: Workplace) -> RowResult:
                 run[f"{work}_{name}_ratio"] = two.report.rate / one.report.rate
                 run[f"{work}_{name}_rate"] = two.report.rate
                 run[f"{work}_{name}_server_cpu"] = two.server_cpu_share
+                run[f"{work}_{name}_database_cpu"] = two.database_cpu_share
         runs.append(run)
     title = "two shards on two database servers, against one"
     return RowResult("two_shards", title, place.goals("two_shards"), median_of(runs), runs=list(runs))

@@ -66,6 +66,9 @@ class SqliteStores:
         kept.copy_to(copy)
         return copy
 
+    def cpu_seconds(self) -> float:
+        return 0.0
+
     def bare(self, rows_per_commit: int, seconds: float) -> float:
         return bare.insert_rate(self._folder / "bare.db", rows_per_commit, seconds)
 

@@ -42,5 +42,8 @@ class Stores(Protocol):
     def prepared(self, name: str, fill: Callable[[Store], None]) -> Store:
         """One that `fill` has filled, at rest; made once where it is asked for again. For one run."""
 
+    def cpu_seconds(self) -> float:
+        """CPU time that database servers have used so far; none where the store is part of our server."""
+
     def bare(self, rows_per_commit: int, seconds: float) -> float:
         """Rows a second that a plain loop inserts on one connection, now."""

@@ -80,6 +80,7 @@ class Run:
 
     report: Report
     server_cpu_share: float
+    database_cpu_share: float = 0.0
 
     def facts(self, prefix: str) -> dict[str, float]:
         """The figures of it, named."""
@@ -89,6 +90,7 @@ class Run:
             **{f"{prefix}_{name}_ms": value for name, value in latency.items()},
             f"{prefix}_server_cpu": self.server_cpu_share,
             f"{prefix}_load_cpu": self.report.load_cpu_share,
+            **({f"{prefix}_database_cpu": self.database_cpu_share} if self.database_cpu_share else {}),
         }
 
 
@@ -151,7 +153,7 @@ class Workplace:
 
     def load(self, server: Server, plan: Plan) -> Run:
         """Runs the load in a process of its own beside the server."""
-        cpu, started = server.cpu_seconds(), time.perf_counter()
+        cpu, database_cpu, started = server.cpu_seconds(), self.stores.cpu_seconds(), time.perf_counter()
         process = subprocess.run(
             [sys.executable, "-m", "bench.load"],
             input=json.dumps(asdict(plan)),
@@ -162,11 +164,13 @@ class Workplace:
         )
         if process.returncode:
             raise RuntimeError(f"the load failed:\n{process.stderr[-2000:]}\nserver:\n{server.output()[-2000:]}")
-        share = (server.cpu_seconds() - cpu) / (time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        share = (server.cpu_seconds() - cpu) / seconds
+        database_share = (self.stores.cpu_seconds() - database_cpu) / seconds
         report = Report(**json.loads(process.stdout))
         if report.refused:
             raise RuntimeError(f"{report.refused} requests refused, first: {report.first_refusal}")
-        return Run(report, share)
+        return Run(report, share, database_share)
 
     def plan(self, server: Server, kind: str, connections: int, jobs_per_request: int) -> Plan:
         """A closed-loop plan of the usual length."""
