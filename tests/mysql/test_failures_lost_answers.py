@@ -219,6 +219,21 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
     await rig.assert_consistent()
 
 
+async def test_a_job_deleted_between_a_claim_and_its_second_answer_is_left_out(rig: Rig, desk: Desk) -> None:
+    """The claim was carried out and its answer lost; before the bodies were asked for again another server deleted one."""
+    gone, other = await desk.put(b"gone"), await desk.put(b"other")
+    operator = await rig.desk(direct=True)
+    rig.proxy.lose_answer(COMMIT)
+    again = rig.proxy.lose_request(b"SELECT id, attempts_allowed, created_at_ms, body")
+    claim = asyncio.ensure_future(desk.claim(10))
+    await again.wait()
+    rig.proxy.hold()
+    assert await operator.shard.delete_jobs([gone]) == 1
+    rig.proxy.heal()
+    assert [held.key for held in await claim] == [other]
+    await rig.assert_consistent(deleted=True)
+
+
 async def test_connections_that_broke_while_nobody_used_them_are_replaced_unnoticed(rig: Rig, desk: Desk) -> None:
     """As after a restart of the database: nothing was under way, so there is nothing to find out."""
     held = await desk.put_and_take()

@@ -254,6 +254,8 @@ class _Claim:
         for share in self._shares:
             add = share.jobs.append
             for priority, run_after_ms, job_id, flags in share.picked:
+                if job_id not in bodies:
+                    continue  # the answer got lost, and somebody has deleted the job before it was asked for again
                 if flags & SPECIAL:
                     add(self._about[job_id]._replace(body=bodies[job_id][1]))
                     continue
