@@ -11,7 +11,7 @@ import pytest
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage.interface import Checkpoint
-from tests.contract.desk import Desk, Held
+from tests.contract.desk import QUEUE, Desk, Held
 from tests.mysql.rig import Rig, stats_of, until
 
 COMMIT = b";COMMIT"  # not that of READ COMMITTED
@@ -216,6 +216,13 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
         await desk.claim()
     rig.proxy.heal()
     assert (await desk.counts()).in_progress == 1
+    await rig.assert_consistent()
+
+    # Nobody works on it: the next sweep gives it back unspent, and whoever waits is told.
+    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    assert QUEUE in await desk.shard.changed_queues()
+    again = await desk.take()
+    assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     await rig.assert_consistent()
 
 

@@ -27,6 +27,7 @@ LARGE = {"jobs", "kept_jobs", "ready", "claims", "done", "progress", "expiries",
 SCANS = {
     ("lock_oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
     ("page_of_claims", "claims"): "an operator's scan of jobs in progress, of which there are never many",
+    ("select_claims_of_tokens", "claims"): "once after a claim whose outcome nobody knew",
     ("list_unique_queues", "unique_keys"): "the whole index, on a reader and only where there are several shards",
 }
 # What may be sorted, and why.
@@ -127,6 +128,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "seen_at_ms": 5,
         "slot": 0,
         "state": 2,
+        "tokens": ["t"],
         "table": Sql(b"jobs"),
         "to_id": BASE + 2_000,
         "value": "v",

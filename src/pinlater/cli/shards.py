@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="shards",
-    help="List MySQL shards, see how they are, drain one and take it out.",
+    help="List MySQL shards, see how they are, drain one and take it out.\n\nExample: pinlater shards list --shards shards.json",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

@@ -6,7 +6,7 @@ the others, and all other words, are loaded as records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from pinlater.domain.errors import PinLaterError
@@ -23,6 +23,7 @@ SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
 
 _LOCK_CLAIMS = sql("lock_claims")
 _FINISH_CLAIMS = sql("finish_claims")
+_CLAIMS_OF_TOKENS = sql("select_claims_of_tokens")
 
 Item = TypeVar("Item")
 
@@ -96,6 +97,19 @@ async def extend(transaction: Transaction, refs: Sequence[ClaimRef], now_ms: int
 async def release(transaction: Transaction, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Claims given back."""
     return await _decide(transaction, refs, [ref.key for ref in refs], now_ms, deciding.release)
+
+
+async def release_tokens(transaction: Transaction, tokens: Collection[str], now_ms: int) -> set[str]:
+    """Gives back the claims with these tokens, which nobody ever got; the queues that they are of."""
+    [found] = await transaction.select(_CLAIMS_OF_TOKENS(tokens=sorted(tokens)))
+    changes = Changes(transaction, now_ms)
+    queues = set()
+    for job in await changes.load([job_id for (job_id,) in found.rows]):
+        if job.state is JobState.IN_PROGRESS and job.token in tokens:
+            changes.release(job, 0)
+            queues.add(transaction.book.by_id[job.queue_id].name)
+    changes.write()
+    return queues
 
 
 async def cancel(transaction: Transaction, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
@@ -99,6 +99,8 @@ class MysqlShard:
         self._memory = sweeping.Memory()
         self._partitions = Partitions(self._connect_slow, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
+        self._doubtful: set[str] = set()  # tokens of claims whose outcome nobody knows
+        self._given_back: set[str] = set()  # queues that got such jobs back
         self._others_seen = ""
         self._activity: dict[int, tuple[int, ...]] = {}
         self._highest_id = 0
@@ -265,7 +267,11 @@ class MysqlShard:
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         await self._know([order.queue for order in orders])
-        return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+        try:
+            return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+        except OutcomeUnknown:
+            self._doubtful.update(call.holder.token for order in orders for call in order.calls)
+            raise
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
         await self._know([ack.key.queue for ack in acks])
@@ -287,15 +293,16 @@ class MysqlShard:
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
         others = (await self._pulse.facts()).others
+        given_back, self._given_back = self._given_back, set()
         if others == self._others_seen:
-            return ()
+            return list(given_back)
         own = self.slot * _WRITERS
         statement = sql("list_activity")(own_first=own, own_last=own + _WRITERS - 1)
         [found] = await self._readers.read(lambda c: c.run([statement]))
         before, self._activity = self._activity, {line[0]: line[1:] for line in found.rows}
         self._others_seen = others
         changed = [queue_id for queue_id, figures in self._activity.items() if before.get(queue_id) != figures]
-        return [self._book.by_id[queue_id].name for queue_id in changed if queue_id in self._book.by_id]
+        return list(given_back.union(self._book.by_id[each].name for each in changed if each in self._book.by_id))
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._other.carry_out(lambda t: note_map(t, shard_map, now_ms))
@@ -374,9 +381,18 @@ class MysqlShard:
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
+        if self._doubtful:
+            await self._give_back_doubtful(now_ms)
         if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
             return []
         return await self._other.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
+
+    async def _give_back_doubtful(self, now_ms: int) -> None:
+        """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs."""
+        tokens = frozenset(self._doubtful)
+        queues = await self._other.carry_out(lambda t: finishing.release_tokens(t, tokens, now_ms))
+        self._doubtful -= tokens
+        self._given_back |= queues
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
