@@ -116,13 +116,19 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
 class _Share:
     """What one dequeue call gets: rows of `ready` first, jobs in the end."""
 
-    __slots__ = ("bytes_left", "holder", "jobs", "limit", "moved", "picked")
+    __slots__ = ("bytes_left", "cut", "holder", "jobs", "limit", "moved", "picked")
 
     def __init__(self, call: ClaimCall) -> None:
         self.limit, self.holder, self.bytes_left = call
         self.picked: list[tuple[int, int, int, int]] = []  # priority, run-after, id, flags
+        self.cut = False  # by its bytes: it gets no more
         self.moved = 0  # how many of them have left `ready`
         self.jobs: list[ClaimedJob] = []
+
+    @property
+    def left(self) -> int:
+        """How many jobs it can still take."""
+        return 0 if self.cut else max(0, self.limit - len(self.picked))
 
 
 class _Claim:
@@ -149,7 +155,7 @@ class _Claim:
     @property
     def left(self) -> int:
         """How many jobs the calls still lack."""
-        return sum([max(0, share.limit - len(share.picked)) for share in self._shares])
+        return sum([share.left for share in self._shares])
 
     def wanted(self) -> bytes:
         """The statement that finds and locks the rows."""
@@ -163,16 +169,18 @@ class _Claim:
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, tuple[Any, ...]]) -> list[int]:
         """Shares the rows out: the first call gets the first ones, as far as its bytes go. Returns those that have expired."""
-        shares = iter([share for share in self._shares if share.limit > len(share.picked)])
+        shares = iter([share for share in self._shares if share.left])
         share = next(shares, None)
         expired: list[int] = []
         used = 0
         for priority, run_after_ms, job_id, flags, size in rows:
+            if share is None:
+                break
             if flags & SPECIAL and _has_expired(about[job_id], self._now_ms):
                 expired.append(job_id)
                 continue
-            if share is not None and size > share.bytes_left and share.picked:
-                self._cut = True
+            while share is not None and size > share.bytes_left and share.picked:
+                self._cut = share.cut = True
                 share = next(shares, None)
             if share is None:
                 break

@@ -82,21 +82,24 @@ async def advance_due(transaction: Transaction, memory: Memory, now_ms: int, lim
 
 
 async def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
-    """The longest overdue first, over all queues. Claims of deleted queues go with their jobs."""
-    [found] = await transaction.select(_OVERDUE(now_ms=now_ms, limit=min(limit, _READ_MAX)))
-    ids = [line[0] for line in found.rows]
-    if not ids:
-        return []
+    """The longest overdue first, over all queues. Claims of deleted queues go with their jobs, and don't count."""
     tally = Tally()
-    changes = Changes(transaction, now_ms)
-    loaded = await changes.load(ids)
-    for job in loaded:
-        if job.state is JobState.IN_PROGRESS:
-            changes.time_out(job)
-            tally.failure(transaction.book.by_id[job.queue_id].name, job)
-    changes.write()
-    here = {job.id for job in loaded}
-    await delete_ids(transaction, [job_id for job_id in ids if job_id not in here])
+    left = min(limit, _READ_MAX)
+    while left > 0:
+        [found] = await transaction.select(_OVERDUE(now_ms=now_ms, limit=left))
+        ids = [line[0] for line in found.rows]
+        changes = Changes(transaction, now_ms)
+        loaded = await changes.load(ids)
+        for job in loaded:
+            if job.state is JobState.IN_PROGRESS:
+                changes.time_out(job)
+                tally.failure(transaction.book.by_id[job.queue_id].name, job)
+        changes.write()
+        here = {job.id for job in loaded}
+        gone = [job_id for job_id in ids if job_id not in here]
+        if not await delete_ids(transaction, gone):
+            break
+        left -= len(loaded)
     return tally.result()
 
 

@@ -97,19 +97,21 @@ def time_out_wanted(ledger: Ledger) -> bool:
 
 def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
     """The longest overdue first, over all queues. Claims of deleted queues are left to the garbage collection."""
-    ids = [row[0] for row in transaction.execute(_OVERDUE, (now_ms, limit)).fetchall()]
-    if not ids:
-        return []
     tally = Tally()
-    changes = Changes(transaction, now_ms)
-    loaded = changes.load(ids)
-    for job in loaded:
-        changes.time_out(job)
-        tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
-    changes.write()
-    if len(loaded) < len(ids):
+    left = limit
+    while left > 0:
+        ids = [row[0] for row in transaction.execute(_OVERDUE, (now_ms, left)).fetchall()]
+        changes = Changes(transaction, now_ms)
+        loaded = changes.load(ids)
+        for job in loaded:
+            changes.time_out(job)
+            tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
+        changes.write()
+        if len(loaded) == len(ids):
+            break
         here = {job.id for job in loaded}
         delete_ids(transaction, [job_id for job_id in ids if job_id not in here])
+        left -= len(loaded)
     return tally.result()
 
 
