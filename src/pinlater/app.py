@@ -343,7 +343,7 @@ class App:
             port = await wakes.open(settings.host, 0 if self._one_of_many else settings.dispatch.wake_port)
         bound = None if settings.host in {"0.0.0.0", "::", ""} else settings.host  # noqa: S104 a comparison
         address = settings.advertised_address or settings.advertised_host or bound or socket.gethostname()
-        self.wakes, self.neighbours = wakes, Neighbours(f"{address}:{port}")
+        self.wakes, self.neighbours = wakes, Neighbours(f"{address}:{port}", wakes.family)
         self.dispatcher.elsewhere = wakes.tell
         await self._meet()
 

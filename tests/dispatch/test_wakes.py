@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
 
 from pinlater.dispatch.wakes import Wakes
 
@@ -101,3 +105,16 @@ async def test_a_peer_that_is_gone_harms_nobody() -> None:
         for number in range(5):
             one.wakes.tell("emails", number + 1)
         assert await two.total(15) == {"emails": 15}
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_an_address_that_can_not_be_harms_nobody(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    """On the server's own event loop, too, which refuses names: the enqueue that tells goes on, and others are woken."""
+
+    async def tell() -> None:
+        async with servers(2) as (one, two):
+            one.wakes.know([SECRET], {("no.such.host.invalid", 1): SECRET, ("127.0.0.1", two.port): SECRET})
+            one.wakes.tell("emails", 1)
+            assert await two.next() == ("emails", 1)
+
+    run(tell())

@@ -13,6 +13,7 @@ import asyncio
 import hmac
 import json
 import logging
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,11 @@ class Wakes(asyncio.DatagramProtocol):
         self._transport = transport
         return int(transport.get_extra_info("sockname")[1])
 
+    @property
+    def family(self) -> int:
+        """IPv4's or IPv6's number: peers need addresses of the same kind."""
+        return socket.AF_INET if self._transport is None else int(self._transport.get_extra_info("socket").family)
+
     def close(self) -> None:
         """Says and hears no more."""
         if self._timer is not None:
@@ -79,8 +85,12 @@ class Wakes(asyncio.DatagramProtocol):
         signed = {secret: _datagrams(told, secret) for secret in set(self._peers.values())}
         for peer, secret in self._peers.items():
             for datagram in signed[secret]:
-                self._transport.sendto(datagram, peer)
-                self.sent += 1
+                try:
+                    self._transport.sendto(datagram, peer)
+                except (OSError, ValueError) as error:  # an address that can't be: no reason for an enqueue to fail
+                    self.error_received(error)
+                else:
+                    self.sent += 1
 
     # --- what the loop calls ------------------------------------------------------------------------------------------------
 
@@ -94,7 +104,7 @@ class Wakes(asyncio.DatagramProtocol):
             self._woken(queue, jobs)
 
     def error_received(self, exc: Exception) -> None:
-        """A peer that is gone: the store will say so."""
+        """A peer that is gone, or can't be reached: the store will say so, or the look once a second goes on."""
         logger.debug("a wake could not be sent: %s", exc)
 
 

@@ -6,20 +6,27 @@ Every shard has a secret of its own, since none of them is special; a server sig
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.sharding.shard_lanes import ShardLanes
 from pinlater.storage.interface import Member
 
+logger = logging.getLogger(__name__)
+
 Address = tuple[str, int]
+_NAME_S = 2.0
 
 
 class Neighbours:
-    """As of the last look. `address`: where this server listens, `host:port`."""
+    """As of the last look. `address`: where this server listens, `host:port`; `family`: of its socket."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, family: int = socket.AF_INET) -> None:
         self._address = address
+        self._family = family
+        self._found: dict[str, Address] = {}  # addresses as announced, and what the names in them stand for
         self._announced: dict[ShardLanes, tuple[int, bytes]] = {}  # by shard: the slot that was announced, the secret
         self.peers: Mapping[Address, bytes] = {}
 
@@ -38,19 +45,31 @@ class Neighbours:
                 self._announced[shard] = (shard.shard.slot, secret.encode())
             elif not isinstance(secret, PinLaterError):
                 raise secret
-        peers: dict[Address, bytes] = {}
-        for shard, (_, secret_of_shard) in self._announced.items():
-            for address in {member.address for member in members[shard]} - {"", self._address}:
-                parsed = _parsed(address)
-                if parsed is not None:
-                    peers[parsed] = secret_of_shard
-        self.peers = peers
+        signed = {
+            member.address: secret_of_shard
+            for shard, (_, secret_of_shard) in self._announced.items()
+            for member in members[shard]
+            if member.address not in {"", self._address}
+        }
+        await asyncio.gather(*(self._find(address) for address in signed.keys() - self._found.keys()))
+        self._found = {address: found for address, found in self._found.items() if address in signed}
+        self.peers = {found: signed[address] for address, found in self._found.items()}
+
+    async def _find(self, address: str) -> None:
+        """What a name stands for, asked for once: nothing that is sent may wait for that. Asked again next time where it has no answer."""
+        host, _, port = address.rpartition(":")
+        if not (host and port.isdecimal() and int(port) < 65_536):
+            return
+        try:
+            async with asyncio.timeout(_NAME_S):
+                answers = await asyncio.get_running_loop().getaddrinfo(
+                    host, int(port), family=self._family, type=socket.SOCK_DGRAM
+                )
+        except (OSError, TimeoutError, UnicodeError) as error:
+            logger.info("a server of these shards can't be woken", extra={"address": address, "reason": str(error)})
+            return
+        self._found[address] = (str(answers[0][4][0]), int(port))
 
     def _is_known(self, shard: ShardLanes) -> bool:
         known = self._announced.get(shard)
         return known is not None and known[0] == shard.shard.slot
-
-
-def _parsed(address: str) -> Address | None:
-    host, _, port = address.rpartition(":")
-    return (host, int(port)) if host and port.isdecimal() and int(port) < 65_536 else None

@@ -404,11 +404,13 @@ class MysqlShard:
         self._check_open()
         facts = await self._pulse.facts()
         mark = self._pulse.mark(facts)
-        if limit <= 0 or not sweeping.collect_wanted(self._memory, facts, mark, ttls, now_ms):
-            return []
-        swept = await self._other.carry_out(lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit))
-        self._memory.finished_mark = None if swept else (self.stats.changes, mark[1])
-        if not swept and now_ms >= self._partitions_at_ms:
+        swept: list[Swept] = []
+        if limit > 0 and sweeping.collect_wanted(self._memory, facts, mark, ttls, now_ms):
+            swept = await self._other.carry_out(
+                lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit)
+            )
+            self._memory.finished_mark = None if swept else (self.stats.changes, mark[1])
+        if now_ms >= self._partitions_at_ms:  # also while there is always garbage, and while there is never any
             await self._look_after_partitions(now_ms)
         return swept
 

@@ -1,0 +1,31 @@
+"""Whom a server wakes: names are looked up before anything is sent, and one that means nothing harms nobody."""
+
+from __future__ import annotations
+
+from pinlater.domain.clock import ManualClock
+from pinlater.sharding.neighbours import Neighbours
+from pinlater.sharding.shard_lanes import ShardLanes
+from pinlater.storage.interface import Member
+from pinlater.storage.memory import MemoryShard
+
+
+class Shared(MemoryShard):
+    async def announce(self, address: str) -> str:
+        return "secret"
+
+
+async def test_names_are_looked_up_and_unknown_ones_left_out() -> None:
+    shard = Shared()
+    await shard.open(0)
+    lanes = ShardLanes(shard, ManualClock())
+    addresses = ("127.0.0.1:9", "localhost:7", "127.0.0.1:8", "no such host:1", "nonsense", "")
+    members = [Member(slot, "name", address, 0, 0) for slot, address in enumerate(addresses)]
+    neighbours = Neighbours("127.0.0.1:9")
+
+    await neighbours.look({lanes: members})
+
+    assert neighbours.peers == {("127.0.0.1", 7): b"secret", ("127.0.0.1", 8): b"secret"}
+    assert neighbours.secrets == [b"secret"]
+    await neighbours.look({lanes: members[:1]})
+    assert neighbours.peers == {}
+    await lanes.close()
