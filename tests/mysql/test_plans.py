@@ -6,6 +6,7 @@ Plans are the optimizer's guess from statistics, so these are made, over some th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from importlib.resources import files
@@ -89,8 +90,12 @@ def values(ids: list[int]) -> dict[str, Any]:
         "body": Sql(b"NULL"),
         "by_ms": BASE + 3_000,
         "claims": json_rows([(one, 1, 1) for one in ids]),
+        "claims end_claims": json.dumps([(one, 1, 1, True, "t") for one in ids]),
+        "condition": Sql(b"TRUE"),
         "config": "{}",
+        "count": -1,  # what ROW_COUNT() is after a look: the condition must not be found to be impossible
         "due_by_ms": 1_000,
+        "fence": Sql(b"TRUE"),
         "first": 0,
         "from_id": BASE + 1_000,
         "from_ms": 100,

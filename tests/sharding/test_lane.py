@@ -299,3 +299,36 @@ async def test_each_calls_end_is_observed_and_its_time_measured() -> None:
 async def _turns() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+async def test_what_has_arrived_when_a_call_ends_rides_in_the_next_one_before_the_call_is_answered() -> None:
+    """So the store has work again while its last answers are on their way."""
+    store, order = Store(), list[list[list[int]]]()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    store.gate.clear()
+    first = lane.submit(1)
+    first.add_done_callback(lambda _: order.append(list(store.batches)))
+    await store.started.wait()
+    late: list[asyncio.Future[int]] = []
+    store.gate.set()
+    asyncio.get_running_loop().call_soon(lambda: late.append(lane.submit(2)))
+    assert await first == 2
+    assert await late[0] == 4
+    assert order == [[[1], [2]]]
+
+
+async def test_a_lane_says_where_one_more_would_ride_best() -> None:
+    store = Store()
+    lane: Lane[int, int] = Lane("test", store.execute)
+    ranks = [lane.rank]
+    store.gate.clear()
+    first = lane.submit(1)
+    ranks.append(lane.rank)
+    await store.started.wait()
+    ranks.append(lane.rank)
+    second = lane.submit(2)
+    ranks.append(lane.rank)
+    store.gate.set()
+    await asyncio.wait([first, second])
+    ranks.append(lane.rank)
+    assert ranks == [1, 0, 3, 2, 1]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import NewJob
-from pinlater.sharding.shards import ShardLanes
-from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.domain.job import Holder, NewJob
+from pinlater.sharding.shard_lanes import ClaimRequest
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import ClaimCall, Inserted, InsertRequest
 from pinlater.storage.memory import MemoryShard
 
 MIB = 1 << 20
@@ -38,3 +40,22 @@ async def test_large_bodies_are_spread_over_several_calls() -> None:
     assert sum(shard.bytes) == 100 * MIB
     assert max(shard.bytes) <= 20 * MIB
     await lanes.close()
+
+
+async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
+    """Or each shard would be asked for what one call could have given; the next ones begin on another while that one is busy."""
+    clock = ManualClock()
+    shards = Shards([ShardLanes(MemoryShard(name), clock) for name in ("1", "2", "3")], Random(7))
+    for lanes in shards:
+        await lanes.raw.open(clock.now_ms())
+        await lanes.raw.create_queues(["q"], clock.now_ms())
+    starts = set()
+    for _ in range(50):
+        first = shards.for_claim(1.0)
+        waiting = first[0].claim.submit(ClaimRequest(("q", ClaimCall(1, Holder("h", "s", "t"), 1 << 20), 1_000)))
+        assert {shards.for_claim(1.0)[0].name for _ in range(20)} == {first[0].name}
+        assert {shard.name for shard in shards.for_claim(1.0)} == {"1", "2", "3"}
+        await waiting
+        starts.add(first[0].name)
+    assert starts == {"1", "2", "3"}
+    await shards.close()

@@ -201,9 +201,13 @@ class Dispatcher:
             next_due_ms = again_ms if next_due_ms is None else min(next_due_ms, again_ms)
         return claimed, next_due_ms
 
-    async def _claim_from(self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int) -> Claimed:
+    async def _claim_from(
+        self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int, within_s: float | None = None
+    ) -> Claimed:
+        """What the shard gives; `within_s`: what it gives later goes back, and the call fails."""
         request = ClaimRequest((wish.queue, ClaimCall(limit, wish.holder, max_bytes), wish.claim_timeout_ms))
         answer = shard.claim.submit(request)
+        timer = None if within_s is None else answer.get_loop().call_later(within_s, _fail_late, answer, shard.name)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -211,16 +215,15 @@ class Dispatcher:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 self._orphaned(shard.name, request, answer.result())
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     async def _claim_in_time(self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int) -> Claimed:
-        """One shard of several is not waited for longer than it takes to see that it is slow; what it gives later goes back."""
+        """One shard of several is not waited for longer than it takes to see that it is slow."""
         if not shard.healthy:
             raise out_of_reach(shard.name)
-        try:
-            async with asyncio.timeout(self._shards.settings.stall_ms / 1000):
-                return await self._claim_from(shard, wish, limit, max_bytes)
-        except TimeoutError:
-            raise ShardConnectionFailed(f"Shard {shard.name} is slow to answer", retry_after_ms=1000) from None
+        return await self._claim_from(shard, wish, limit, max_bytes, self._shards.settings.stall_ms / 1000)
 
     def _judge(self, queue: str, failures: list[PinLaterError], asked: int) -> None:
         """Raises where no shard has answered. One that doesn't know the queue (yet) is none that failed, while others do."""
@@ -340,3 +343,9 @@ class Dispatcher:
         self._closing.set()
         if self._giving_back:
             await asyncio.wait(self._giving_back)
+
+
+def _fail_late(answer: asyncio.Future[Claimed], shard: str) -> None:
+    """Its caller goes on; the lane sees that nobody waits for the answer any more."""
+    if not answer.done():
+        answer.set_exception(ShardConnectionFailed(f"Shard {shard} is slow to answer", retry_after_ms=1000))

@@ -1,7 +1,8 @@
 """Group commit: whatever arrives while one call is under way rides in the next.
 
 No timers: an idle lane starts a call at once, a busy one fills the next batch meanwhile, so batches grow with the load and nothing
-is added to the latency when there is none. A lane never drops an item in silence: it is answered with its result, with the error of
+is added to the latency when there is none. The next call begins before the answers of the last are given out, so that the store works
+while they are written. A lane never drops an item in silence: it is answered with its result, with the error of
 its call, or refused at the door when too much waits.
 
 A call that takes too long can be given up from outside (`give_up`): its callers are told so, the lane goes on, and what the call
@@ -59,6 +60,7 @@ class Lane(Generic[Item, Result]):
         self._began_at = 0.0
         self._weight = 0
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: asking asks the kernel who we are
         self._late: set[asyncio.Task[None]] = set()  # with a call that was given up
         self._closed = False
         self._successor: Lane[Item, Result] | None = None
@@ -70,6 +72,11 @@ class Lane(Generic[Item, Result]):
     def length(self) -> int:
         """How much waits or runs now, by weight."""
         return self._weight
+
+    @property
+    def rank(self) -> int:
+        """How well one more item would ride, the least best: with others at once, alone at once, with others later, alone later."""
+        return (0 if self._under_way is None else 2) + (0 if self._waiting else 1)
 
     def busy_for(self) -> float:
         """For how many seconds the call under way has been; 0.0 where there is none."""
@@ -93,7 +100,9 @@ class Lane(Generic[Item, Result]):
             if self._successor is not None:
                 return self._successor.submit(item)
             raise Draining
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self._waiting.append((item, future, weight))
         self._weight += weight
@@ -206,10 +215,13 @@ class Lane(Generic[Item, Result]):
                 self._fail(batch, Draining())
             raise
         else:
-            if self._ended(batch, None):
-                self._answer(batch, results)
-            else:
-                self._orphan(batch, results)
+            try:
+                await asyncio.sleep(0)  # what has arrived already is read in this turn, and rides in the next call
+            finally:
+                if self._ended(batch, None):
+                    self._answer(batch, results)
+                else:
+                    self._orphan(batch, results)
 
     def _ended(self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: PinLaterError | None) -> bool:
         """Whether the call's callers still wait for it: False where it was given up."""

@@ -74,14 +74,23 @@ class Shards:
         return found[rendezvous_home(key, list(found))]
 
     def for_claim(self, coverage: float) -> Sequence[ShardLanes]:
-        """The shards a dequeue looks at, in the order to do so. Raises `NoHealthyShards`."""
+        """The shards a dequeue looks at, in the order to do so: where a call is about to begin first, then at random.
+
+        Were each dequeue to begin anywhere, a call for each shard would be made of what could have shared one.
+        Raises `NoHealthyShards`.
+        """
         if len(self._all) == 1 and self._all[0].healthy:
             return self._all
         healthy = [shard for shard in self._all if shard.healthy]
         if not healthy:
             raise NoHealthyShards
         found = [shard for shard in healthy if not shard.stalled] or healthy
-        return self.random.sample(found, min(len(found), covered(coverage, len(healthy))))
+        order = self.random.sample(found, min(len(found), covered(coverage, len(healthy))))
+        first = min(order, key=lambda shard: shard.claim.rank)
+        if first is not order[0]:
+            order.remove(first)
+            order.insert(0, first)
+        return order
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""

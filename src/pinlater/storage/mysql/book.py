@@ -45,6 +45,7 @@ class Book:
         self._levels = range(1, priority_levels + 1)
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
+        self.surprises = 0  # for so many calls yet acks look at their claims first
 
     def replace(self, queues: Iterable[tuple[int, str]], priorities: Iterable[tuple[int, int]] = ()) -> None:
         """As the database has it."""

@@ -61,7 +61,9 @@ class Connection:
         self.endpoint = endpoint
         self._limit_s = settings.statement_timeout_ms / 1000
         self._idle_max_s = settings.idle_writer_s / 2
-        self._used_at = self._opened_at = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()  # kept: asking for it costs a system call
+        self._used_at = self._opened_at = self._loop.time()
+        self._too_slow = False
         self._packet_max = 1_000_000
         self.name = f"pinlater-{secrets.token_hex(12)}"
         self.open = True
@@ -79,12 +81,12 @@ class Connection:
     @property
     def usable(self) -> bool:
         """Alive, and not about to be ended by the database because a writer lay idle."""
-        return self.alive and asyncio.get_running_loop().time() - self._used_at < self._idle_max_s
+        return self.alive and self._loop.time() - self._used_at < self._idle_max_s
 
     @property
     def had_long_been_open(self) -> bool:
         """Whether a new connection may well be one to another server."""
-        return asyncio.get_running_loop().time() - self._opened_at >= _LONG_OPEN_S
+        return self._loop.time() - self._opened_at >= _LONG_OPEN_S
 
     async def run(self, statements: Sequence[bytes]) -> list[Result]:
         """The results of all statements, in as few packets as their sizes allow.
@@ -109,36 +111,47 @@ class Connection:
         raw = self._raw
         self._stats.round_trips += 1
         self._stats.statements += len(statements)
-        self._used_at = asyncio.get_running_loop().time()
+        self._used_at = self._loop.time()
+        limit = self._loop.call_later(self._limit_s, self._give_up)
         try:
-            async with asyncio.timeout(self._limit_s):
-                await raw.query(statements[0] if len(statements) == 1 else b";".join(statements))
+            await raw.query(statements[0] if len(statements) == 1 else b";".join(statements))
+            results.append(_result(raw))
+            while raw._result.has_next:  # noqa: SLF001 the driver's cursors do the same, with a copy of each row
+                await raw.next_result()
                 results.append(_result(raw))
-                while raw._result.has_next:  # noqa: SLF001 the driver's cursors do the same, with a copy of each row
-                    await raw.next_result()
-                    results.append(_result(raw))
-        except TimeoutError as error:
-            self.close()
-            raise ConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
         except driver.MySQLError as error:
             if is_lost(error):
-                self.close()
-                raise ConnectionLost(f"{self.endpoint}: {text_of(error)}") from error
+                raise self._lost(text_of(error)) from error
             raise
         except (OSError, EOFError) as error:
-            self.close()
-            raise ConnectionLost(f"{self.endpoint}: {error}") from error
+            raise self._lost(str(error)) from error
         except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
             self.close()
             raise
+        finally:
+            limit.cancel()
+
+    def _give_up(self) -> None:
+        """The time limit has passed: who waits for an answer is told that the connection is gone."""
+        self._too_slow = True
+        self._abort()
+
+    def _lost(self, reason: str) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(
+            f"{self.endpoint}: " + (f"no answer within {self._limit_s:g} s" if self._too_slow else reason)
+        )
 
     def close(self) -> None:
         """Cuts the connection; the database rolls back what was not committed. What has not left yet never leaves."""
         self._is_gone()
-        with contextlib.suppress(Exception):
-            self._raw._transport.abort()  # noqa: SLF001 its own `close` would wait until a server that hangs has read everything
+        self._abort()
         with contextlib.suppress(Exception):
             self._raw.close()
+
+    def _abort(self) -> None:
+        with contextlib.suppress(Exception):
+            self._raw._transport.abort()  # noqa: SLF001 its own `close` would wait until a server that hangs has read everything
 
     async def quit(self) -> None:
         """Ends the connection politely."""

@@ -1,6 +1,6 @@
 """Transactions: what one call does in one, retried where the database says so, and never carried out twice.
 
-Every transaction that changes something begins by writing its number into its writer's row. When a connection is lost between COMMIT
+Every transaction that changes something writes its number into its writer's row, mostly first. When a connection is lost between COMMIT
 and its answer, the next connection ends the old one and reads the number: it is the transaction's, or the transaction never was. So a
 lost answer is no reason to do a thing again, and a thing done is never taken for failed.
 
@@ -39,13 +39,14 @@ from pinlater.storage.mysql.errors import (
     translate,
 )
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Template, sql
+from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Sql, Template, sql
 from pinlater.storage.mysql.stats import Stats
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _MARK = sql("mark_writer")
+_ALWAYS = Sql(b"TRUE")
 _FIND_WRITER = sql("find_writer")
 _COMMITS = sql("find_commit")
 _COMMIT_STEP_S = 0.02
@@ -56,7 +57,8 @@ NUMBERS = 2**40
 class Transaction:
     """What a call works with. Statements that need no answer ride with the next that does, or with the COMMIT.
 
-    `careful`: the call ran before and met a key that was there already, so it had better look first.
+    `careful`: the call ran before and met what it had not expected (a key that was there already, a claim that had changed), so it
+    had better look first.
     """
 
     def __init__(self, writer: Writer, connection: Connection, book: Book, *, careful: bool) -> None:
@@ -67,6 +69,7 @@ class Transaction:
         self.counters = Counters()
         self._waiting: list[bytes] = []
         self.marked = False
+        self.supposed = False
         self._used = False
         self.ended = False
 
@@ -91,6 +94,12 @@ class Transaction:
             self.marked = True
             self._waiting.append(self._writer.mark())
         self._waiting.append(statement)
+
+    def suppose(self, *statements: bytes, rows: int) -> None:
+        """The transaction's first changes, of which the last must meet exactly so many rows. If it doesn't, nothing happens, and the
+        call runs again `careful`ly."""
+        self.marked = self.supposed = True
+        self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
 
     async def change_now(self, statement: bytes) -> int:
         """A change; how many rows it met."""
@@ -133,6 +142,10 @@ class Transaction:
         statements, self._waiting = [*self._waiting, *more], []
         self._used = True
         return await self._connection.run(statements)
+
+
+class _Misjudged(Exception):
+    """What a transaction supposed was not so. Nothing was changed."""
 
 
 class Writer:
@@ -191,11 +204,11 @@ class Writer:
             if self._connection is not None:
                 await self._connection.quit()
 
-    def mark(self) -> bytes:
-        """The statement that begins a transaction's changes."""
+    def mark(self, condition: Sql = _ALWAYS) -> bytes:
+        """The statement that numbers a transaction. It fails where `condition` doesn't hold."""
         self._newest += 1
         first, last = self._numbers
-        return _MARK(writer=self.number, newest=self._newest, first=first, last=last)
+        return _MARK(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
 
     async def _in_turn(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async with self._turn:
@@ -205,6 +218,9 @@ class Writer:
                 last = attempt >= self._settings.retries
                 try:
                     return await self._once(work, careful=careful)
+                except _Misjudged:
+                    careful = True
+                    continue
                 except ConnectionLost as error:
                     self._stats.lost_connections += 1
                     if last or _now() >= give_up_at:
@@ -233,6 +249,8 @@ class Writer:
         except BaseException as error:
             self._book.forget_floors()  # what was claimed waits again
             await self._roll_back(connection, error)
+            if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) == NOT_NULL:
+                raise _Misjudged from error
             raise
         self._stats.transactions += 1
         self._stats.transaction_s += time.perf_counter() - began
