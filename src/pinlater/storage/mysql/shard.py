@@ -64,6 +64,7 @@ _ROOM_BYTES = 100_000
 _WRITERS = 4
 _PARTITIONS_EVERY_MS = 60_000
 _ALTER_MS = 600_000
+_HASTY_LOCK_WAIT_MS = 1_000
 
 
 class MysqlShard:
@@ -97,7 +98,7 @@ class MysqlShard:
         self._joining = asyncio.Lock()
         self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
         self._memory = sweeping.Memory()
-        self._partitions = Partitions(self._connect_slow, endpoint.database, self._settings.partition_hours)
+        self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
         self._doubtful: set[str] = set()  # tokens of claims whose outcome nobody knows
         self._given_back: set[str] = set()  # queues that got such jobs back
@@ -221,6 +222,11 @@ class MysqlShard:
         return await connect(
             self.endpoint, replace(self._settings, statement_timeout_ms=_ALTER_MS), autocommit=True, stats=self.stats
         )
+
+    async def _connect_hasty(self) -> Connection:
+        """For changes of tables in use, which may take long but not wait long: everybody else would wait behind them."""
+        settings = replace(self._settings, statement_timeout_ms=_ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
+        return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
 
     async def _refresh(self) -> None:
         """The book as the database has it."""
