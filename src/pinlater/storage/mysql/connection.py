@@ -200,7 +200,7 @@ async def connect(
         if is_lost(error):
             raise ConnectionLost(f"{endpoint}: {text_of(error)}") from error
         raise
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter where uvloop has seen the connection go before the driver has
         raise ConnectionLost(f"{endpoint}: {error}") from error
     connection = Connection(raw, endpoint, settings, stats or Stats())
     session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(
