@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from tests.servers.answers import LastAnswer
 from tests.servers.link import RESET, Direction, Flow, Link, Trap
 from tests.servers.ports import free_port
 
@@ -115,6 +116,13 @@ class Proxy:
         With `hang` it goes silent instead; that trap has sprung when the first bytes of an answer are lost.
         """
         return self._set(Trap(pattern, loses_answer=True, hangs=hang))
+
+    def fail_answer(self, pattern: bytes, code: int, message: str = "", *, instead: bytes | None = None) -> Trap:
+        """A MySQL server gets what has `pattern` in it and carries it out; the last answer to it arrives as this error.
+
+        With `instead`, which is as long, the server gets that in the place of `pattern`, if it came in one piece.
+        """
+        return self._set(Trap(pattern, answer=LastAnswer(code, message), instead=instead))
 
     # How it works.
 

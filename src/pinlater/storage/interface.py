@@ -43,7 +43,7 @@ FIGURES: Mapping[str, str] = {
     "deadlocks": "Transactions tried again after a deadlock",
     "lock_waits": "Transactions tried again after waiting too long for a lock",
     "lost_connections": "Connections lost in the middle of something",
-    "outcomes_settled": "Commits without an answer of which it was found out that they had been carried out",
+    "outcomes_settled": "Commits without an answer, or with an error for one, of which it was found out that they had been carried out",
     "slots_lost": "How often this server's place was taken over while it was away",
     "connections": "Connections open now",
 }

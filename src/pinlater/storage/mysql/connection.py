@@ -67,6 +67,7 @@ class Connection:
         self._packet_max = 1_000_000
         self.name = f"pinlater-{secrets.token_hex(12)}"
         self.open = True
+        self.unanswered = 0  # statements of the last `run` without an answer, or with an error for one
 
     @property
     def packet_bytes_max(self) -> int:
@@ -96,13 +97,16 @@ class Connection:
         """
         results: list[Result] = []
         start = 0
-        while start < len(statements):
-            end, size = start + 1, len(statements[start])
-            while end < len(statements) and size + len(statements[end]) + 1 <= self._packet_max:
-                size += len(statements[end]) + 1
-                end += 1
-            await self._send(statements[start:end], results)
-            start = end
+        try:
+            while start < len(statements):
+                end, size = start + 1, len(statements[start])
+                while end < len(statements) and size + len(statements[end]) + 1 <= self._packet_max:
+                    size += len(statements[end]) + 1
+                    end += 1
+                await self._send(statements[start:end], results)
+                start = end
+        finally:
+            self.unanswered = len(statements) - len(results)
         return results
 
     async def _send(self, statements: Sequence[bytes], results: list[Result]) -> None:
