@@ -49,6 +49,8 @@ from pinlater.version import __version__
 logger = logging.getLogger(__name__)
 
 _JUMP_MS = 1_000
+# Signs of life in the time of a lease: a few may get lost.
+_SIGNS_A_LEASE = 6
 
 
 @contextlib.contextmanager
@@ -299,6 +301,7 @@ class App:
         ]
         if not all(shard.trusted for shard in self.shards):
             work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.watch.look))
+            work.append(Periodic("life", self.settings.mysql.lease_ms // _SIGNS_A_LEASE, self.watch.ping_all))
         if any(shard.shard.capabilities.shared for shard in self.shards):
             work.append(Periodic("members", every.refresh_interval_ms, self._look_at_members))
         if self._files():
