@@ -206,6 +206,7 @@ class App:
     async def change_shards(self, desired: Sequence[DesiredShard]) -> MapChange:
         """Takes over another shard map while requests go on."""
         change = await self.shard_map.replace(desired)
+        self.service.body_limit.look()
         await self.shards.unique.learn(list(self.shards))
         return change
 
@@ -333,6 +334,7 @@ class App:
             self._store_error = None
         if not all(shard.trusted for shard in self.shards):
             await self.shard_map.tidy()
+            self.service.body_limit.look()
             await self.shards.unique.learn(list(self.shards))
             await self.service.book.refresh()
 

@@ -32,6 +32,7 @@ class Capabilities(NamedTuple):
     durable: bool  # what was answered survives a kill -9
     custom_status_chars_max: int = 5_000
     body_bytes_max: int = 2**31 - 1
+    body_bytes_bound: str = "its store"  # what bounds them, for who could change it
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
 
 

@@ -53,14 +53,12 @@ from pinlater.storage.mysql.partitions import Partitions
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.mysql.readers import Readers
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.statements import sql
+from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
 
 logger = logging.getLogger(__name__)
 
-# What the longest body's statement needs beside it: a job's options may be long, too.
-_ROOM_BYTES = 100_000
 _WRITERS = 4
 _PARTITIONS_EVERY_MS = 60_000
 _ALTER_MS = 600_000
@@ -70,12 +68,13 @@ _HASTY_LOCK_WAIT_MS = 1_000
 class MysqlShard:
     """Implements `storage.interface.Shard` on one database. `monotonic` in seconds."""
 
-    # Of the longest body more is known once the shard is open: it is the server's setting.
+    # Of the longest body more is known with each connection for reading: it is the server's setting, as it was then.
     capabilities = Capabilities(
         kind="mysql",
         shared=True,
         durable=True,
         custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        body_bytes_bound="its database's max_allowed_packet, which must hold more than two such bodies",
     )
 
     def __init__(
@@ -118,9 +117,6 @@ class MysqlShard:
             await self._join()
             await self._refresh()
             await self._look_after_partitions(now_ms)
-            packet_bytes = await self._readers.read(_packet_bytes)
-            # Twice its length: any byte of it may be one that must be escaped.
-            self.capabilities = self.capabilities._replace(body_bytes_max=(packet_bytes - _ROOM_BYTES) // 2)
         except (ConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
@@ -215,7 +211,9 @@ class MysqlShard:
         return await connect(self.endpoint, self._settings, autocommit=False, stats=self.stats)
 
     async def _connect_reader(self) -> Connection:
-        return await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)
+        connection = await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)
+        self.capabilities = self.capabilities._replace(body_bytes_max=body_bytes_max(connection.packet_bytes_max))
+        return connection
 
     async def _connect_slow(self) -> Connection:
         """For changes of tables, which take as long as they take."""
@@ -435,10 +433,6 @@ class MysqlShard:
             return await self._partitions.keep(now_ms)
         except (ConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
-
-
-async def _packet_bytes(connection: Connection) -> int:
-    return connection.packet_bytes_max
 
 
 async def _highest_id(connection: Connection) -> int:
