@@ -168,6 +168,8 @@ class Proxy:
         while True:
             connection, _ = await self.loop.sock_accept(listener)
             self.connections += 1
+            # asyncio does so only where it made the socket.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self.loop.create_task(self._serve(connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
