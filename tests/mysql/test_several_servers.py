@@ -62,6 +62,22 @@ async def test_servers_have_slots_of_their_own(desks: tuple[Desk, Desk]) -> None
     assert [member.slot for member in await one.shard.members()] == [0, 1]
 
 
+async def test_a_server_with_two_places_is_counted_once(desks: tuple[Desk, Desk]) -> None:
+    """After a failover its old one came along with the replica. Who listens elsewhere, or has not said where, is another server."""
+    one, other = (desk.shard for desk in desks)
+    assert isinstance(one, MysqlShard)
+
+    async def slots() -> list[int]:
+        return [member.slot for member in await one.members()]
+
+    await one.announce("10.0.0.1:9011")
+    assert await slots() == [0, 1]
+    await other.announce("10.0.0.1:9012")
+    assert await slots() == [0, 1]
+    await other.announce("10.0.0.1:9011")
+    assert await slots() == [1]
+
+
 async def test_a_server_that_has_nothing_to_do_keeps_its_place(
     tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:

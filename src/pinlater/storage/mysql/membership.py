@@ -102,10 +102,13 @@ class Membership:
 
 
 async def members(connection: Connection, lease_ms: int) -> list[Member]:
-    """Who uses the shard now."""
+    """Who uses the shard now, each once: after a failover a server's old place is there beside its new one until its lease lapses."""
     [found] = await connection.run([_LIST()])
-    return [
+    alive = [
         Member(slot, name, address, started_ms, seen_ms)
         for slot, name, address, started_ms, seen_ms, now_ms in found.rows
         if seen_ms + lease_ms > now_ms
     ]
+    # Who has not said yet where it listens may be anybody.
+    newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
+    return sorted(newest.values(), key=lambda one: one.slot)
