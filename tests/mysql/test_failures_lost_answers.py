@@ -12,7 +12,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage.interface import Checkpoint
 from tests.contract.desk import QUEUE, Desk, Held
-from tests.mysql.rig import Rig, gathered, stats_of, until
+from tests.mysql.rig import LIMITS, Rig, gathered, stats_of, until
 
 COMMIT = b";COMMIT"  # not that of READ COMMITTED
 NO_COMMIT = b";DO   0"
@@ -179,6 +179,20 @@ async def test_an_error_that_answers_a_commit_is_unknown_where_nobody_can_be_ask
     assert trap.sprung
     rig.proxy.heal()
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.ALREADY_FINAL
+    await assert_done_once(rig, desk, WORDS["finish"])
+
+
+async def test_connections_that_go_again_and_again_are_given_up(rig: Rig, desk: Desk) -> None:
+    """After as many tries as are set, each of them counted; nothing was done, and the next call is as any other."""
+    held = await desk.put_and_take()
+    tries = LIMITS["retries"] + 1
+    traps = [rig.proxy.lose_request(b"INSERT INTO writers") for _ in range(tries)]
+    with pytest.raises(ShardConnectionFailed, match="was not carried out") as failed:
+        await desk.succeed(held.key, token=held.holder.token)
+    assert all(trap.sprung for trap in traps)
+    assert failed.value.retryable
+    assert stats_of(desk).lost_connections == tries
+    assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
     await assert_done_once(rig, desk, WORDS["finish"])
 
 
