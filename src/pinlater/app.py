@@ -33,7 +33,7 @@ from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.traced import trace
-from pinlater.sharding.agreed_time import ahead_ms
+from pinlater.sharding.agreed_time import ahead_ms, tell_time
 from pinlater.sharding.gauges import show_shards
 from pinlater.sharding.members import Members
 from pinlater.sharding.neighbours import Neighbours
@@ -189,6 +189,7 @@ class App:
     async def _agree_on_time(self, shards: Shards) -> None:
         ahead = await ahead_ms(shards, self.clock)
         self.clock.shift(ahead)
+        await tell_time(shards, self.clock)
         self._drift_ms = self.clock.drift_ms()
         if abs(ahead) >= _JUMP_MS:
             logger.warning(

@@ -284,8 +284,11 @@ class Shard(Protocol):
         """Finishes what is under way, then lets go. May be called twice."""
         ...
 
-    async def ping(self) -> None:
-        """Returns if the shard could serve a write now; raises `WorldError` if not."""
+    async def ping(self, now_ms: int | None = None) -> None:
+        """Returns if the shard could serve a write now; raises `WorldError` if not.
+
+        `now_ms`: the time that this server goes by; a shared store remembers it for those who come later (`time_ms`).
+        """
         ...
 
     @property
@@ -303,7 +306,8 @@ class Shard(Protocol):
         ...
 
     async def time_ms(self) -> int | None:
-        """What time it is where the shard is, so that its servers can agree on one; None where nobody shares the shard."""
+        """What time it is where the shard is, or by those servers that use it now where theirs is another, so that all can agree on one;
+        None where nobody shares the shard."""
         ...
 
     async def announce(self, address: str) -> str:

@@ -88,6 +88,7 @@ class MysqlShard:
         self.endpoint = endpoint
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
+        self._monotonic = monotonic
         self._book = Book(monotonic, self._settings.priority_levels)
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect_reader, endpoint, self._settings)
@@ -167,11 +168,12 @@ class MysqlShard:
         await asyncio.gather(*(writer.close() for writer in self._writers))
         await self._readers.close()
 
-    async def ping(self) -> None:
+    async def ping(self, now_ms: int | None = None) -> None:
         """A sign of life in the store, which is a write."""
         self._check_open()
-        slot = self._membership.slot
-        if not await self._readers.read(self._membership.renew):
+        slot, asked = self._membership.slot, self._monotonic()
+        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
+        if not await self._readers.read(lambda c: self._membership.renew(c, time_ms)):
             await self._rejoin(slot * _WRITERS)
 
     def figures(self) -> Mapping[str, float]:
@@ -179,8 +181,7 @@ class MysqlShard:
 
     async def time_ms(self) -> int:
         self._check_open()
-        [now] = await self._readers.read(lambda c: c.run([sql("now")()]))
-        return int(now.rows[0][0])
+        return await self._readers.read(self._membership.agreed_ms)
 
     async def announce(self, address: str) -> str:
         self._check_open()
