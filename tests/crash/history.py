@@ -278,10 +278,10 @@ class Recorder:
                 self._file.write(line + "\n")
                 self._file.flush()
 
-    def lines(self) -> list[str]:
-        """What was recorded in memory so far."""
+    def lines(self, first: int = 0) -> list[str]:
+        """What was recorded in memory so far, from a line on."""
         with self._lock:
-            return list(self._lines)
+            return self._lines[first:]
 
     def history(self) -> History:
         """The same, understood."""

@@ -41,7 +41,7 @@ async def run(options: argparse.Namespace, seed: int, folder: Path) -> list[Verd
                     if verdict.broken:
                         _keep(stage, folder)
                         return verdicts
-            drained_s, broken = await judge(stage)
+            drained_s, broken = await judge(stage, everything=True)
             print(f"at the end: {len(broken)} broken promises, drained in {drained_s:.1f} s", flush=True)
             verdicts.append(Verdict("the end", 0.0, drained_s, 0, broken, [], stage.load.errors, {}))
             if broken:

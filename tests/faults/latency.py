@@ -6,7 +6,10 @@ import time
 from collections.abc import Collection
 from typing import NamedTuple
 
-KINDS = ("enqueue", "ack", "pickup")
+ENQUEUE, ACK, PICKUP = "enqueue", "ack", "pickup"
+# Of a request whose key's home is another shard: it went there first, and its time is not only that of the shard that took it.
+SENT_ON = "enqueue sent on"
+KINDS = (ENQUEUE, ACK, PICKUP, SENT_ON)
 
 
 class Took(NamedTuple):

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError
+from pinlater.sharding.placement import rendezvous_home
 from tests.crash.history import Recorder
-from tests.faults.latency import Latencies
+from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 
 QUEUE = "faults"
 # A worker that can't ack for so long lets the job go; its claim has timed out long before.
@@ -44,11 +45,13 @@ class Pace(NamedTuple):
 class Load:
     """Use as `async with Load(...) as load`. `servers` is a server-set file; all that is seen goes to `recorder`."""
 
-    def __init__(self, servers: Path, seed: int, pace: Pace) -> None:
+    def __init__(self, servers: Path, seed: int, pace: Pace, shards: Sequence[str]) -> None:
         self._servers = servers
+        self._shards = shards
         self._seed = seed
         self._pace = pace
         self.recorder = Recorder()
+        self.judged = 0  # lines of it that have been looked at
         self.latencies = Latencies()
         self.errors = Counter[str]()
         self.enqueued = Counter[str]()  # jobs, by shard
@@ -57,7 +60,9 @@ class Load:
         self.unanswered: set[str] = set()  # request keys
         self._answered_at: dict[str, float] = {}  # by body, for those that were stored at the first try
         self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._working = asyncio.Event()
+        self._dequeues = 0  # under way
+        self.go_on()
         self._over = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._free: list[AsyncClient] = []
@@ -71,7 +76,7 @@ class Load:
 
     async def __aexit__(self, *_: object) -> None:
         self._over.set()
-        self._flowing.set()
+        self.go_on()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -82,9 +87,16 @@ class Load:
         """No new requests of producers; those under way go on until they are answered, and workers work on."""
         self._flowing.clear()
 
+    async def rest(self) -> None:
+        """Workers pause, too; until no call is under way."""
+        self._working.clear()
+        while self._dequeues:
+            await self._pause(0.02)
+
     def go_on(self) -> None:
         """The pace as before."""
         self._flowing.set()
+        self._working.set()
 
     def spread(self) -> None:
         """New clients from now on, so that there are connections to servers that came."""
@@ -174,28 +186,39 @@ class Load:
         shards = Counter(shard_of(descriptor) for descriptor in enqueued.descriptors)
         self.enqueued += shards
         if len(shards) == 1:
-            self.latencies.add("enqueue", next(iter(shards)), now - began)
+            [shard] = shards
+            kind = ENQUEUE if shard == rendezvous_home(key, self._shards) else SENT_ON
+            self.latencies.add(kind, shard, now - began)
         if not again:
             self._answered_at.update(dict.fromkeys(bodies, now))
 
     async def _work(self, name: str) -> None:
         dice = Random(f"{self._seed} {name}")
         while not self._over.is_set():
-            call = self.recorder.call("claim", worker=name, timeout_ms=self._pace.claim_timeout_ms)
+            await self._working.wait()
+            self._dequeues += 1
             try:
-                async with self._client() as client:
-                    dequeued = await client.dequeue(QUEUE, dice.randint(1, 10), wait_ms=300)
-            except PinLaterError as error:
-                self._count("dequeue", error)
-                await self._pause(0.05)
-                continue
-            jobs = dequeued.jobs
-            self.recorder.answer(call, jobs=[[job.descriptor, job.token, job.body.decode()] for job in jobs])
-            for job in jobs:
-                if (answered_at := self._answered_at.pop(job.body.decode(), None)) is not None and job.attempt == 1:
-                    waited = max(0.0, time.monotonic() - answered_at)
-                    self.latencies.add("pickup", shard_of(job.descriptor), waited)
+                jobs = await self._dequeue(name, dice.randint(1, 10))
+            finally:
+                self._dequeues -= 1
             self._handle(jobs, dice)
+
+    async def _dequeue(self, name: str, limit: int) -> Sequence[ClaimedJob]:
+        call = self.recorder.call("claim", worker=name, timeout_ms=self._pace.claim_timeout_ms)
+        try:
+            async with self._client() as client:
+                jobs = (await client.dequeue(QUEUE, limit, wait_ms=300)).jobs
+        except PinLaterError as error:
+            self._count("dequeue", error)
+            await self._pause(0.05)
+            return ()
+        self.recorder.answer(call, jobs=[[job.descriptor, job.token, job.body.decode()] for job in jobs])
+        now = time.monotonic()
+        for job in jobs:
+            answered_at = self._answered_at.pop(job.body.decode(), None)
+            if answered_at is not None and job.attempt == 1:
+                self.latencies.add(PICKUP, shard_of(job.descriptor), max(0.0, now - answered_at))
+        return jobs
 
     def _handle(self, jobs: Sequence[ClaimedJob], dice: Random) -> None:
         pace = self._pace
@@ -246,7 +269,7 @@ class Load:
                 self._count("ack", error)
                 await self._pause(0.1)
                 continue
-            self.latencies.add("ack", shard, time.monotonic() - began)
+            self.latencies.add(ACK, shard, time.monotonic() - began)
             self.recorder.answer(call, outcomes=[int(result.outcome) for result in results])
             self.succeeded[shard] += sum(
                 ack.succeeded and result.applied for ack, result in zip(acks, results, strict=True)
@@ -257,7 +280,7 @@ class Load:
 @contextlib.asynccontextmanager
 async def client_of(servers: Path) -> AsyncIterator[AsyncClient]:
     """For looks: patient, and makes calls again."""
-    async with AsyncClient(servers, source="checker", timeout_ms=30_000) as client:
+    async with AsyncClient(servers, source="checker", timeout_ms=30_000, retries=10) as client:
         yield client
 
 

@@ -93,7 +93,9 @@ class Stage:
             async with client_of(self.server_set) as client:
                 await client.create_queue(QUEUE)
             await self.until(self._all_in_use, "all shards are in use")
-            self.load = await self._undo.enter_async_context(Load(self.server_set, self._seed, self._pace))
+            self.load = await self._undo.enter_async_context(
+                Load(self.server_set, self._seed, self._pace, list(self.places))
+            )
         except BaseException:
             await self._undo.aclose()
             raise

@@ -26,6 +26,7 @@ def test_the_worse_of_median_and_tail_is_compared() -> None:
     assert Compared("ack", Figures(9, 2.0, 10.0), Figures(9, 4.0, 40.0)).slower == 4
     assert Compared("ack", Figures(9, 2.0, 10.0), Figures(9, 7.0, 10.0)).slower == 3.5
     assert Compared("ack", Figures(0, 0.0, 0.0), Figures(9, 7.0, 10.0)).slower == 1
+    assert Compared("pickup", Figures(9, 2.0, 10.0), Figures(9, 4.0, 90.0)).slower == 2
 
 
 def test_latencies_are_told_by_kind_shard_and_time() -> None:
