@@ -116,3 +116,25 @@ async def test_no_secret_is_shown_whatever_goes_wrong(
     text = shown(server)
     assert f"{mariadb.address}/{mariadb_prefix}_2" in text
     assert [secret for secret in secrets if secret in text] == []
+
+
+def test_several_processes_get_their_password_where_nobody_sees_it(
+    tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
+) -> None:
+    """It was on the command line; none of the processes that came of it shows it, nor does their log."""
+    password = quote(mariadb.password, safe="")
+    store = f"mysql://{mariadb.user}:{password}@{mariadb.address}/{mariadb_prefix}jobs"
+    ports = ["--thrift-port", str(free_port()), "--http-port", str(free_port())]
+    options = ["--processes", "2", "--set", "telemetry.log_level=debug", *ports]
+    with Server(
+        [sys.executable, "-m", "pinlater", "serve", "--store", store, *options], log=tmp_path / "log"
+    ) as server:
+        wait_until(lambda: "all processes are ready" in server.output())
+        tasks = Path(f"/proc/{server.pid}/task").glob("*/children")
+        children = [child for task in tasks for child in task.read_text().split()]
+        commands = [Path(f"/proc/{child}/cmdline").read_text() for child in children]
+        text = "\n".join([shown(server), *commands])
+        assert len(children) == 2
+        assert f"{mariadb.address}/{mariadb_prefix}jobs" in text
+        assert [secret for secret in (mariadb.password, password) if secret in text] == []
+        assert server.stop() == 0
