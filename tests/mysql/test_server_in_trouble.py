@@ -43,9 +43,9 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def enqueue(client: Client, count: int) -> Counter[str]:
+def enqueue(client: Client, count: int, body: bytes = b"x") -> Counter[str]:
     """So many jobs, one a request, each answered; how many went to which shard."""
-    descriptors = [client.enqueue("emails", [Job(b"x")]).descriptors[0] for _ in range(count)]
+    descriptors = [client.enqueue("emails", [Job(body)]).descriptors[0] for _ in range(count)]
     return Counter(descriptor.split(":")[1].removeprefix("s") for descriptor in descriptors)
 
 
@@ -107,3 +107,27 @@ async def test_what_a_shard_that_takes_no_writes_refuses_goes_to_another(
         await database.execute("SET GLOBAL read_only = 0")
         wait_until(lambda: healthy(server) == {"1": True, "2": True})
         assert set(enqueue(client, 30)) == {"1", "2"}
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
+async def test_what_a_full_disk_refuses_goes_to_another_shard(
+    kind: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, request: pytest.FixtureRequest
+) -> None:
+    """MariaDB refuses it; MySQL with its binary log on that disk stands still until there is room. No enqueue fails for either."""
+    start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
+    database = start(disk_mib=500)
+    file = ShardFile(tmp_path / "shards.json", mariadb)
+    file.write(pinlaterdb001={}, pinlaterdb002={"master": database.tcp})
+    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
+    with (
+        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
+        Client(server.address, retries=0) as client,
+    ):
+        client.create_queue("emails")
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        database.disk.fill(leave_bytes=1_000_000)
+        wait_until(lambda: set(enqueue(client, 30, b"x" * 7_000)) == {"1"})
+        assert client.dequeue("emails").jobs
+        database.disk.free()
+        wait_until(lambda: set(enqueue(client, 30)) == {"1", "2"})
+        assert healthy(server) == {"1": True, "2": True}
