@@ -221,7 +221,7 @@ def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(s
             wait_for(lambda: server.metric("pinlater_waiting_dequeues").get("emails") == 1, "the dequeue to wait")
             before = server.metric("pinlater_process_requests")["1"]
             producer.enqueue("emails", [Job(b"over there")])
-            assert server.metric("pinlater_process_requests")["1"] == before + 1
+            assert server.metric("pinlater_process_requests")["1"] > before, "the enqueue went to the other one"
             waiting.join()
             if not found:
                 assert worker.dequeue("emails", 1).jobs
