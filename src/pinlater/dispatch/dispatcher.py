@@ -235,6 +235,11 @@ class Dispatcher:
             if not isinstance(error, QueueNotFound):
                 logger.debug("a dequeue was answered without a shard", extra={"queue": queue, "reason": error.message})
 
+    @property
+    def gives_back(self) -> bool:
+        """Whether claims that reached nobody are on their way back."""
+        return bool(self._giving_back)
+
     # --- giving back --------------------------------------------------------------------------------------------------
 
     def give_back(self, queue: str, part: FromShard, token: str, *, charged: bool = True) -> None:
