@@ -13,11 +13,13 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from hashlib import sha256
+from importlib import import_module
 from random import Random, SystemRandom
 
 from pinlater.config.files import RateLimitFile, ServerSetFile
 from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardPlace, ShardSource, find_shards
+from pinlater.config.shard_file import ShardSource, find_shards
+from pinlater.config.shard_place import ShardPlace
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.others import Others
@@ -41,6 +43,7 @@ from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shard
 from pinlater.sharding.shards import Shards
 from pinlater.sharding.watch import Watch
 from pinlater.storage.interface import Shard, TimeToLive
+from pinlater.storage.redis.settings import RedisEndpoint
 from pinlater.telemetry.metrics import TICK_S, Metrics
 from pinlater.telemetry.tracing import find_tracing
 from pinlater.thrift_server.server import ThriftServer
@@ -87,7 +90,7 @@ class App:
         self._state = "starting"
         self._limit_file = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
         self._server_set = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
-        self._shard_source = ShardSource(settings) if settings.store.kind == "mysql" else None
+        self._shard_source = ShardSource(settings) if settings.store.is_sharded else None
         self._passwords = PasswordCheck(settings.admin_password_hash)
         self._store_error: str | None = None
         self._drift_ms = 0
@@ -414,23 +417,21 @@ class App:
         if self._shard_source is None:
             return make_shards(self.settings)
         self._places = self._shard_source.places
-        return mysql_shards(self._places, self.settings)
+        return sharded(self._places, self.settings)
 
 
 def make_shards(settings: Settings) -> Sequence[DesiredShard]:
     """The shards that the settings name. Raises `FileBroken` where a shard file can't be read."""
-    if settings.store.kind == "mysql":
-        return mysql_shards(find_shards(settings), settings)
+    if settings.store.is_sharded:
+        return sharded(find_shards(settings), settings)
     return [DesiredShard("1", lambda: make_shard(settings))]
 
 
-def mysql_shards(places: Sequence[ShardPlace], settings: Settings) -> Sequence[DesiredShard]:
+def sharded(places: Sequence[ShardPlace], settings: Settings) -> Sequence[DesiredShard]:
     """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
 
     def maker(place: ShardPlace) -> Callable[[], Shard]:
-        from pinlater.storage.mysql.shard import MysqlShard
-
-        return lambda: MysqlShard(place.endpoint, settings.mysql, place.name)
+        return lambda: shard_at(place, settings)
 
     return [
         DesiredShard(
@@ -441,6 +442,17 @@ def mysql_shards(places: Sequence[ShardPlace], settings: Settings) -> Sequence[D
         )
         for place in places
     ]
+
+
+def shard_at(place: ShardPlace, settings: Settings) -> Shard:
+    """The shard of a place, of the place's kind; not opened yet. Imports only that store's room."""
+    where = place.endpoint
+    if isinstance(where, RedisEndpoint):
+        shard: Shard = import_module("pinlater.storage.redis.shard").RedisShard(where, settings.redis, place.name)
+        return shard
+    from pinlater.storage.mysql.shard import MysqlShard
+
+    return MysqlShard(where, settings.mysql, place.name)
 
 
 def make_shard(settings: Settings) -> Shard:

@@ -52,6 +52,8 @@ class RedisSettings:
     """The password, where the URL or the shard file has none. Better in `PINLATER_REDIS_PASSWORD` or in a file than in the settings."""
     password_file: Path | None = None
     """A file that holds that password in its first line, looked at again every 10 s."""
+    sentinels: tuple[str, ...] = ()
+    """Sentinels, each `HOST:PORT`, to ask where the master is, for a URL or an entry that names a master and no Sentinels."""
     sentinel_user: str = ""
     """Who logs in to Sentinels."""
     sentinel_password: str | None = field(default=None, repr=False, metadata={"secret": True})
