@@ -31,6 +31,7 @@ class Capabilities(NamedTuple):
     shared: bool  # other servers may use the same shard at the same time
     durable: bool  # what was answered survives a kill -9
     custom_status_chars_max: int = 5_000
+    ack_replaces_status: bool = False  # the status that comes with an ack takes the place of the old one, an empty one too
     body_bytes_max: int = 2**31 - 1
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
 
@@ -46,6 +47,8 @@ FIGURES: Mapping[str, str] = {
     "outcomes_settled": "Commits without an answer of which it was found out that they had been carried out",
     "slots_lost": "How often this server's place was taken over while it was away",
     "connections": "Connections open now",
+    "conflicts": "Changes decided anew, since somebody else had changed one of the jobs meanwhile",
+    "jobs_lost": "Jobs whose data was gone, taken out of the indexes",
 }
 """What a store may count of itself, and what that is."""
 
