@@ -25,6 +25,6 @@ if #ids > 0 then
     spread('HDEL', T .. 'h', refs)
     spread('HDEL', T .. 'p', refs)
     spread('ZREM', index, ids)
-    call('INCRBY', T .. 'fb', string.format('%.0f', -bytes))
+    call('DECRBY', T .. 'fb', string.format('%.0f', bytes))
 end
 return done({ #ids })

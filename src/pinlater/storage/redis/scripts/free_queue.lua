@@ -30,7 +30,7 @@ for p = 1, #priorities do
                     bytes = bytes + unpack_struct('>I4', claims[i], 3)
                 end
             end
-            call('INCRBY', T .. 'fb', string.format('%.0f', -bytes))
+            call('DECRBY', T .. 'fb', string.format('%.0f', bytes))
         end
         for first = 1, #keys, PART do
             call('DEL', unpack(keys, first, math.min(first + PART - 1, #keys)))
