@@ -35,42 +35,76 @@ async def insert(
     access: Access, front: bytes, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
 ) -> list[Inserted | PinLaterError]:
     """Ids of a lost slot may be another server's jobs by now."""
-    names, ids = access.book.claims_about([request.queue for request in requests])
-    place_of = {name: place + 1 for place, name in enumerate(names)}
-    results: list[Inserted | PinLaterError | None] = []
-    packed: list[Any] = []
-    top = 0
+    batch = _Batch(access, front, now_ms, [request.queue for request in requests])
+    results: list[Inserted | PinLaterError | int] = []
     for request in requests:
-        queue = access.book.queues.get(request.queue)
-        if queue is None:
+        if request.queue not in access.book.queues:
             results.append(QueueNotFound(request.queue))
         elif slots_lost and any(slot_of(job.id) in slots_lost for job in request.jobs):
             results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
         else:
-            results.append(None)
-            packed.append(_packed(front, queue, place_of[request.queue], request, now_ms))
-            top = max(top, max([job[0] for job in request.jobs], default=0))
-    answers: list[Any] = []
-    if packed:
-        arguments = encode((names, ids, packed, packed_id(top) if top else b""))
-        answers = await access.writer.run("insert_jobs", now_ms, arguments) or [0] * len(packed)
-    found = iter(answers)
+            results.append(batch.add(request))
+    answers = await batch.store()
     return [
-        _answer(request, next(found)) if result is None else result
+        _answer(request, answers[result] if answers else 0) if isinstance(result, int) else result
         for request, result in zip(requests, results, strict=True)
     ]
 
 
-def _packed(front: bytes, queue: bytes, place: int, request: InsertRequest, now_ms: int) -> tuple[Any, ...]:
-    jobs = request.jobs
-    plain = not any([job[7] is not None for job in jobs])  # noqa: C419 a list is quicker than a generator here
-    first, lines, expiries = (
-        _plain(front, queue, jobs, now_ms) if plain else (_careful(front, queue, jobs, now_ms), (), b"")
-    )
-    own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
-    most = -1 if request.max_pending is None else request.max_pending
-    key = False if request.request_key is None else request.request_key
-    return place, plain, first, lines, expiries, key, request.fingerprint, own, most, len(jobs)
+class _Batch:
+    """The requests of a call as the script gets them. Those with no condition, one after the other in one queue, go as one."""
+
+    def __init__(self, access: Access, front: bytes, now_ms: int, queues: Sequence[str]) -> None:
+        self._access = access
+        self._front = front
+        self._now_ms = now_ms
+        self._names, self._ids = access.book.claims_about(queues)
+        self._place_of = {name: place + 1 for place, name in enumerate(self._names)}
+        self._requests: list[tuple[str, list[NewJob]] | tuple[Any, ...]] = []
+        self._open: dict[str, int] = {}  # requests that others may still join
+        self._top = 0
+
+    def add(self, request: InsertRequest) -> int:
+        """Where its answer will be."""
+        name, jobs, key, _, most, _ = request
+        if jobs:
+            self._top = max(self._top, max([job[0] for job in jobs]))
+        if key is None and most is None and not any([job[7] is not None for job in jobs]):  # noqa: C419 quicker than a generator
+            at = self._open.get(name)
+            if at is not None:
+                self._requests[at][1].extend(jobs)
+                return at
+            self._open[name] = len(self._requests)
+            self._requests.append((name, list(jobs)))
+        else:
+            self._open.clear()
+            self._requests.append(self._with_conditions(request))
+        return len(self._requests) - 1
+
+    async def store(self) -> list[Any]:
+        """The answers; none where there is nothing to be said."""
+        if not self._requests:
+            return []
+        packed = [one if len(one) > 2 else self._plain_request(*one) for one in self._requests]
+        top = packed_id(self._top) if self._top else b""
+        arguments = encode((self._names, self._ids, packed, top))
+        answers: list[Any] = await self._access.writer.run("insert_jobs", self._now_ms, arguments)
+        return answers
+
+    def _plain_request(self, name: str, jobs: Sequence[NewJob]) -> tuple[Any, ...]:
+        parts = _plain(self._front, self._access.book.queues[name], jobs, self._now_ms)
+        return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs)
+
+    def _with_conditions(self, request: InsertRequest) -> tuple[Any, ...]:
+        jobs, queue = request.jobs, self._access.book.queues[request.queue]
+        plain = not any(job.unique is not None for job in jobs)
+        parts: tuple[Any, ...] = (_careful(self._front, queue, jobs, self._now_ms), (), b"")
+        if plain:
+            parts = _plain(self._front, queue, jobs, self._now_ms)
+        own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
+        most = -1 if request.max_pending is None else request.max_pending
+        key = False if request.request_key is None else request.request_key
+        return self._place_of[request.queue], plain, *parts, key, request.fingerprint, own, most, len(jobs)
 
 
 def _plain(

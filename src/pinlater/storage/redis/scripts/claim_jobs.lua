@@ -45,7 +45,7 @@ even_when_full()
 
 local now, now8 = ARGV[3], ARGV[4]
 local now_ms = tonumber(now)
-local records = {}
+local records, given = {}, 0
 
 -- One order. Kept in a table, as Lua allows functions only so many outer values.
 local function fill(order)
@@ -81,13 +81,13 @@ local function fill(order)
         local priority = sub(priorities, p, p)
         local line = queue .. priority
         local ready = T .. 'r' .. line
-        local step, passed, missing = 16, 0, 0
+        local step, passed, missing, count = 16, 0, 0, 0
         local deadlines, claims, in_progress, taken = {}, {}, {}, {}
         local heads = {}
         while share and read < READ_MAX and #expired < PASSED_OVER_MAX do
             local asked = math.min(left, step, READ_MAX - read)
             -- Those taken are still there until the end of the line.
-            local found = call('ZRANGEBYSCORE', ready, '-inf', now, 'LIMIT', passed + #taken, asked)
+            local found = call('ZRANGEBYSCORE', ready, '-inf', now, 'LIMIT', passed + count, asked)
             if #found == 0 then
                 break
             end
@@ -163,19 +163,21 @@ local function fill(order)
                             end
                         end
                         local ref = line .. id
-                        local count = #taken + 1
+                        count = count + 1
                         taken[count] = id
                         claims[2 * count - 1], claims[2 * count] = ref, head .. holder
                         deadlines[2 * count - 1], deadlines[2 * count] = deadline, ref
                         in_progress[2 * count - 1], in_progress[2 * count] = now, id
-                        records[#records + 1] = record
-                        if past then
-                            records[#records + 1] = past
-                            share[#share + 1] = priority .. id .. '\1'
-                        else
-                            share[#share + 1] = priority .. id .. '\0'
-                        end
+                        given = given + 1
+                        records[given] = record
                         picked = picked + 1
+                        if past then
+                            given = given + 1
+                            records[given] = past
+                            share[picked] = priority .. id .. '\1'
+                        else
+                            share[picked] = priority .. id .. '\0'
+                        end
                         left = left - 1
                         bytes_left = bytes_left - body
                         -- What counts against the limit has been taken off already.

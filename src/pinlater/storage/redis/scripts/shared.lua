@@ -23,13 +23,13 @@ end
 
 -- A list of strings: how many, then each behind its length, in four bytes each.
 local SOME = 100
-local SOME_STRINGS = '>' .. string.rep('I4c0', SOME)
 local function strings(packed)
     local found = {}
     local left, at = unpack_struct('>I4', packed)
     local count = 0
+    local form = left >= SOME and '>' .. string.rep('I4c0', SOME)
     while left >= SOME do
-        local values = { unpack_struct(SOME_STRINGS, packed, at) }
+        local values = { unpack_struct(form, packed, at) }
         for i = 1, SOME do
             found[count + i] = values[i]
         end
@@ -44,13 +44,13 @@ local function strings(packed)
 end
 
 -- A list of refs, which are all of one length.
-local SOME_REFS = string.rep('c13', SOME)
 local function refs_of(packed)
     local found, count = {}, 0
     local size = #packed
+    local form = size >= 13 * SOME and string.rep('c13', SOME)
     for first = 1, size, 13 * SOME do
         if first + 13 * SOME - 1 <= size then
-            local values = { unpack_struct(SOME_REFS, packed, first) }
+            local values = { unpack_struct(form, packed, first) }
             for i = 1, SOME do
                 found[count + i] = values[i]
             end
