@@ -251,6 +251,7 @@ class Swept(NamedTuple):
     deleted_failed: int = 0
     due_at_ms: int | None = None
     freed: int = 0
+    lost: int = 0  # jobs whose data was gone
 
 
 class TimeToLive(NamedTuple):

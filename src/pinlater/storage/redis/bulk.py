@@ -98,9 +98,8 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
         limit = min(order.limit - deleted, _READ_MAX)
         ids = await access.readers.run("select_first", INDEX_OF[order.state] + line, "+inf", limit)
         refs = [line + job_id for job_id in ids]
-        gone = await _delete(access, refs, order.state, now_ms, [order.queue])
-        deleted += gone
-        if len(ids) < limit or not gone:
+        deleted += await _delete(access, refs, order.state, now_ms, [order.queue], indexed=True)
+        if len(ids) < limit:
             break
     return deleted
 
@@ -121,14 +120,25 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
 
 
 async def _delete(
-    access: Access, refs: Sequence[bytes], state: JobState | None, now_ms: int, names: Sequence[str]
+    access: Access,
+    refs: Sequence[bytes],
+    state: JobState | None,
+    now_ms: int,
+    names: Sequence[str],
+    *,
+    indexed: bool = False,
 ) -> int:
-    """How many went. Index entries without a job go too, uncounted."""
+    """How many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
 
     def decide(changes: Changes) -> int:
         chosen = [job for job in changes.loaded.values() if state is None or job.state is state]
         for job in chosen:
             changes.delete(job)
+        if indexed and state is not None:
+            changes.delete_missing()
+            for job in changes.loaded.values():
+                if job.state is not state:
+                    changes.writing.leave("ZREM", INDEX_OF[state] + job.ref[:5], job.ref[5:])
         return len(chosen)
 
     return await access.change(refs, now_ms, decide, names)

@@ -397,6 +397,7 @@ class RedisShard:
         self._check_open()
         if limit <= 0:
             return []
+        facts, most = await self._pulse.facts(), self._settings.finished_bytes_max
         return await self._with_book(
-            self._other, [], lambda access: sweeping.collect_garbage(access, ttls, now_ms, limit)
+            self._other, (), lambda access: sweeping.collect_garbage(access, facts, ttls, now_ms, limit, most)
         )

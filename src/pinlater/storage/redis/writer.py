@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 _TRY_AGAIN = ELSEWHERE | {"BUSY", "TRYAGAIN"}
 
 Answered = Callable[[Any], None]
+Arguments = tuple[bytes | int | str, ...]
 
 
 class Writer:
@@ -97,50 +98,89 @@ class Writer:
                 except (ConnectionLost, Refused) as error:
                     raise translate(error, self._endpoint) from error
 
-    async def _in_turn(self, name: str, arguments: tuple[bytes | int | str, ...], if_answered: Answered | None) -> Any:
+    async def _in_turn(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
         async with self._turn:
             began = time.perf_counter()
             self._newest += 1
-            doubt = False  # an earlier try may have been carried out
-            give_up_at = _now() + self._settings.command_timeout_ms / 1000
-            for attempt in count():
-                last = attempt >= self._settings.retries
-                sending = False
-                try:
-                    connection = await self._usable_connection()
-                    if self._unsettled is not None and not doubt:
-                        await self._settle(connection)
-                    sending = True
-                    head = self._lease + self._newest.to_bytes(8, "big")
-                    answer = await connection.run(script(name), self._packed, head, *arguments)
-                except Refused as refused:
-                    if not self._may_retry(refused) or last or _now() >= give_up_at:
-                        raise self._failure(refused, if_answered, doubt=doubt) from refused
-                except ConnectionLost as error:
-                    doubt = doubt or sending
-                    self._stats.lost_connections += sending
-                    if last or _now() >= give_up_at:
-                        raise self._failure(error, if_answered, doubt=doubt) from error
-                except BaseException:
-                    if doubt or sending:
-                        self._unsettled = (self._newest, if_answered)
-                    raise
-                else:
-                    self._stats.settled += doubt
-                    self._stats.transactions += 1
-                    self._stats.changes += 1
-                    self._stats.transaction_s += time.perf_counter() - began
-                    return answer
-                await self._pause(attempt)
+            answer = await self._until_answered(name, arguments, if_answered)
+            self._stats.transactions += 1
+            self._stats.changes += 1
+            self._stats.transaction_s += time.perf_counter() - began
+            return answer
+
+    async def _until_answered(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
+        """Sends it until there is an answer. No new try begins once a command's time limit has passed since the first began."""
+        doubt = False  # whether an earlier try may have been carried out
+        give_up_at = _now() + self._settings.command_timeout_ms / 1000
+        for attempt in count():
+            last = attempt >= self._settings.retries
+            sending = False
+            try:
+                connection = await self._usable_connection()
+                if self._unsettled is not None and not doubt:
+                    await self._settle(connection)
+                sending = True
+                answer = await self._send(connection, name, arguments)
+            except Refused as refused:
+                if not self._may_retry(refused) or last or _now() >= give_up_at:
+                    if doubt:
+                        return await self._find_out(refused, name, arguments, if_answered)
+                    raise self._failure(refused) from refused
+            except ConnectionLost as error:
+                doubt = doubt or sending
+                self._stats.lost_connections += sending
+                if last or _now() >= give_up_at:
+                    if doubt:
+                        return await self._find_out(error, name, arguments, if_answered)
+                    raise self._failure(error) from error
+            except BaseException:
+                if doubt or sending:
+                    self._unsettled = (self._newest, if_answered)
+                raise
+            else:
+                self._stats.settled += doubt
+                return answer
+            await self._pause(attempt)
         raise AssertionError  # `count` never ends
+
+    async def _send(self, connection: Connection, name: str, arguments: Arguments) -> Any:
+        return await connection.run(script(name), self._packed, self._head(self._newest), *arguments)
+
+    async def _find_out(
+        self, cause: ConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
+    ) -> Any:
+        """The time is up, and nobody knows: the answer if it was carried out, else an error, and it never will be.
+
+        Raises `OutcomeUnknown` where Redis can't be asked.
+        """
+        self._unsettled = (self._newest, if_answered)
+        give_up_at = _now() + self._settings.connect_timeout_ms / 1000
+        for attempt in count():
+            try:
+                connection = await self._usable_connection()
+                if await self._was_carried_out(connection, self._newest) is not None:
+                    answer = await self._send(connection, name, arguments)
+                    self._unsettled = None
+                    self._stats.settled += 1
+                    return answer
+                self._unsettled = None
+                raise translate(ConnectionLost(f"{cause}; the change was not carried out"), self._endpoint) from cause
+            except (ConnectionLost, Refused) as error:
+                logger.warning("%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error)
+                if attempt >= self._settings.retries or _now() >= give_up_at:
+                    unknown = f"{cause}; whether the change was carried out could not be asked: {error}"
+                    raise OutcomeUnknown(unknown) from cause
+            await self._pause(attempt)
+        raise AssertionError
+
+    def _head(self, number: int) -> bytes:
+        return self._lease + number.to_bytes(8, "big")
 
     async def _pause(self, attempt: int) -> None:
         await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2**attempt * self._random.random())
 
-    def _failure(self, error: ConnectionLost | Refused, if_answered: Answered | None, *, doubt: bool) -> Exception:
-        if doubt:
-            self._unsettled = (self._newest, if_answered)
-            return OutcomeUnknown(f"{error}; whether the change was carried out could not be asked")
+    def _failure(self, error: ConnectionLost | Refused) -> Exception:
+        """Nothing was changed."""
         if isinstance(error, Refused) and error.code == "SLOTLOST":
             return SlotLost(self._endpoint, self.number // self._writers)
         if isinstance(error, Refused) and error.code == "STALEBOOK":
@@ -161,19 +201,26 @@ class Writer:
         return self._connection
 
     async def _settle(self, connection: Connection) -> None:
-        """Was it carried out? If not, it never will be, as its number is too low from now on."""
+        """Was the call before carried out, of which nobody knew?"""
         if self._unsettled is None:
             return
         number, if_answered = self._unsettled
-        head = self._lease + number.to_bytes(8, "big")
-        above = max(self._newest, number + 1)
-        self._newest = above + 1
-        found = await connection.run(script("settle"), self._packed, head, above.to_bytes(8, "big"))
+        answered = await self._was_carried_out(connection, number)
         self._unsettled = None
-        if found[0] == 1:
+        if answered is not None:
             self._stats.settled += 1
             if if_answered is not None:
-                if_answered(found[1])
+                if_answered(answered)
+
+    async def _was_carried_out(self, connection: Connection, number: int) -> Any:
+        """What it answered; None where it wasn't, and then it never will be, as its number is too low from now on."""
+        above = max(self._newest, number) + 1
+        found = await connection.run(script("settle"), self._packed, self._head(number), above.to_bytes(8, "big"))
+        if found[0] == 1:
+            return found[1]
+        # Whoever calls next, or sends again, is beyond it.
+        self._newest = above + 1
+        return None
 
 
 def _now() -> float:
