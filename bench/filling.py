@@ -39,8 +39,12 @@ class Filler:
         for start in range(0, count, CHUNK):
             size, now_ms = min(CHUNK, count - start), self._clock.now_ms()
             await self.waiting([now_ms] * size)
-            while size:
-                size -= await self._finish(size)
+            await self.finish_waiting(size)
+
+    async def finish_waiting(self, count: int) -> None:
+        """The next so many of the waiting go the rest of the way."""
+        while count:
+            count -= await self._finish(min(CHUNK, count))
 
     async def _finish(self, limit: int) -> int:
         """Claims as many as the store gives at once, and acks them."""

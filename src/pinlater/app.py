@@ -13,7 +13,6 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from hashlib import sha256
-from importlib import import_module
 from random import Random, SystemRandom
 
 from pinlater.config.files import RateLimitFile, ServerSetFile
@@ -448,8 +447,9 @@ def shard_at(place: ShardPlace, settings: Settings) -> Shard:
     """The shard of a place, of the place's kind; not opened yet. Imports only that store's room."""
     where = place.endpoint
     if isinstance(where, RedisEndpoint):
-        shard: Shard = import_module("pinlater.storage.redis.shard").RedisShard(where, settings.redis, place.name)
-        return shard
+        from pinlater.storage.redis.shard import RedisShard
+
+        return RedisShard(where, settings.redis, place.name)
     from pinlater.storage.mysql.shard import MysqlShard
 
     return MysqlShard(where, settings.mysql, place.name)

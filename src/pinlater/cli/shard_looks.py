@@ -6,7 +6,6 @@ import asyncio
 import json
 import urllib.request
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.cli import exits
@@ -61,8 +60,9 @@ async def _look(place: ShardPlace, settings: Settings) -> Look:
         from pinlater.storage.mysql.offline import look_at_shard
 
         return await look_at_shard(where, settings.mysql)
-    look: Look = await import_module("pinlater.storage.redis.offline").look_at_shard(where, settings.redis, place.name)
-    return look
+    from pinlater.storage.redis.offline import look_at_shard as look_at_redis
+
+    return await look_at_redis(where, settings.redis, place.name)
 
 
 async def migrate_place(place: ShardPlace, settings: Settings) -> tuple[int, int, Sequence[str]]:
@@ -72,10 +72,9 @@ async def migrate_place(place: ShardPlace, settings: Settings) -> tuple[int, int
         from pinlater.storage.mysql.offline import migrate_shard
 
         return await migrate_shard(where, settings.mysql)
-    migrated: tuple[int, int, Sequence[str]] = await import_module("pinlater.storage.redis.offline").migrate_shard(
-        where, settings.redis, place.name
-    )
-    return migrated
+    from pinlater.storage.redis.offline import migrate_shard as migrate_redis
+
+    return await migrate_redis(where, settings.redis, place.name)
 
 
 def health_by_server(address: str, timeout_s: float) -> dict[str, bool] | None:
