@@ -134,7 +134,9 @@ class RedisServer:
         import redis  # here, since every run of tests loads this module and few need the driver
 
         password = self._options.get("requirepass")
-        client = redis.Redis(self.host, self.port, password=None if password is None else str(password), protocol=2)
+        client: Any = redis.Redis(
+            self.host, self.port, password=None if password is None else str(password), protocol=2
+        )
         try:
             return client.execute_command(*words)
         finally:
