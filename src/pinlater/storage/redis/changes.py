@@ -104,7 +104,7 @@ class Changes(Events):
         super().__init__(now_ms)
         self._totals: dict[bytes, Totals] = {}
         self.loaded: dict[bytes, RedisRecord] = {}
-        self.missing: list[bytes] = []
+        self.missing: dict[bytes, bytes] = {}  # claims of jobs that aren't there
         self.held_keys: dict[tuple[bytes, str], bytes] = {}  # what was found under unique keys
         self.taken_keys: set[tuple[bytes, str]] = set()
         self.writing = Writing()
@@ -121,7 +121,7 @@ class Changes(Events):
                 totals = self._totals.setdefault(ref[:5], Totals())
                 self.loaded[ref] = RedisRecord(ref, found[4 * at : 4 * at + 4], totals)
             else:
-                self.missing.append(ref)
+                self.missing[ref] = found[4 * at + 2]
         return [self.loaded[ref] for ref in wanted if ref in self.loaded]
 
     def _leave_waiting(self, job: Record) -> None:
@@ -260,8 +260,10 @@ class Changes(Events):
     def delete_missing(self) -> None:
         """Index entries of jobs whose records are gone."""
         leave = self.writing.leave
-        for ref in self.missing:
-            line, job_id = ref[:5], ref[5:]
+        for ref, claim_bytes in self.missing.items():
+            claim, line, job_id = read_claim(claim_bytes), ref[:5], ref[5:]
+            if claim is not None and claim.state is not IN_PROGRESS:
+                self._finished_bytes -= claim.size
             for index in INDEX_OF.values():
                 leave("ZREM", index + line, job_id)
             leave("ZREM", b"c", ref)

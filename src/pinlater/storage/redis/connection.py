@@ -83,10 +83,12 @@ class Connection:
         if self.open:
             self._stats.connections -= 1
             self.open = False
-        writer = self._raw._writer  # noqa: SLF001 its own `disconnect` would wait for a server that hangs
-        if writer is not None:
+        raw = self._raw  # its own `disconnect` would wait for a server that hangs
+        if raw._writer is not None:  # noqa: SLF001
             with contextlib.suppress(Exception):
-                writer.transport.abort()
+                raw._writer.transport.abort()  # noqa: SLF001
+            with contextlib.suppress(Exception):
+                raw._close()  # noqa: SLF001
 
     async def quit(self) -> None:
         """Ends the connection."""

@@ -22,3 +22,11 @@ def script(name: str) -> Script:
     folder = files(__package__) / "scripts"
     text = (folder / "shared.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Of all scripts."""
+    folder = files(__package__) / "scripts"
+    found = (entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))
+    return tuple(sorted(name for name in found if name != "shared"))
