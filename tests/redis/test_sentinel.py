@@ -15,7 +15,7 @@ from pinlater.client import Ack, Client, Job
 from pinlater.client.errors import PinLaterError
 from pinlater.testing.real_server import RealServer
 from tests.servers.redis import RedisServer
-from tests.servers.redis_users import ADMIN, PASSWORD, WITH_USERS, as_admin, url_of
+from tests.servers.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin, url_of
 from tests.servers.sentinel import Sentinels
 
 _PATIENCE_S = 30.0
@@ -82,6 +82,20 @@ def test_a_server_finds_the_master_and_after_its_death_the_next(pair: Pair, tmp_
         pair.sentinels.wait_for_master(pair.replica.port)
         wait_until(lambda: enqueued(client, b"after"))
         assert before | {b"after"} <= work_off(client)
+
+
+def test_sentinels_and_logins_may_come_from_the_settings(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The password is the master's; Sentinels that ask for none aren't told it. The URL says no more than the master's name."""
+    monkeypatch.setenv("PINLATER_REDIS_USER", USER)
+    monkeypatch.setenv("PINLATER_REDIS_PASSWORD", PASSWORD)
+    monkeypatch.setenv("PINLATER_REDIS_SENTINELS", ",".join(["127.0.0.1:1", *pair.sentinels.addresses]))
+    store = f"redis:///0?master={pair.sentinels.name}"
+    with RealServer(tmp_path, store=store) as server, Client(server.address, timeout_ms=2_000) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client) == {b"x"}
 
 
 def test_a_master_that_became_a_replica_is_left_for_the_next(pair: Pair, tmp_path: Path) -> None:

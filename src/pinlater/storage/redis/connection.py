@@ -138,8 +138,9 @@ async def _drop(raw: Any) -> None:
 def _raw_connection(endpoint: RedisEndpoint, settings: RedisSettings, host: str, port: int) -> Any:
     arguments: dict[str, Any] = {
         "db": endpoint.db,
-        "username": endpoint.user or settings.user or None,
-        "password": endpoint.password or settings.password or None,
+        # The endpoint has what the settings say, where its URL or entry says nothing. Sentinels have logins of their own.
+        "username": endpoint.user or None,
+        "password": endpoint.password or None,
         "socket_timeout": None,
         "socket_connect_timeout": settings.connect_timeout_ms / 1000,
         "retry": Retry(NoBackoff(), 0),
