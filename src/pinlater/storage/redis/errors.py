@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class StaleBook(Exception):
-    """A queue isn't what the book says any more."""
+    """A queue isn't what the book says any more, or the slot is another: to be decided anew."""
 
 
 class SlotLost(ShardConnectionFailed):

@@ -88,7 +88,7 @@ class _Batch:
         packed = [one if len(one) > 2 else self._plain_request(*one) for one in self._requests]
         top = packed_id(self._top) if self._top else b""
         arguments = encode((self._names, self._ids, packed, top))
-        answers: list[Any] = await self._access.writer.run("insert_jobs", self._now_ms, arguments)
+        answers: list[Any] = await self._access.writer.run("insert_jobs", self._now_ms, arguments, under_any_slot=False)
         return answers
 
     def _plain_request(self, name: str, jobs: Sequence[NewJob]) -> tuple[Any, ...]:

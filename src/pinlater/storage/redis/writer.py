@@ -70,8 +70,17 @@ class Writer:
             self._newest = 0
             self._unsettled = None
 
-    async def run(self, name: str, *arguments: bytes | int | str, if_answered: Answered | None = None) -> Any:
-        """What the script answers. `if_answered` is called with it where it turns out later that an unknown outcome was a success.
+    async def run(
+        self,
+        name: str,
+        *arguments: bytes | int | str,
+        if_answered: Answered | None = None,
+        under_any_slot: bool = True,
+    ) -> Any:
+        """What the script answers.
+
+        `if_answered` is called with it where it turns out later that an unknown outcome was a success. `under_any_slot`: the same
+        arguments are right after another slot was taken; else that raises `StaleBook`, too.
 
         Raises `StaleBook`, `OutcomeUnknown`, and `WorldError` for what Redis could not do.
         """
@@ -80,6 +89,8 @@ class Writer:
         except SlotLost as lost:
             self._stats.slots_lost += 1
             await self._rejoin(lost.slot)
+            if not under_any_slot:
+                raise StaleBook from lost
         return await self._in_turn(name, arguments, if_answered)
 
     async def close(self) -> None:
