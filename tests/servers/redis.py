@@ -50,8 +50,8 @@ class RedisServer:
 
     @classmethod
     def command(cls) -> list[str]:
-        """The server's program. Raises `ServerMissing`."""
-        return [program("redis-server", "redis-server")]
+        """The server's program; TEST_REDIS_PROGRAM names another one, as `valkey-server`. Raises `ServerMissing`."""
+        return [program(os.environ.get("TEST_REDIS_PROGRAM", "redis-server"), "redis-server")]
 
     @property
     def address(self) -> str:

@@ -12,7 +12,7 @@ from typing import Self
 
 import redis
 
-from tests.servers.database import ServerFailed, program
+from tests.servers.database import ServerFailed
 from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 
@@ -78,7 +78,7 @@ class Sentinels:
             f"sentinel down-after-milliseconds {name} {_DOWN_AFTER_MS}\n"
             f"sentinel failover-timeout {name} 3000\n"
         )
-        command = [program("redis-server", "redis-server"), str(configuration), "--sentinel"]
+        command = [*RedisServer.command(), str(configuration), "--sentinel"]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
 
     def _master_port(self, port: int) -> int | None:
