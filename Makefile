@@ -74,9 +74,15 @@ crash: ## kill the server under load, again and again: make crash ARGS="--rounds
 	@scripts/install all
 	$(BIN)/python -m tests.crash $(ARGS)
 
-.PHONY: soak
-soak: ## hours of mixed load, watching memory, latency and the promises
+.PHONY: faults
+faults: ## databases, networks and servers fail under load, on three MariaDBs: make faults ARGS="--length 0.2"
 	@scripts/install all
+	scripts/test-packages bench
+	$(BIN)/python -m tests.faults $(ARGS)
+
+.PHONY: soak
+soak: ## every fault in full length, then hours of mixed load, watching memory, latency and the promises
+	$(MAKE) faults ARGS=
 	$(BIN)/python -m tests.soak $(ARGS)
 
 ##@ Make it

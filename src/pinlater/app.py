@@ -10,15 +10,12 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple
-from hashlib import sha256
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random, SystemRandom
 
-from pinlater.config.files import RateLimitFile, ServerSetFile
 from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardSource, find_shards
 from pinlater.config.shard_place import ShardPlace
+from pinlater.config.watched import WatchedFiles
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.others import Others
@@ -30,19 +27,19 @@ from pinlater.http_server.server import HttpServer, OneServer, Readiness
 from pinlater.maintenance.rates import RateSampler
 from pinlater.maintenance.runner import Periodic, Runner
 from pinlater.maintenance.sweeps import Sweeps
+from pinlater.meeting import Meeting
 from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.traced import trace
-from pinlater.sharding.agreed_time import ahead_ms
+from pinlater.sharding.agreed_time import ahead_ms, tell_time
 from pinlater.sharding.gauges import show_shards
 from pinlater.sharding.members import Members
-from pinlater.sharding.neighbours import Neighbours
 from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shards
 from pinlater.sharding.shards import Shards
 from pinlater.sharding.watch import Watch
-from pinlater.storage.interface import Shard, TimeToLive
-from pinlater.storage.redis.settings import RedisEndpoint
+from pinlater.storage.interface import TimeToLive
+from pinlater.stores import make_shards, sharded
 from pinlater.telemetry.metrics import TICK_S, Metrics
 from pinlater.telemetry.tracing import find_tracing
 from pinlater.thrift_server.server import ThriftServer
@@ -51,6 +48,8 @@ from pinlater.version import __version__
 logger = logging.getLogger(__name__)
 
 _JUMP_MS = 1_000
+# Signs of life in the time of a lease: a few may get lost.
+_SIGNS_A_LEASE = 6
 
 
 @contextlib.contextmanager
@@ -84,12 +83,8 @@ class App:
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or SystemRandom()
         self._one_of_many = one_of_many
-        self.wakes: Wakes | None = None
-        self.neighbours: Neighbours | None = None
         self._state = "starting"
-        self._limit_file = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
-        self._server_set = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
-        self._shard_source = ShardSource(settings) if settings.store.is_sharded else None
+        self._files = WatchedFiles(settings)
         self._passwords = PasswordCheck(settings.admin_password_hash)
         self._store_error: str | None = None
         self._drift_ms = 0
@@ -97,7 +92,6 @@ class App:
         self._reloading: asyncio.Future[None] | None = None
         self._places: Sequence[ShardPlace] = ()
         self._looking_at_files = asyncio.Lock()
-        self._files_broken: Mapping[str, float] = {}
         self.http = HttpServer(
             settings.http,
             self.metrics,
@@ -149,9 +143,9 @@ class App:
         self.shards = shards
         self.shard_map = Reload(shards)
         self.watch = Watch(shards)
-        self.members = Members(shards)
-        limits = RateLimits(clock, file_limits=self._file_limits, servers=self._servers)
+        limits = RateLimits(clock, file_limits=lambda: self._files.limits, servers=self._servers)
         self.dispatcher = Dispatcher(self.shards, limits, clock, settings.dispatch)
+        self.meeting = Meeting(shards, self.dispatcher)
         self.rates = RateSampler(self.shards, clock)
         host = settings.advertised_host or socket.gethostname()
         identity = Identity(host, settings.thrift.port, self._started_at_ms, opened[0].slot)
@@ -167,7 +161,7 @@ class App:
         )
         self.metrics.gauge(
             "file-broken-",
-            lambda: self._files_broken,
+            lambda: self._files.broken,
             prometheus="pinlater_file_broken",
             label="file",
             help="1 while a file that is read again can't be, and its old values hold",
@@ -189,6 +183,7 @@ class App:
     async def _agree_on_time(self, shards: Shards) -> None:
         ahead = await ahead_ms(shards, self.clock)
         self.clock.shift(ahead)
+        await tell_time(shards, self.clock)
         self._drift_ms = self.clock.drift_ms()
         if abs(ahead) >= _JUMP_MS:
             logger.warning(
@@ -198,7 +193,7 @@ class App:
 
     async def _agree(self) -> None:
         """What the shards have together is what each of them has; they know the map, and we who else uses them."""
-        await self.members.look()
+        await self.meeting.look()
         await self.service.book.refresh()
         await self.watch.bring_all_up_to_date()
         await self.shards.unique.learn(list(self.shards))
@@ -206,6 +201,7 @@ class App:
     async def change_shards(self, desired: Sequence[DesiredShard]) -> MapChange:
         """Takes over another shard map while requests go on."""
         change = await self.shard_map.replace(desired)
+        self.service.body_limit.look()
         await self.shards.unique.learn(list(self.shards))
         return change
 
@@ -216,8 +212,7 @@ class App:
         self.dispatcher.drain()
         await self._drain_thrift(grace_s)
         await self.runner.stop()
-        if self.wakes is not None:
-            self.wakes.close()
+        self.meeting.close()
         await self.watch.close()
         await self.dispatcher.close()
         await self.shards.close()
@@ -243,6 +238,16 @@ class App:
             draining.cancel()
             await asyncio.wait([draining])
             await self.thrift.drain(0)
+
+    @property
+    def members(self) -> Members:
+        """Who else uses the shards."""
+        return self.meeting.members
+
+    @property
+    def wakes(self) -> Wakes | None:
+        """Between this server and those; None where nobody shares the shards."""
+        return self.meeting.wakes
 
     # --- what others ask --------------------------------------------------------------------------------------------------
 
@@ -274,14 +279,11 @@ class App:
         """What is in the store, as of the last sample."""
         return self.rates.counts if self._state == "ready" else ()
 
-    def _file_limits(self) -> Mapping[str, float]:
-        return {} if self._limit_file is None else self._limit_file.limits
-
     def _servers(self) -> int:
         """How many share a queue's limit: those that the store knows, or those of the file, taken to have as many processes each."""
-        if self._server_set is None:
+        if self._files.servers is None:
             return self.members.servers
-        return self._server_set.servers * self.settings.processes
+        return self._files.servers * self.settings.processes
 
     # --- periodic work ----------------------------------------------------------------------------------------------------
 
@@ -301,9 +303,10 @@ class App:
         ]
         if not all(shard.trusted for shard in self.shards):
             work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.watch.look))
+            work.append(Periodic("life", self.settings.database.lease_ms // _SIGNS_A_LEASE, self.watch.ping_all))
         if any(shard.shard.capabilities.shared for shard in self.shards):
             work.append(Periodic("members", every.refresh_interval_ms, self._look_at_members))
-        if self._files():
+        if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._look_at_files))
         return work
 
@@ -332,6 +335,7 @@ class App:
             self._store_error = None
         if not all(shard.trusted for shard in self.shards):
             await self.shard_map.tidy()
+            self.service.body_limit.look()
             await self.shards.unique.learn(list(self.shards))
             await self.service.book.refresh()
 
@@ -339,27 +343,16 @@ class App:
         """Servers of the same shards wake each other. Where this can't be, they look about once a second."""
         if not any(shard.shard.capabilities.shared for shard in self.shards):
             return
-        settings = self.settings
-        wakes = Wakes(self.dispatcher.woken_from_elsewhere)
-        with listening("Wakes", settings.host, settings.dispatch.wake_port):
-            port = await wakes.open(settings.host, 0 if self._one_of_many else settings.dispatch.wake_port)
-        bound = None if settings.host in {"0.0.0.0", "::", ""} else settings.host  # noqa: S104 a comparison
-        address = settings.advertised_address or settings.advertised_host or bound or socket.gethostname()
-        self.wakes, self.neighbours = wakes, Neighbours(f"{address}:{port}", wakes.family)
-        self.dispatcher.elsewhere = wakes.tell
-        await self._meet()
-
-    async def _meet(self) -> None:
-        if self.wakes is not None and self.neighbours is not None:
-            await self.neighbours.look(self.members.by_shard)
-            self.wakes.know(self.neighbours.secrets, self.neighbours.peers)
+        host, wake_port = self.settings.host, self.settings.dispatch.wake_port
+        bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
+        reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
+        with listening("Wakes", host, wake_port):
+            await self.meeting.listen(host, 0 if self._one_of_many else wake_port, reached_at)
 
     async def _look_at_members(self) -> None:
-        changed = await self.members.look()
-        await self._meet()
-        if changed:
+        if await self.meeting.look():
             logger.info("servers on these shards", extra={"servers": self.members.servers})
-            if self._server_set is None:
+            if self._files.servers is None:
                 self.service.book.limits_changed()
                 self.dispatcher.look_again()
 
@@ -388,81 +381,22 @@ class App:
             self.metrics.count("clock-jumps")
             self._drift_ms = drift_ms
 
-    def _files(self) -> Mapping[str, RateLimitFile | ServerSetFile | ShardSource]:
-        """Those that are looked at while the server runs, by the key that names them."""
-        files = {
-            "queue_limits_file": self._limit_file,
-            "server_set_file": self._server_set,
-            "store": self._shard_source,
-        }
-        return {key: file for key, file in files.items() if file is not None}
-
     async def _look_at_files(self) -> None:
         async with self._looking_at_files:
-            files = self._files()
-            changed = {key for key, file in files.items() if await asyncio.to_thread(file.refresh)}
-            self._files_broken = {key: file.last_error is not None for key, file in files.items()}
+            changed = await self._files.refresh()
             if self._state != "ready":
                 return
-            if changed - {"store"}:
+            if changed:
                 self.service.book.limits_changed()
                 self.dispatcher.look_again()
-                logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._file_limits())})
-            if self._shard_source is not None and self._shard_source.places != self._places:
+                logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._files.limits)})
+            if self._files.places not in (None, self._places):
                 await self.change_shards(self._desired())
 
     def _desired(self) -> Sequence[DesiredShard]:
         """The shards as the files say now."""
-        if self._shard_source is None:
+        places = self._files.places
+        if places is None:
             return make_shards(self.settings)
-        self._places = self._shard_source.places
-        return sharded(self._places, self.settings)
-
-
-def make_shards(settings: Settings) -> Sequence[DesiredShard]:
-    """The shards that the settings name. Raises `FileBroken` where a shard file can't be read."""
-    if settings.store.is_sharded:
-        return sharded(find_shards(settings), settings)
-    return [DesiredShard("1", lambda: make_shard(settings))]
-
-
-def sharded(places: Sequence[ShardPlace], settings: Settings) -> Sequence[DesiredShard]:
-    """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
-
-    def maker(place: ShardPlace) -> Callable[[], Shard]:
-        return lambda: shard_at(place, settings)
-
-    return [
-        DesiredShard(
-            place.name,
-            maker(place),
-            sha256(repr(astuple(place.endpoint)).encode()).hexdigest(),  # it has the password in it
-            place.takes_enqueues,
-        )
-        for place in places
-    ]
-
-
-def shard_at(place: ShardPlace, settings: Settings) -> Shard:
-    """The shard of a place, of the place's kind; not opened yet. Imports only that store's room."""
-    where = place.endpoint
-    if isinstance(where, RedisEndpoint):
-        from pinlater.storage.redis.shard import RedisShard
-
-        return RedisShard(where, settings.redis, place.name)
-    from pinlater.storage.mysql.shard import MysqlShard
-
-    return MysqlShard(where, settings.mysql, place.name)
-
-
-def make_shard(settings: Settings) -> Shard:
-    """The store that the settings name, where it has one shard; not opened yet. Imports only that store's room."""
-    if settings.store.kind == "memory":
-        from pinlater.storage.memory import MemoryShard
-
-        return MemoryShard()
-    if settings.store.path is None:
-        raise ValueError(f"{settings.store} names no file")
-    from pinlater.storage.sqlite import SqliteShard
-
-    return SqliteShard(settings.store.path, settings.sqlite)
+        self._places = places
+        return sharded(places, self.settings)

@@ -190,6 +190,46 @@ def test_three_processes_share_one_port_and_count_as_one(server: Server) -> None
         assert server.metric("pinlater_connections")[""] == sum(server.metric("pinlater_process_connections").values())
 
 
+def process_of(client: Client, server: Server) -> str:
+    """Which process a client of one connection talks with: the one whose counter of requests its next request moves."""
+    before = server.metric("pinlater_process_requests")
+    client.queue_names()
+    after = server.metric("pinlater_process_requests")
+    [process] = [name for name, requests in after.items() if requests != before[name]]
+    return process
+
+
+def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(server: Server) -> None:
+    """By the wake between them alone: they look for what others did once in an hour here. A wake that comes before they know each other
+    is lost, so it may take more than one try."""
+    server.start("--set", "maintenance.others_interval_ms=3600000", "--set", "maintenance.refresh_interval_ms=200")
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(client) for client in connections_to_all(server)]
+        by_process = {process_of(client, server): client for client in clients}
+        assert set(by_process) == {"0", "1", "2"}
+        worker, producer = by_process["0"], by_process["1"]
+        worker.create_queue("emails")
+        wait_for(lambda: "emails" in producer.queue_names())
+        wait_for(lambda: len(server.info()["members"]) == PROCESSES, "them to know each other")
+
+        def woken() -> bool:
+            found: list[bytes] = []
+            waiting = threading.Thread(
+                target=lambda: found.extend(job.body for job in worker.dequeue("emails", 1, wait_ms=5_000).jobs)
+            )
+            waiting.start()
+            wait_for(lambda: server.metric("pinlater_waiting_dequeues").get("emails") == 1, "the dequeue to wait")
+            before = server.metric("pinlater_process_requests")["1"]
+            producer.enqueue("emails", [Job(b"over there")])
+            assert server.metric("pinlater_process_requests")["1"] > before, "the enqueue went to the other one"
+            waiting.join()
+            if not found:
+                assert worker.dequeue("emails", 1).jobs
+            return found == [b"over there"]
+
+        wait_for(woken, "a wake")
+
+
 def test_a_process_that_is_killed_comes_back_while_the_others_serve(server: Server) -> None:
     server.start()
     with contextlib.ExitStack() as stack:

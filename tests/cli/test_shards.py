@@ -113,6 +113,21 @@ def test_status_asks_databases_and_server(
     assert found[0]["live"] + found[0]["finished"] == on_first
 
 
+def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_say(
+    shards: Callable[..., Done], offline: Pinlater, shard_file: ShardFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB takes packets of 16 MiB; a body may take two bytes for one."""
+    assert offline("migrate", "--shards", str(shard_file.path)).code == 0
+    monkeypatch.setenv("PINLATER_JOBS_MAX_BODY_BYTES", str(9 * 2**20))
+    done = shards("status")
+    assert done.code == 0
+    most = shards("status", "--json").json["shards"][0]["body_bytes_max"]
+    assert 7 * 2**20 < most < 8 * 2**20
+    assert f"shard 1: its max_allowed_packet holds bodies of {most} bytes" in done.err
+    monkeypatch.setenv("PINLATER_JOBS_MAX_BODY_BYTES", str(most))
+    assert not shards("status").err
+
+
 def test_status_of_a_shard_out_of_reach_is_a_failure(shards: Callable[..., Done], shard_file: ShardFile) -> None:
     """A watcher goes by the exit code; the other shards are shown all the same."""
     shard_file.write(pinlaterdb001={}, pinlaterdb002={"master": {"host": "127.0.0.1", "port": free_port()}})

@@ -8,9 +8,10 @@ import pytest
 
 from pinlater.config.errors import SettingsError
 from pinlater.config.load import Loaded, load
-from pinlater.config.schema import keys
+from pinlater.config.schema import Kind, keys
 from pinlater.config.settings import Settings
 from pinlater.config.store import POSSIBLE, StoreLocation
+from pinlater.config.values import read_value
 from pinlater.domain.passwords import hash_password
 
 
@@ -98,6 +99,13 @@ def test_a_bad_value_names_its_key_and_what_is_possible(tmp_path: Path, text: st
 )
 def test_durations_may_be_written_with_a_unit(raw: str, expected: int) -> None:
     assert load(env={"PINLATER_JOBS_CLAIM_TIMEOUT_MS": raw}).settings.jobs.claim_timeout_ms == expected
+
+
+@pytest.mark.parametrize("path", [key.path for key in keys().values() if key.kind is Kind.BOOL])
+@pytest.mark.parametrize("value", [True, False])
+def test_a_switch_can_be_set_either_way_whatever_its_default(path: str, value: bool) -> None:
+    assert read_value(keys()[path], value) is value
+    assert read_value(keys()[path], str(value).lower()) is value
 
 
 def test_durations_in_seconds_and_sizes_take_units_too() -> None:

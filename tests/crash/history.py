@@ -57,6 +57,15 @@ class Ack(NamedTuple):
     outcome: int | None
 
 
+class Heartbeat(NamedTuple):
+    """A sign of life that was answered. With APPLIED the claim lasts its whole time from then on."""
+
+    started_ns: int
+    descriptor: str
+    token: str
+    outcome: int
+
+
 @dataclass(slots=True)
 class History:
     """Everything the clients of a run saw."""
@@ -64,12 +73,14 @@ class History:
     enqueues: list[Enqueue] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
+    heartbeats: list[Heartbeat] = field(default_factory=list)
 
     def add(self, other: History) -> None:
         """Takes in what another client saw."""
         self.enqueues += other.enqueues
         self.claims += other.claims
         self.acks += other.acks
+        self.heartbeats += other.heartbeats
 
     def acknowledged(self) -> dict[str, str]:
         """Body by descriptor, of every enqueue that was answered."""
@@ -164,6 +175,16 @@ def _given_back(history: History) -> dict[tuple[str, str], int]:
     return ends
 
 
+def _renewed(history: History) -> dict[tuple[str, str], int]:
+    """By (descriptor, token): when the latest heartbeat left that surely renewed the claim."""
+    latest: dict[tuple[str, str], int] = {}
+    for heartbeat in history.heartbeats:
+        if heartbeat.outcome == APPLIED:
+            key = heartbeat.descriptor, heartbeat.token
+            latest[key] = max(heartbeat.started_ns, latest.get(key, 0))
+    return latest
+
+
 def _by_job(claims: Sequence[Claim]) -> Iterable[Sequence[Claim]]:
     jobs: defaultdict[str, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -173,11 +194,12 @@ def _by_job(claims: Sequence[Claim]) -> Iterable[Sequence[Claim]]:
 
 def _check_exclusive(history: History) -> Iterable[Violation]:
     """Two claims of a job are right only if one of them can have ended before the other was granted."""
-    ends = _given_back(history)
+    ends, renewed = _given_back(history), _renewed(history)
 
     def may_end(claim: Claim) -> int:
-        timed_out = claim.started_ns + claim.timeout_ns
-        return min(timed_out, ends.get((claim.descriptor, claim.token), timed_out))
+        key = claim.descriptor, claim.token
+        timed_out = max(claim.started_ns, renewed.get(key, 0)) + claim.timeout_ns
+        return min(timed_out, ends.get(key, timed_out))
 
     for group in _by_job(history.claims):
         for one, other in itertools.combinations(group, 2):
@@ -256,10 +278,14 @@ class Recorder:
                 self._file.write(line + "\n")
                 self._file.flush()
 
-    def history(self) -> History:
-        """What was recorded in memory so far."""
+    def lines(self, first: int = 0) -> list[str]:
+        """What was recorded in memory so far, from a line on."""
         with self._lock:
-            return read_history(list(self._lines))
+            return self._lines[first:]
+
+    def history(self) -> History:
+        """The same, understood."""
+        return read_history(self.lines())
 
 
 def read_history(lines: Iterable[str]) -> History:
@@ -299,4 +325,9 @@ def _add_acks(history: History, call: Record, answer: Record | None) -> None:
         history.acks.append(Ack(call["at"], ended_ns, descriptor, token, succeeded, outcome))
 
 
-_ADD = {"enqueue": _add_enqueue, "claim": _add_claims, "ack": _add_acks}
+def _add_heartbeat(history: History, call: Record, answer: Record | None) -> None:
+    if answer:
+        history.heartbeats.append(Heartbeat(call["at"], call["descriptor"], call["token"], answer["outcome"]))
+
+
+_ADD = {"enqueue": _add_enqueue, "claim": _add_claims, "ack": _add_acks, "heartbeat": _add_heartbeat}

@@ -17,6 +17,7 @@ from tests.crash.history import (
     Ack,
     Claim,
     Enqueue,
+    Heartbeat,
     History,
     Kind,
     Recorder,
@@ -128,6 +129,14 @@ def test_a_second_hand_out_within_a_restarted_call_of_the_same_worker_is_found()
 
 def test_a_hand_out_after_the_time_out_is_right() -> None:
     assert check(history(claim(20, 30), claim(20, 1021, token="t2")), ALL_DONE) == []
+
+
+def test_a_heartbeat_that_counted_makes_the_claim_last() -> None:
+    made = history(claim(20, 30), claim(1200, 1210, token="t2"))
+    made.heartbeats.append(Heartbeat(500, "q:1", "t1", APPLIED))
+    assert kinds(made, ALL_DONE) == {Kind.TWICE}
+    made.heartbeats[0] = Heartbeat(500, "q:1", "t1", STALE_CLAIM)
+    assert check(made, ALL_DONE) == []
 
 
 def test_a_hand_out_after_the_holder_gave_it_back_is_right() -> None:

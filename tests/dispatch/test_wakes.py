@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -75,6 +77,19 @@ async def test_many_queues_are_several_datagrams() -> None:
             one.wakes.tell(name, 1)
         assert set(await two.total(201)) == {"first", *names}
         assert one.wakes.sent > 2
+
+
+async def test_a_wake_names_queues_and_how_many_jobs_and_nothing_else() -> None:
+    """Whoever listens in on the network learns no more: after sixteen bytes of signature there is this and no data."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.setblocking(False)
+        async with servers(1) as (one,):
+            one.wakes.know([SECRET], {listener.getsockname(): SECRET})
+            one.wakes.tell("emails", 2)
+            datagram = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(listener, 65_536), WAIT_S)
+    assert datagram[16:] == b'{"emails":2}'
+    assert datagram[:16] == hmac.digest(SECRET, datagram[16:], "sha256")[:16]
 
 
 async def test_a_stranger_wakes_nobody() -> None:

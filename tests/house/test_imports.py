@@ -23,9 +23,11 @@ FORBIDDEN_FOR_CLIENTS = (
     "pinlater.dispatch",
     "pinlater.http_server",
     "pinlater.maintenance",
+    "pinlater.meeting",
     "pinlater.service",
     "pinlater.sharding",
     "pinlater.storage",
+    "pinlater.stores",
     "pinlater.telemetry",
     "pinlater.thrift_server",
 )

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage.interface import Checkpoint
 from tests.contract.desk import QUEUE, Desk, Held
-from tests.mysql.rig import Rig, gathered, stats_of, until
+from tests.mysql.rig import LIMITS, Rig, gathered, stats_of, until
 
 COMMIT = b";COMMIT"  # not that of READ COMMITTED
+NO_COMMIT = b";DO   0"
+ERROR_DURING_COMMIT, LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED, DEADLOCK = 1180, 1026, 1105, 1205, 3100, 1213
 
 
 class Word(NamedTuple):
@@ -121,6 +123,77 @@ async def test_what_never_reached_the_database_is_done_by_the_next_try(rig: Rig,
     assert trap.sprung
     assert (stats_of(desk).settled, stats_of(desk).lost_connections) == (0, 1)
     await assert_done_once(rig, desk, word)
+
+
+async def test_an_error_that_answers_a_commit_which_was_carried_out_is_none(rig: Rig, desk: Desk, word: Word) -> None:
+    """The database has done it, and something of its own went wrong after: what is done must not be told as failed."""
+    held = await prepare(desk, word)
+    trap = rig.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT, "Got error 28 during COMMIT")
+    assert word.answered(await word.act(desk, held))
+    assert trap.sprung
+    assert (stats_of(desk).settled, stats_of(desk).lost_connections) == (1, 0)
+    await assert_done_once(rig, desk, word)
+
+
+@pytest.mark.parametrize("code", [LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED])
+async def test_whatever_error_leaves_a_commit_open_the_database_is_asked(rig: Rig, desk: Desk, code: int) -> None:
+    trap = rig.proxy.fail_answer(COMMIT, code)
+    assert await desk.put(b"new")
+    assert (trap.sprung, stats_of(desk).settled) == (True, 1)
+    await assert_done_once(rig, desk, WORDS["insert"])
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ERROR_DURING_COMMIT, ShardConnectionFailed),
+        (LOG_NOT_WRITTEN, StoreFull),
+        (HOOK_FAILED, ShardConnectionFailed),
+        (NO_LOCK, None),
+        (DEADLOCK, None),
+    ],
+)
+async def test_an_error_that_answers_a_commit_which_was_not_carried_out_is_one(
+    rig: Rig, desk: Desk, code: int, told: type[PinLaterError] | None
+) -> None:
+    """The transaction is even still open in the database: it is ended, and then what helps may be done again."""
+    held = await desk.put_and_take()
+    trap = rig.proxy.fail_answer(COMMIT, code, "no", instead=NO_COMMIT)
+    if told is not None:
+        with pytest.raises(told) as failed:
+            await WORDS["fail"].act(desk, held)
+        assert not isinstance(failed.value, OutcomeUnknown)
+        assert "no" in str(failed.value)
+    assert WORDS["fail"].answered(await WORDS["fail"].act(desk, held))
+    assert (trap.sprung, stats_of(desk).settled, stats_of(desk).lost_connections) == (True, 0, 0)
+    await assert_done_once(rig, desk, WORDS["fail"])
+
+
+async def test_an_error_that_answers_a_commit_is_unknown_where_nobody_can_be_asked(rig: Rig, desk: Desk) -> None:
+    held = await desk.put_and_take()
+    await desk.succeed(held.key, token="not that of the claim")  # connects
+    trap = rig.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT)
+    rig.proxy.refuse()
+    with pytest.raises(OutcomeUnknown):
+        await desk.succeed(held.key, token=held.holder.token)
+    assert trap.sprung
+    rig.proxy.heal()
+    assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.ALREADY_FINAL
+    await assert_done_once(rig, desk, WORDS["finish"])
+
+
+async def test_connections_that_go_again_and_again_are_given_up(rig: Rig, desk: Desk) -> None:
+    """After as many tries as are set, each of them counted; nothing was done, and the next call is as any other."""
+    held = await desk.put_and_take()
+    tries = LIMITS["retries"] + 1
+    traps = [rig.proxy.lose_request(b"INSERT INTO writers") for _ in range(tries)]
+    with pytest.raises(ShardConnectionFailed, match="was not carried out") as failed:
+        await desk.succeed(held.key, token=held.holder.token)
+    assert all(trap.sprung for trap in traps)
+    assert failed.value.retryable
+    assert stats_of(desk).lost_connections == tries
+    assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+    await assert_done_once(rig, desk, WORDS["finish"])
 
 
 async def test_a_network_that_goes_silent_before_an_answer(rig: Rig) -> None:

@@ -17,9 +17,10 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, SchemaRefused, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
+from pinlater.storage.mysql import connection
 from pinlater.storage.mysql.errors import translate
 from pinlater.storage.mysql.migration import newest_version
-from pinlater.storage.mysql.settings import Endpoint
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from tests.contract.desk import Desk
 from tests.mysql.rig import QUEUE, Rig, until
 from tests.servers.database import DatabaseServer
@@ -54,6 +55,20 @@ async def refused(rig: Rig, endpoint: Endpoint) -> PinLaterError:
     assert "secret word" not in failed.value.message
     assert rig.server.password not in failed.value.message
     return failed.value
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), RuntimeError("Transport does not expose socket instance")])
+async def test_a_connection_that_goes_while_it_is_made_is_lost(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """As the driver says it, the latter on uvloop: a reset that came the moment after the connection, too rare to wait for."""
+
+    async def connect(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("asyncmy.connect", connect)
+    with pytest.raises(connection.ConnectionLost, match="nowhere"):
+        await connection.connect(Endpoint("nowhere", 1, "u"), MysqlSettings(), autocommit=True)
 
 
 # --- who may come in -----------------------------------------------------------------------------------------------------------

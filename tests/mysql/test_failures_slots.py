@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import Outcome
 from pinlater.sharding.shards import ShardLanes
 from pinlater.storage.interface import InsertRequest
 from tests.contract.desk import Desk
-from tests.mysql.rig import QUEUE, Rig, stats_of
+from tests.mysql.rig import QUEUE, Rig, stats_of, until
 
 
 async def lapse(rig: Rig) -> None:
@@ -120,4 +120,29 @@ async def test_an_outcome_is_not_read_from_the_heirs_numbers(rig: Rig) -> None:
     await heir.put(b"heir's")
     assert isinstance(await sleeper.request(InsertRequest(QUEUE, [job])), ShardConnectionFailed)
     assert sorted(held.job.body for held in await heir.claim(10)) == [b"heir's", b"sleeper's"]
+    await rig.assert_consistent()
+
+
+async def test_an_outcome_that_the_heir_has_written_over_is_unknown(rig: Rig) -> None:
+    """Carried out, and then the server slept past its lease before it could ask. It must not say that nothing was done."""
+    sleeper = await rig.desk(statement_timeout_ms=700)
+    held = await sleeper.put_and_take(b"sleeper's")
+    await sleeper.succeed(held.key, token="not that of the claim")  # connects
+    rig.proxy.lose_answer(b";COMMIT", hang=True)
+    call = asyncio.ensure_future(sleeper.succeed(held.key, token=held.holder.token))
+    rig.proxy.refuse()
+    operator = await rig.desk(direct=True)
+
+    async def carried_out() -> bool:
+        return (await operator.counts()).succeeded == 1
+
+    await until(carried_out)
+    await lapse(rig)
+    heir = await rig.desk(direct=True)
+    assert heir.shard.slot == 0
+    rig.proxy.heal()
+    with pytest.raises(OutcomeUnknown, match="slot"):
+        await call
+    assert (await sleeper.succeed(held.key, token=held.holder.token)).outcome is Outcome.ALREADY_FINAL
+    assert sleeper.shard.slot != heir.shard.slot
     await rig.assert_consistent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -92,6 +93,27 @@ async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start)
     assert [job.body for job in dequeued.jobs] == [b"over there"]
     assert other.wakes is not None
     assert other.wakes.received >= 1
+
+
+async def test_each_server_says_in_the_store_where_it_can_be_woken(
+    start: Start, mariadb: MariaDb, mariadb_prefix: str
+) -> None:
+    """At its advertised address, where it has one; who signs with another secret than the store's wakes nobody."""
+    one, other = await start(), await start(advertised_address="localhost")
+    await one._look_at_members()
+    [first, second] = [member.address for member in one.members.known]
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", first)
+    assert re.fullmatch(r"localhost:\d+", second)
+    database = f"{mariadb_prefix}jobs"
+    [(secret,)] = await mariadb.execute(f"SELECT value FROM {database}.meta WHERE name = 'wake_secret'")
+    assert one.wakes is not None
+    assert other.wakes is not None
+    port = int(second.rpartition(":")[2])
+    assert one.wakes._peers == {("127.0.0.1", port): secret.encode()}
+    one.wakes.know([], {("127.0.0.1", port): b"guessed"})
+    one.wakes.tell("q", 1)
+    await until(lambda: other.wakes is not None and other.wakes.refused == 1)
+    assert other.wakes.received == 0
 
 
 async def test_where_no_wake_arrives_a_look_finds_the_job(start: Start) -> None:

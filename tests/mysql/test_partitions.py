@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from pinlater.domain.job import JobState
 from pinlater.storage.interface import TimeToLive
+from pinlater.storage.mysql.connection import Connection, connect
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.shard import MysqlShard
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
-from tests.servers.mariadb import MariaDb
+from tests.servers.database import DatabaseServer
+
+DATABASE = "partitions"
 
 
 class Rows:
-    """What a test sees of the tables themselves."""
+    """What a test sees of the tables themselves, and of their files."""
 
-    def __init__(self, server: MariaDb, database: str) -> None:
+    def __init__(self, server: DatabaseServer, database: str) -> None:
         self._server = server
         self.database = database
 
@@ -34,15 +38,25 @@ class Rows:
         )
         return [name for (name,) in found]
 
-
-@pytest.fixture
-def rows(mariadb: MariaDb, mariadb_prefix: str) -> Rows:
-    return Rows(mariadb, f"{mariadb_prefix}1")
+    def files(self, partition: str) -> list[Path]:
+        return list((self._server.data / self.database).glob(f"jobs#[Pp]#{partition}.ibd"))
 
 
 @pytest.fixture
-async def desk(mariadb: MariaDb, rows: Rows) -> AsyncIterator[Desk]:
-    endpoint = Endpoint(mariadb.host, mariadb.port, mariadb.user, mariadb.password, rows.database)
+def server(kind: str, request: pytest.FixtureRequest) -> DatabaseServer:
+    found: DatabaseServer = request.getfixturevalue(kind)
+    return found
+
+
+@pytest.fixture
+async def rows(server: DatabaseServer) -> AsyncIterator[Rows]:
+    yield Rows(server, DATABASE)
+    await server.drop_databases(DATABASE)
+
+
+@pytest.fixture
+async def desk(server: DatabaseServer, rows: Rows) -> AsyncIterator[Desk]:
+    endpoint = Endpoint(server.host, server.port, server.user, server.password, rows.database)
     desk = Desk(lambda: MysqlShard(endpoint, MysqlSettings(partition_hours=1)))
     await desk.open()
     await desk.shard.create_queues([QUEUE], desk.now)
@@ -63,10 +77,11 @@ async def collect_all(desk: Desk) -> None:
 
 
 async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: Rows) -> None:
-    """Their rows were not deleted one by one before."""
+    """Their rows were not deleted one by one before. Its file is gone, so the disk is free for others."""
     for state in (JobState.SUCCEEDED, JobState.FAILED):
         key = await desk.put_in(state)
     before = await rows.partitions()
+    assert len(rows.files(before[0])) == 1
     desk.clock.advance(hours=1, ms=2)
 
     await desk.collect()
@@ -78,6 +93,7 @@ async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: Rows) -
     assert await rows.count("jobs") == 0
     after = await rows.partitions()
     assert before[0] not in after
+    assert rows.files(before[0]) == []
     assert after[-1] == "later"
 
 
@@ -111,24 +127,44 @@ async def test_what_outlives_its_partition_is_kept_whole(desk: Desk, rows: Rows)
     assert await rows.count("kept_jobs") == 0
 
 
-async def test_a_long_read_holds_nobody_up(desk: Desk, rows: Rows, mariadb: MariaDb) -> None:
-    """While somebody reads the table, its partitions stay, and inserts and claims go on; afterwards they are dropped."""
+async def test_a_long_read_holds_nobody_up(desk: Desk, rows: Rows, server: DatabaseServer) -> None:
+    """While somebody reads the table, its partitions stay, and inserts and claims go on; the next look after that drops them.
+
+    Whoever comes behind a change that waits, waits as long. So it is ended long before the database would: here by its own it would
+    wait for longer than any statement may take.
+    """
     await desk.put_in(JobState.SUCCEEDED)
     before = await rows.partitions()
     desk.clock.advance(hours=1, ms=2)
     await desk.collect()
     desk.clock.advance(hours=2)
-    async with mariadb.connect(db=rows.database, autocommit=False) as reader, reader.cursor() as cursor:
+    waits_long = MysqlSettings(lock_wait_ms=600_000, statement_timeout_ms=600_000)
+    shard = shard_of(desk)
+
+    async def connect_to_wait_long() -> Connection:
+        return await connect(shard.endpoint, waits_long, autocommit=True)
+
+    shard._partitions._connect = connect_to_wait_long
+    async with server.connect(db=rows.database, autocommit=False) as reader, reader.cursor() as cursor:
         await cursor.execute("SELECT count(*) FROM jobs")
 
         working = asyncio.create_task(_work(desk))
-        assert await shard_of(desk).keep_partitions(desk.now) == []
+        assert await shard.keep_partitions(desk.now) == []
         assert await working == 20
 
         assert before[0] in await rows.partitions()
         await reader.rollback()
-    assert await shard_of(desk).keep_partitions(desk.now) != []
+    desk.clock.advance(hours=1)
+    await collect_all(desk)
     assert before[0] not in await rows.partitions()
+
+
+async def test_a_change_of_partitions_waits_a_second_at_most(desk: Desk) -> None:
+    """Where nobody could end it sooner, because there is no connection left, the database itself does."""
+    connection = await shard_of(desk)._partitions._connect()
+    [found] = await connection.run([b"SELECT @@lock_wait_timeout"])
+    await connection.quit()
+    assert [int(value) for [value] in found.rows] == [1]
 
 
 async def _work(desk: Desk) -> int:

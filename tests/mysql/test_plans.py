@@ -84,6 +84,7 @@ def values(ids: list[int]) -> dict[str, Any]:
     keys = [(1, b"key%d" % number) for number in ids]
     return {
         "address": "a",
+        "ahead_ms": 3,
         "after_id": BASE + 2_000,
         "after_ms": 2_000,
         "before_ms": BASE + 5,

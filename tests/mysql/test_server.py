@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from bench.servers import Server
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.mysql.shard_file import ShardFile
+from tests.servers.certificates import make_certificates
 from tests.servers.database import DatabaseServer
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql8
@@ -116,8 +118,10 @@ def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], 
 def test_a_shard_that_only_dequeues_drains_and_then_goes(
     serve: Callable[..., RealServer], shard_file: ShardFile
 ) -> None:
-    """No new jobs, the old ones are handed out, and once it is empty it may be taken out of the file."""
-    server = serve("--set", "sharding.removal_grace_ms=1", "--set", "maintenance.refresh_interval_ms=100")
+    """No new jobs, and the old ones are handed out. Taken out of the file too early it stays, with an error and their number, until it is
+    empty."""
+    often = [("--set", f"maintenance.{each}_interval_ms=100") for each in ("refresh", "sample")]
+    server = serve("--set", "sharding.removal_grace_ms=1", *often[0], *often[1])
     with Client(server.address) as client:
         client.create_queue("emails")
         for number in range(30):
@@ -127,8 +131,12 @@ def test_a_shard_that_only_dequeues_drains_and_then_goes(
         wait_until(lambda: metrics(server, "pinlater_shard_takes_enqueues") == {"1": 1, "2": 0})
         later = {shard_of(client.enqueue("emails", [Job(b"later")]).descriptors[0]) for _ in range(30)}
         assert later == {"1"}
+        wait_until(lambda: sum(metrics(server, "pinlater_shard_jobs_live").values()) == 60)
+        left = metrics(server, "pinlater_shard_jobs_live")["2"]
         shard_file.write(pinlaterdb001={})
         server.reload()
+        wait_until(lambda: any('"error"' in line and f"{left:.0f} live jobs" in line for line in server.said))
+        assert metrics(server, "pinlater_shard_takes_enqueues") == {"1": 1, "2": 0}
         assert work_off(client, "emails") == {b"%d" % number for number in range(30)} | {b"later"}
         wait_until(lambda: metrics(server, "pinlater_shard_healthy") == {"1": 1})
 
@@ -246,6 +254,30 @@ def test_tls(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
         RealServer(tmp_path, store=f"{url}?tls=true").start()
     authority = ("--set", f"mysql.tls_ca={database.certificates.authority}")
     with RealServer(tmp_path, *authority, store=f"{url}?tls=true") as server, Client(server.address) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client, "emails") == {b"x"}
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
+def test_tls_where_the_database_asks_for_our_certificate_and_its_own_names_another_host(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Its name is checked unless that is switched off, and a user who must show a certificate (`REQUIRE X509`) shows ours."""
+    certificates = make_certificates(tmp_path / "certificates", "192.0.2.1")
+    files = {"ssl_ca": certificates.authority, "ssl_cert": certificates.certificate, "ssl_key": certificates.key}
+    start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
+    database = start(**{name: str(path) for name, path in files.items()})
+    asyncio.run(database.execute("ALTER USER 'pinlater'@'%' REQUIRE X509"))
+    url = f"mysql://{database.user}:{quote(database.password, safe='')}@{database.address}/pinlater_1?tls=true"
+    authority = ("--set", f"mysql.tls_ca={certificates.authority}")
+    unchecked = (*authority, "--set", "mysql.tls_check_hostname=false")
+    ours = ("--set", f"mysql.tls_cert={certificates.certificate}", "--set", f"mysql.tls_key={certificates.key}")
+    with pytest.raises(ServerDidNotStart, match=r"certificate is not valid for '127\.0\.0\.1'"):
+        RealServer(tmp_path, *authority, *ours, store=url).start()
+    with pytest.raises(ServerDidNotStart, match="lets us not in"):
+        RealServer(tmp_path, *unchecked, store=url).start()
+    with RealServer(tmp_path, *unchecked, *ours, store=url) as server, Client(server.address) as client:
         client.create_queue("emails")
         client.enqueue("emails", [Job(b"x")])
         assert work_off(client, "emails") == {b"x"}

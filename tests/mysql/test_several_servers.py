@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.storage.mysql.settings import Endpoint
 from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.testing.real_server import RealServer
 from tests.contract.desk import QUEUE, Desk
+from tests.mysql.rig import until
 from tests.servers.mariadb import MariaDb
 
 
@@ -56,3 +60,35 @@ async def test_servers_have_slots_of_their_own(desks: tuple[Desk, Desk]) -> None
     assert {one.shard.slot, other.shard.slot} == {0, 1}
     assert isinstance(one.shard, MysqlShard)
     assert [member.slot for member in await one.shard.members()] == [0, 1]
+
+
+async def test_a_server_with_two_places_is_counted_once(desks: tuple[Desk, Desk]) -> None:
+    """After a failover its old one came along with the replica. Who listens elsewhere, or has not said where, is another server."""
+    one, other = (desk.shard for desk in desks)
+    assert isinstance(one, MysqlShard)
+
+    async def slots() -> list[int]:
+        return [member.slot for member in await one.members()]
+
+    await one.announce("10.0.0.1:9011")
+    assert await slots() == [0, 1]
+    await other.announce("10.0.0.1:9012")
+    assert await slots() == [0, 1]
+    await other.announce("10.0.0.1:9011")
+    assert await slots() == [1]
+
+
+async def test_a_server_that_has_nothing_to_do_keeps_its_place(
+    tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
+) -> None:
+    """By signs of life; without them the next server to start would take it."""
+    database = f"{mariadb_prefix}1"
+    url = f"mysql://{mariadb.user}:{quote(mariadb.password, safe='')}@{mariadb.address}/{database}"
+    with RealServer(tmp_path, "--set", "mysql.lease_ms=5000", store=url):
+
+        async def lives() -> bool:
+            return bool(
+                await mariadb.execute(f"SELECT 1 FROM {database}.servers WHERE seen_at_ms > started_at_ms + 1500")
+            )
+
+        await until(lives)

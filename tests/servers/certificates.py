@@ -29,14 +29,14 @@ class Certificates:
         return ssl.create_default_context(cafile=str(self.authority))
 
 
-def make_certificates(folder: Path) -> Certificates:
-    """New ones, in `folder`."""
+def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
+    """New ones, in `folder`, the server's for this address."""
     folder.mkdir(parents=True)
     made = Certificates(folder / "authority.pem", folder / "server.pem", folder / "server-key.pem")
     authority_key, server_key = _key(), _key()
     authority = _name("PinLater's tests")
     made.authority.write_bytes(_pem(_signed(authority, authority_key, authority, authority_key, is_authority=True)))
-    made.certificate.write_bytes(_pem(_signed(_name("127.0.0.1"), server_key, authority, authority_key)))
+    made.certificate.write_bytes(_pem(_signed(_name(host), server_key, authority, authority_key, host)))
     made.key.write_bytes(
         server_key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
@@ -63,6 +63,7 @@ def _signed(
     key: rsa.RSAPrivateKey,
     issuer: x509.Name,
     issuer_key: rsa.RSAPrivateKey,
+    host: str = "127.0.0.1",
     *,
     is_authority: bool = False,
 ) -> x509.Certificate:
@@ -80,6 +81,6 @@ def _signed(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     if not is_authority:
-        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        names = [x509.IPAddress(ipaddress.ip_address(host)), x509.DNSName("localhost")]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(issuer_key, hashes.SHA256())

@@ -85,6 +85,7 @@ class DatabaseServer(ABC):
         self.socket = folder / "server.sock"
         self.port = free_port()
         self.certificates = certificates
+        self.environment: dict[str, str] = {}  # more of it, for starts to come
         self._options = dict(options)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
@@ -277,6 +278,7 @@ class DatabaseServer(ABC):
             stdout=output,
             stderr=output,
             cwd=self.folder,
+            env=os.environ | self.environment,
             start_new_session=True,
         )
         output.close()

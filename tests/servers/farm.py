@@ -57,6 +57,14 @@ class ServerFarm:
         """A new instance that takes connections."""
         return self.make(kind, tls=tls, disk_mib=disk_mib, **options).start()
 
+    def copy(self, server: Kind) -> Kind:
+        """A new instance, not yet started, with the data of one that doesn't run: a replica that had got all of it."""
+        assert not server.running
+        with self._making:
+            twin = type(server)(self._home() / f"{server.kind}-{next(self._numbers)}", server.data, {}, None)
+            self._servers.append(twin)
+        return twin
+
     def make_redis(self, *, tls: bool = False, **options: Option) -> RedisServer:
         """A new, empty Redis, not yet started. Raises `ServerMissing`."""
         RedisServer.command()

@@ -9,6 +9,8 @@ import enum
 import socket
 import struct
 
+from tests.servers.answers import LastAnswer
+
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _CHUNK = 65_536
 _CHUNKS_AT_ONCE = 256  # what waits for its delay; more than that is the sender's to keep
@@ -45,11 +47,22 @@ class Direction:
 class Trap:
     """Springs once, on the first connection where `pattern` goes to the server."""
 
-    def __init__(self, pattern: bytes, *, loses_answer: bool, hangs: bool) -> None:
+    def __init__(
+        self,
+        pattern: bytes,
+        *,
+        loses_answer: bool = False,
+        hangs: bool = False,
+        answer: LastAnswer | None = None,
+        instead: bytes | None = None,
+    ) -> None:
         assert 0 < len(pattern) <= _TAIL
+        assert instead is None or len(instead) == len(pattern)
         self.pattern = pattern
         self.loses_answer = loses_answer
         self.hangs = hangs
+        self.answer = answer
+        self.instead = instead
         self._sprung: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     @property
@@ -123,6 +136,8 @@ class Link:
             trap = self._caught(data)
             if trap is None:
                 await requests.put(data)
+            elif trap.answer is not None:
+                await requests.put(data if trap.instead is None else data.replace(trap.pattern, trap.instead))
             elif trap.loses_answer:
                 await requests.put(data)
                 if not trap.hangs:
@@ -136,10 +151,16 @@ class Link:
 
     async def _read_server(self, answers: _Pipe) -> None:
         while data := await self._server[0].read(_CHUNK):
-            if self._trap is None:
+            trap = self._trap
+            if trap is None:
                 await answers.put(data)
-            elif self._trap.hangs:
-                self._trap.spring()
+            elif trap.answer is not None:
+                if (answer := trap.answer.take(data)) is not None:
+                    self._trap, self.lossy = None, False
+                    trap.spring()
+                    await answers.put(answer)
+            elif trap.hangs:
+                trap.spring()
         if self._trap is None:
             await answers.put(None)
         elif not self._trap.hangs:

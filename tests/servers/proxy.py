@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from tests.servers.answers import LastAnswer
 from tests.servers.link import RESET, Direction, Flow, Link, Trap
 from tests.servers.ports import free_port
 
@@ -116,6 +117,13 @@ class Proxy:
         """
         return self._set(Trap(pattern, loses_answer=True, hangs=hang))
 
+    def fail_answer(self, pattern: bytes, code: int, message: str = "", *, instead: bytes | None = None) -> Trap:
+        """A MySQL server gets what has `pattern` in it and carries it out; the last answer to it arrives as this error.
+
+        With `instead`, which is as long, the server gets that in the place of `pattern`, if it came in one piece.
+        """
+        return self._set(Trap(pattern, answer=LastAnswer(code, message), instead=instead))
+
     # How it works.
 
     def _ways(self, to_server: bool, to_client: bool) -> list[Direction]:
@@ -160,6 +168,8 @@ class Proxy:
         while True:
             connection, _ = await self.loop.sock_accept(listener)
             self.connections += 1
+            # asyncio does so only where it made the socket.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self.loop.create_task(self._serve(connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

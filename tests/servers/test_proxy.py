@@ -293,6 +293,31 @@ async def test_a_commit_lost_on_its_way_back_is_in_the_database_and_one_lost_on_
     assert rows == [("client" if committed else "test",)]
 
 
+@pytest.mark.parametrize("committed", [True, False])
+async def test_the_answer_to_a_commit_becomes_an_error_and_the_connection_goes_on(
+    shared_server: DatabaseServer, committed: bool
+) -> None:
+    """As from a server that fails in the middle of a commit: it may have been carried out or not."""
+    name = "failed_commit"
+    await shared_server.execute(f"CREATE DATABASE {name}")
+    await shared_server.execute(f"CREATE TABLE {name}.jobs (id INT PRIMARY KEY)")
+    async with (
+        Proxy(shared_server.address) as proxy,
+        shared_server.connect("pinlater", host=proxy.host, port=proxy.port, autocommit=False) as connection,
+        connection.cursor() as cursor,
+    ):
+        trap = proxy.fail_answer(b";COMMIT", 1180, "Got error 28", instead=None if committed else b";DO   0")
+        await cursor.execute(f"INSERT INTO {name}.jobs VALUES (1);COMMIT")
+        with pytest.raises(asyncmy.errors.MySQLError, match="Got error 28"):
+            await cursor.nextset()
+        assert trap.sprung
+        await connection.rollback()
+        await cursor.execute(f"SELECT count(*) FROM {name}.jobs")
+        rows = await cursor.fetchall()
+    await shared_server.drop_databases(name)
+    assert rows == ((int(committed),),)
+
+
 async def test_a_connection_that_the_server_ends_ends_in_front_of_the_proxy_too(mariadb: MariaDb) -> None:
     """Its last word gets through."""
     async with (

@@ -96,3 +96,10 @@ async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) 
         [descriptor] = (await server.service.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
         found.add(descriptor.split(":")[1])
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
+
+
+async def test_a_shard_that_holds_shorter_bodies_changes_what_the_server_takes(server: App, stores: Stores) -> None:
+    stores["3"].capabilities = stores["3"].capabilities._replace(body_bytes_max=1_000)
+    before = (await server.service.server_info()).max_body_bytes
+    await server.change_shards(stores.desired("1", "2", "3"))
+    assert (await server.service.server_info()).max_body_bytes == 1_000 < before

@@ -170,7 +170,7 @@ def _check_jobs(table: Table, jobs: Sequence[OldJob], info: ServerInfo) -> None:
         if len(job.body) > info.max_body_bytes:
             raise CallerError(
                 f"{table.descriptor(job.local_id)} has a body of {len(job.body)} bytes, the server takes "
-                f"{info.max_body_bytes}: start it with a higher jobs.max_body_bytes"
+                f"{info.max_body_bytes}: start it with a higher jobs.max_body_bytes (and max_allowed_packet of its databases)"
             )
 
 

@@ -7,7 +7,7 @@ one doesn't answer. Changes nothing but the shard file; the servers read that ag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,16 +76,15 @@ def status(
     settings = settings_for(config, store_of(store, shards))
     seen = asyncio.run(look_at(places_of(settings), settings))
     host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104 - compared only
-    room = settings.redis if settings.store.kind == "redis" else settings.mysql
-    health = health_by_server(http or f"{host}:{settings.http.port}", room.connect_timeout_ms / 1000)
+    health = health_by_server(http or f"{host}:{settings.http.port}", settings.database.connect_timeout_ms / 1000)
     if json:
         output.print_json({"shards": [_status_json(shard, health) for shard in seen]})
     else:
         columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
         output.print_table(columns, [_status_row(shard, health) for shard in seen])
         for shard in seen:
-            if shard.error is not None:
-                typer.echo(f"shard {shard.place.name}: {shard.error}", err=True)
+            for line in _remarks(shard, settings.jobs.max_body_bytes):
+                typer.echo(f"shard {shard.place.name}: {line}", err=True)
     if any(shard.look is None for shard in seen):
         raise typer.Exit(exits.BUSY)
 
@@ -95,6 +94,17 @@ def _status_row(shard: Seen, health: dict[str, bool] | None) -> tuple[object, ..
     known = (None,) * 4 if look is None else (look.schema, len(look.members), look.live, look.finished)
     used = None if health is None else health.get(place.name)
     return (place.name, str(place.endpoint), look is not None, used, not place.takes_enqueues, *known)
+
+
+def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
+    if shard.error is not None:
+        yield shard.error
+    most = None if shard.look is None else shard.look.body_bytes_max
+    if most is not None and most < max_body_bytes and shard.place.takes_enqueues:
+        yield (
+            f"its max_allowed_packet holds bodies of {most} bytes, so servers take none longer, "
+            f"though jobs.max_body_bytes is {max_body_bytes}"
+        )
 
 
 def _status_json(shard: Seen, health: dict[str, bool] | None) -> dict[str, Any]:
@@ -108,6 +118,7 @@ def _status_json(shard: Seen, health: dict[str, bool] | None) -> dict[str, Any]:
         "servers": None if look is None else [member._asdict() for member in look.members],
         "live": None if look is None else look.live,
         "finished": None if look is None else look.finished,
+        "body_bytes_max": None if look is None else look.body_bytes_max,
     }
 
 

@@ -22,9 +22,8 @@ from pinlater.config.shard_file import find_shards
 from pinlater.config.shard_place import ShardPlace
 from pinlater.config.sources import Origin
 from pinlater.domain.passwords import HashMalformed, check_hash_form
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.settings import Endpoint
 from pinlater.storage.mysql.tls import wants_tls
-from pinlater.storage.redis.settings import RedisSettings
 from pinlater.storage.redis.tls import wants_tls as redis_wants_tls
 from pinlater.storage.tls import make_context
 
@@ -99,7 +98,7 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         return
     if _any_tls(places, settings):
         try:
-            make_context(_room(settings))
+            make_context(settings.database)
         except OSError as error:
             yield f"{kind}.tls", str(error)
 
@@ -127,11 +126,6 @@ def _any_tls(places: Sequence[ShardPlace], settings: Settings) -> bool:
     )
 
 
-def _room(settings: Settings) -> MysqlSettings | RedisSettings:
-    """Those of the kind of store that is used."""
-    return settings.redis if settings.store.kind == "redis" else settings.mysql
-
-
 def _place(path: str, origins: Mapping[str, Origin]) -> str:
     return origins[path].place or path
 
@@ -152,7 +146,7 @@ def warnings_about(settings: Settings) -> list[str]:
 
 def _shard_warnings(settings: Settings) -> Iterator[str]:
     kind = settings.store.kind
-    room = _room(settings)
+    room = settings.database
     places = find_shards(settings)
     secrets = [settings.store.shard_file] if _has_password(settings) else []
     for path in (*secrets, room.password_file):

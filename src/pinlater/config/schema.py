@@ -142,6 +142,8 @@ def _kind(hint: object, name: str) -> tuple[Kind, tuple[str, ...]]:
 
 def _range(name: str, kind: Kind, default: object) -> tuple[float, float]:
     """What the name and the type say."""
+    if kind is Kind.BOOL:
+        return 0, 1
     if kind is Kind.FLOAT:
         return 0, TEN_YEARS_MS // 1000 if name.endswith("_s") else math.inf
     if name == "port" or name.endswith("_port"):

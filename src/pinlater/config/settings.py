@@ -99,3 +99,8 @@ class Settings:
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+
+    @property
+    def database(self) -> MysqlSettings | RedisSettings:
+        """Those of the kind of database that the shards are on."""
+        return self.redis if self.store.kind == "redis" else self.mysql

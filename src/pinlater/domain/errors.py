@@ -88,9 +88,9 @@ class DescriptorInvalid(CallerError):
 class BodyTooLarge(CallerError):
     """A job's body is longer than this server takes."""
 
-    def __init__(self, index: int, size_bytes: int, limit_bytes: int) -> None:
+    def __init__(self, index: int, size_bytes: int, limit_bytes: int, bound_by: str = "setting max_body_bytes") -> None:
         super().__init__(
-            f"Body of job {index} has {size_bytes} bytes; this server takes at most {limit_bytes} (setting max_body_bytes)",
+            f"Body of job {index} has {size_bytes} bytes; this server takes at most {limit_bytes} ({bound_by})",
             detail="BODY_TOO_LARGE",
         )
 

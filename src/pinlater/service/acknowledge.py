@@ -11,6 +11,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, Outcome
 from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address, on_each_shard
+from pinlater.service.body_limit import BodyLimit
 from pinlater.service.identity import kept_source
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
@@ -38,6 +39,7 @@ class Acknowledge:
         metrics: Metrics,
         clock: Clock,
         settings: ServiceSettings,
+        body_limit: BodyLimit,
     ) -> None:
         self._shards = shards
         self._book = book
@@ -45,6 +47,7 @@ class Acknowledge:
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
+        self._body_limit = body_limit
 
     # --- acks -----------------------------------------------------------------------------------------------------------
 
@@ -151,10 +154,10 @@ class Acknowledge:
         return ack_results([item.descriptor for item in items], answers)
 
     def _check_checkpoint(self, item: CheckpointItem) -> None:
-        body_max = self._settings.max_body_bytes
-        if item.new_body is not None and len(item.new_body) > body_max:
+        limit = self._body_limit
+        if item.new_body is not None and len(item.new_body) > limit.bytes:
             raise InvalidArgument(
-                f"A new body of {len(item.new_body)} bytes; this server takes at most {body_max}",
+                f"A new body of {len(item.new_body)} bytes; this server takes at most {limit.bytes} ({limit.bound_by})",
                 detail="BODY_TOO_LARGE",
             )
         if item.attempts_allowed is not None and item.attempts_allowed < 1:

@@ -13,6 +13,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.queue import Queue
+from pinlater.service.body_limit import BodyLimit
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.queues import YEAR_MS
 from pinlater.service.settings import ServiceSettings
@@ -37,12 +38,14 @@ class Enqueue:
         metrics: Metrics,
         clock: Clock,
         settings: ServiceSettings,
+        body_limit: BodyLimit,
     ) -> None:
         self._shards = shards
         self._book = book
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
+        self._body_limit = body_limit
         self._spread = Spread(shards, clock, self._insert, self._finish)
 
     async def enqueue(
@@ -86,13 +89,14 @@ class Enqueue:
             )
         if request_key is not None and not 0 < len(request_key.encode()) <= REQUEST_KEY_BYTES_MAX:
             raise InvalidArgument(f"A request key has 1 to {REQUEST_KEY_BYTES_MAX} bytes")
-        levels, body_max = settings.priority_levels, settings.max_body_bytes
+        levels, limit = settings.priority_levels, self._body_limit
+        body_max = limit.bytes
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
         for index, job in enumerate(jobs):
             if not 1 <= job.priority <= levels:
                 raise PriorityNotSupported(job.priority, levels)
             if len(job.body) > body_max:
-                raise BodyTooLarge(index, len(job.body), body_max)
+                raise BodyTooLarge(index, len(job.body), body_max, limit.bound_by)
             if job.attempts_allowed is not None and not 1 <= job.attempts_allowed <= 2**31 - 1:
                 raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {job.attempts_allowed}")
             if job.headers and job.headers != checked:

@@ -10,6 +10,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.job import Job
 from pinlater.domain.queue import Queue, QueueConfig, Rates
 from pinlater.service.acknowledge import Acknowledge
+from pinlater.service.body_limit import BodyLimit
 from pinlater.service.bulk import Bulk
 from pinlater.service.dequeue import Dequeue
 from pinlater.service.enqueue import Enqueue
@@ -121,6 +122,7 @@ class Service:
         self._clock = clock
         self._settings = settings
 
+        self.body_limit = BodyLimit(shards, settings.max_body_bytes)
         queues = Queues(shards, self.book, dispatcher, passwords, metrics, clock, rates)
         self.create_queue = queues.create_queue
         self.delete_queue = queues.delete_queue
@@ -130,9 +132,9 @@ class Service:
         self.set_paused = queues.set_paused
         self.queue_stats = queues.queue_stats
 
-        self.enqueue = Enqueue(shards, self.book, metrics, clock, settings).enqueue
+        self.enqueue = Enqueue(shards, self.book, metrics, clock, settings, self.body_limit).enqueue
 
-        holders = Acknowledge(shards, self.book, dispatcher, metrics, clock, settings)
+        holders = Acknowledge(shards, self.book, dispatcher, metrics, clock, settings, self.body_limit)
         self.acknowledge = holders.acknowledge
         self.checkpoint = holders.checkpoint
         self.heartbeat = holders.heartbeat
@@ -163,7 +165,7 @@ class Service:
             self._clock.now_ms(),
             self.identity.started_at_ms,
             settings.priority_levels,
-            settings.max_body_bytes,
+            self.body_limit.bytes,
             settings.max_frame_bytes,
             settings.max_jobs_per_request,
             settings.max_descriptors_per_request,

@@ -1,7 +1,8 @@
 """One time for all servers of the same shards: that of the databases, asked for once, at the start.
 
-From then on a server goes on by its own monotonic clock, so that a jump of anybody's wall clock moves no claim. Databases whose clocks
-differ from each other are each as good as the other, so the one in the middle counts.
+From then on a server goes on by its own monotonic clock, so that a jump of anybody's wall clock moves no claim. Where a database's clock
+has jumped since, the time of the servers that are there already counts, which they tell it with their signs of life. Databases whose
+clocks differ from each other are each as good as the other, so the one in the middle counts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ async def ahead_ms(shards: Shards, clock: Clock) -> int:
     found = await asyncio.gather(*(_ahead_ms(shard, clock) for shard in shared))
     known = sorted(ahead for ahead in found if ahead is not None)
     return known[len(known) // 2] if known else 0
+
+
+async def tell_time(shards: Shards, clock: Clock) -> None:
+    """Says which time this server goes by, at once, so that whoever starts next knows. A shard that fails hears it later."""
+    shared = [shard for shard in shards.in_reach() if shard.shard.capabilities.shared]
+    answers = await asyncio.gather(*(shard.shard.ping(clock.now_ms()) for shard in shared), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, PinLaterError):
+            raise answer
 
 
 async def _ahead_ms(shard: ShardLanes, clock: Clock) -> int | None:

@@ -10,28 +10,21 @@ from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import FIGURES
 from pinlater.telemetry.metrics import Metrics
 
+Counted = Callable[[], Mapping[str, Sequence[QueueCounts]]]
 
-def show_shards(
-    shards: Shards, metrics: Metrics, counted: Callable[[], Mapping[str, Sequence[QueueCounts]]] = dict
-) -> None:
+
+def show_shards(shards: Shards, metrics: Metrics, counted: Counted = dict) -> None:
     """Gauges of all shards of the map, also of those that come later. `counted`: what each said last of its jobs."""
     shards.hooks.count = metrics.count
+    _show_use(shards, metrics)
+    _show_jobs(metrics, counted)
+    _show_lanes(shards, metrics)
+    _show_figures(shards, metrics)
 
+
+def _show_use(shards: Shards, metrics: Metrics) -> None:
     def each(read: Callable[[ShardLanes], float]) -> Callable[[], Mapping[str, float]]:
         return lambda: {shard.name: float(read(shard)) for shard in shards}
-
-    def rows(read: Callable[[QueueCounts], int]) -> Callable[[], Mapping[str, float]]:
-        return lambda: {name: sum(read(row) for row in counts) for name, counts in counted().items()}
-
-    def lanes(attribute: str) -> Callable[[], Mapping[str, float]]:
-        return lambda: {lane.name: getattr(lane, attribute) for shard in shards for lane in shard.lanes}
-
-    def figures(name: str) -> Callable[[], Mapping[str, float]]:
-        def read() -> Mapping[str, float]:
-            counts = {shard.name: shard.shard.figures() for shard in shards}
-            return {shard: count[name] for shard, count in counts.items() if name in count}
-
-        return read
 
     metrics.gauge(
         "shard-healthy-",
@@ -49,6 +42,12 @@ def show_shards(
         help="1 where the shard takes enqueues, 0 where it only drains",
         join="min",
     )
+
+
+def _show_jobs(metrics: Metrics, counted: Counted) -> None:
+    def rows(read: Callable[[QueueCounts], int]) -> Callable[[], Mapping[str, float]]:
+        return lambda: {name: sum(read(row) for row in counts) for name, counts in counted().items()}
+
     metrics.gauge(
         "shard-jobs-live-",
         rows(lambda row: row.pending + row.in_progress),
@@ -65,6 +64,12 @@ def show_shards(
         help="Finished jobs that are still kept, by shard",
         join="max",
     )
+
+
+def _show_lanes(shards: Shards, metrics: Metrics) -> None:
+    def lanes(attribute: str) -> Callable[[], Mapping[str, float]]:
+        return lambda: {lane.name: getattr(lane, attribute) for shard in shards for lane in shard.lanes}
+
     metrics.gauge(
         "lane-length-",
         lanes("length"),
@@ -93,6 +98,18 @@ def show_shards(
         label="lane",
         help="How long these calls took together",
     )
+
+
+def _show_figures(shards: Shards, metrics: Metrics) -> None:
+    """What the stores count of themselves."""
+
+    def figures(name: str) -> Callable[[], Mapping[str, float]]:
+        def read() -> Mapping[str, float]:
+            counts = {shard.name: shard.shard.figures() for shard in shards}
+            return {shard: count[name] for shard, count in counts.items() if name in count}
+
+        return read
+
     for figure, meaning in FIGURES.items():
         metrics.gauge(
             f"store-{figure.replace('_', '-')}-",

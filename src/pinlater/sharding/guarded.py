@@ -125,9 +125,9 @@ class GuardedShard:
     async def close(self) -> None:
         await self._shard.close()
 
-    async def ping(self) -> None:
+    async def ping(self, now_ms: int | None = None) -> None:
         """Also while the shard is out of use; says nothing of its other calls."""
-        await ping(self._shard, self._call_s)
+        await ping(self._shard, self._call_s, now_ms)
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
@@ -248,10 +248,10 @@ async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterErr
     raise late
 
 
-async def ping(shard: Shard, seconds: float) -> None:
+async def ping(shard: Shard, seconds: float, now_ms: int | None = None) -> None:
     """Raises `WorldError` where the shard couldn't serve a write now, or doesn't answer in time."""
     late = ShardConnectionFailed(f"Shard {shard.name} did not answer within {seconds:g} s", retry_after_ms=1000)
-    await within(shard.ping(), seconds, late)
+    await within(shard.ping(now_ms), seconds, late)
 
 
 # Calls that were given up, until they have ended: the loop itself holds tasks only weakly.

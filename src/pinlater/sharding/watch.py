@@ -87,7 +87,7 @@ class Watch:
             if not shard.opened:
                 await open_shard(shard)
             else:
-                await ping(shard.raw, self._settings.probe_timeout_ms / 1000)
+                await ping(shard.raw, self._settings.probe_timeout_ms / 1000, shard.clock.now_ms())
             if not health.healthy:
                 await bring_up_to_date(self._shards, shard)
         except PinLaterError as error:

@@ -33,6 +33,7 @@ class Capabilities(NamedTuple):
     custom_status_chars_max: int = 5_000
     ack_replaces_status: bool = False  # the status that comes with an ack takes the place of the old one, an empty one too
     body_bytes_max: int = 2**31 - 1
+    body_bytes_bound: str = "its store"  # what bounds them, for who could change it
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
 
 
@@ -44,7 +45,7 @@ FIGURES: Mapping[str, str] = {
     "deadlocks": "Transactions tried again after a deadlock",
     "lock_waits": "Transactions tried again after waiting too long for a lock",
     "lost_connections": "Connections lost in the middle of something",
-    "outcomes_settled": "Commits without an answer of which it was found out that they had been carried out",
+    "outcomes_settled": "Commits without an answer, or with an error for one, of which it was found out that they had been carried out",
     "slots_lost": "How often this server's place was taken over while it was away",
     "connections": "Connections open now",
     "conflicts": "Changes decided anew, since somebody else had changed one of the jobs meanwhile",
@@ -287,8 +288,11 @@ class Shard(Protocol):
         """Finishes what is under way, then lets go. May be called twice."""
         ...
 
-    async def ping(self) -> None:
-        """Returns if the shard could serve a write now; raises `WorldError` if not."""
+    async def ping(self, now_ms: int | None = None) -> None:
+        """Returns if the shard could serve a write now; raises `WorldError` if not.
+
+        `now_ms`: the time that this server goes by; a shared store remembers it for those who come later (`time_ms`).
+        """
         ...
 
     @property
@@ -306,7 +310,8 @@ class Shard(Protocol):
         ...
 
     async def time_ms(self) -> int | None:
-        """What time it is where the shard is, so that its servers can agree on one; None where nobody shares the shard."""
+        """What time it is where the shard is, or by those servers that use it now where theirs is another, so that all can agree on one;
+        None where nobody shares the shard."""
         ...
 
     async def announce(self, address: str) -> str:

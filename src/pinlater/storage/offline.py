@@ -10,11 +10,12 @@ from pinlater.storage.interface import Member
 
 
 class Look(NamedTuple):
-    """How a shard is now. `schema` 0: there is no database yet, or nothing of ours in it."""
+    """How a shard is now. `schema` 0: there is no database yet, or nothing of ours in it. `body_bytes_max`: what it holds, if it says."""
 
     schema: int
     members: Sequence[Member] = ()
     counts: Sequence[QueueCounts] = ()
+    body_bytes_max: int | None = None
 
     @property
     def live(self) -> int:

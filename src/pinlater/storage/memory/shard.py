@@ -69,7 +69,7 @@ class MemoryShard:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    async def ping(self) -> None:
+    async def ping(self, now_ms: int | None = None) -> None:
         """Always there."""
 
     @property

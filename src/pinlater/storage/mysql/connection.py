@@ -68,6 +68,7 @@ class Connection:
         self._packet_max = 1_000_000
         self.name = f"pinlater-{secrets.token_hex(12)}"
         self.open = True
+        self.unanswered = 0  # statements of the last `run` without an answer, or with an error for one
 
     @property
     def packet_bytes_max(self) -> int:
@@ -97,13 +98,16 @@ class Connection:
         """
         results: list[Result] = []
         start = 0
-        while start < len(statements):
-            end, size = start + 1, len(statements[start])
-            while end < len(statements) and size + len(statements[end]) + 1 <= self._packet_max:
-                size += len(statements[end]) + 1
-                end += 1
-            await self._send(statements[start:end], results)
-            start = end
+        try:
+            while start < len(statements):
+                end, size = start + 1, len(statements[start])
+                while end < len(statements) and size + len(statements[end]) + 1 <= self._packet_max:
+                    size += len(statements[end]) + 1
+                    end += 1
+                await self._send(statements[start:end], results)
+                start = end
+        finally:
+            self.unanswered = len(statements) - len(results)
         return results
 
     async def _send(self, statements: Sequence[bytes], results: list[Result]) -> None:
@@ -201,7 +205,7 @@ async def connect(
         if is_lost(error):
             raise ConnectionLost(f"{endpoint}: {text_of(error)}") from error
         raise
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter where uvloop has seen the connection go before the driver has
         raise ConnectionLost(f"{endpoint}: {error}") from error
     connection = Connection(raw, endpoint, settings, stats or Stats())
     session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(

@@ -1,6 +1,12 @@
 """This server's place among those that use the shard: a slot of its own, kept by signs of life, free again once these stop.
 
-The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's.
+The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's. Where
+its clock jumps, forwards or back, all signs of life look old until the next ones come; a slot that is taken meanwhile is one more that
+was lost.
+
+The time by which jobs are due and claims end is the servers', who took the database's over at their start. Each says how far its own is
+ahead of the database's, so that who comes after a jump goes by the same as those that are there. Weakness: nobody has said it yet in
+the first seconds after a jump.
 
 A server that slept may not know that its slot is another's now. So each lease of a slot begins the writers' rows at numbers beyond all
 before, and whoever still counts in an older range is refused by its next transaction (`transaction`).
@@ -12,6 +18,7 @@ import logging
 import os
 import secrets
 import socket
+from collections.abc import Callable
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
@@ -32,10 +39,16 @@ _RENEW = sql("renew_server")
 _ANNOUNCE = sql("announce_server")
 _MAKE_META = sql("make_meta")
 _LOAD_META = sql("load_meta")
+_SAVE_CLOCK = sql("save_clock")
+_LIST_CLOCKS = sql("list_clocks")
 _DELETE = sql("delete_server")
 _LIST = sql("list_servers")
 # A number has 63 bits.
 _RANGES = 2**63 // NUMBERS
+# An answer that takes longer says too little of the time.
+_QUICK_MS = 500
+# Clocks that differ by less are as good as the same, and the database's is the one that is corrected.
+_JUMP_MS = 1_000
 
 
 class Membership:
@@ -49,6 +62,7 @@ class Membership:
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.address = ""
         self.slot = 0
+        self._ahead_ms: int | None = None  # as the database knows it
 
     async def join(self, transaction: Transaction) -> tuple[int, int]:
         """Takes the lowest slot that nobody has; the slot, and the first number of its writers. One server at a time.
@@ -57,7 +71,7 @@ class Membership:
         """
         _, now, found = await transaction.select(_LOCK_META(name="schema"), _NOW(), _LOCK_SERVERS())
         now_ms = now.rows[0][0]
-        taken = {slot for slot, seen_ms in found.rows if seen_ms + self._lease_ms > now_ms}
+        taken = {slot for slot, seen_ms in found.rows if is_alive(seen_ms, now_ms, self._lease_ms)}
         slot = next((slot for slot in range(SLOTS) if slot not in taken and slot not in self.lost), -1)
         if slot < 0:
             raise ShardConnectionFailed(
@@ -77,6 +91,7 @@ class Membership:
                 seen_at_ms=now_ms,
             )
         )
+        self._ahead_ms = None
         return slot, first
 
     async def announce(self, connection: Connection, address: str) -> str:
@@ -91,10 +106,40 @@ class Membership:
         )
         return str(secret.rows[0][0])
 
-    async def renew(self, connection: Connection) -> bool:
-        """A sign of life, one statement. False where the slot was taken over meanwhile."""
-        [renewed] = await connection.run([_RENEW(slot=self.slot, incarnation=self.incarnation)])
+    async def renew(self, connection: Connection, time_ms: Callable[[], int] | None = None) -> bool:
+        """A sign of life; with `time_ms`, the time that this server goes by, also how that compares with the database's.
+
+        False where the slot was taken over meanwhile.
+        """
+        asked_ms = 0 if time_ms is None else time_ms()
+        renewed, now = await connection.run([_RENEW(slot=self.slot, incarnation=self.incarnation), _NOW()])
+        if time_ms is not None and renewed.affected == 1:
+            took_ms = time_ms() - asked_ms
+            if took_ms < _QUICK_MS:
+                await self._say_time(connection, asked_ms + took_ms // 2 - int(now.rows[0][0]))
         return renewed.affected == 1
+
+    async def _say_time(self, connection: Connection, ahead_ms: int) -> None:
+        before = self._ahead_ms
+        if before is not None and abs(ahead_ms - before) < _JUMP_MS // 2:
+            return
+        await connection.run([_SAVE_CLOCK(slot=self.slot, incarnation=self.incarnation, ahead_ms=ahead_ms)])
+        self._ahead_ms = ahead_ms
+        if before is not None and abs(ahead_ms - before) >= _JUMP_MS:
+            logger.warning(
+                "%s: the database's clock jumped; the servers go on by the time that they had",
+                connection.endpoint,
+                extra={"jump_ms": before - ahead_ms, "servers_ahead_ms": ahead_ms},
+            )
+
+    async def agreed_ms(self, connection: Connection) -> int:
+        """The time that those who use the shard go by; the database's where there are none, or it is the same."""
+        now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
+        now_ms = int(now.rows[0][0])
+        ahead = sorted(ahead for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms))
+        if not ahead or abs(ahead[len(ahead) // 2]) < _JUMP_MS:
+            return now_ms
+        return now_ms + int(ahead[len(ahead) // 2])
 
     async def leave(self, transaction: Transaction) -> None:
         """Frees the slot."""
@@ -102,10 +147,18 @@ class Membership:
 
 
 async def members(connection: Connection, lease_ms: int) -> list[Member]:
-    """Who uses the shard now."""
+    """Who uses the shard now, each once: after a failover a server's old place is there beside its new one until its lease lapses."""
     [found] = await connection.run([_LIST()])
-    return [
+    alive = [
         Member(slot, name, address, started_ms, seen_ms)
         for slot, name, address, started_ms, seen_ms, now_ms in found.rows
-        if seen_ms + lease_ms > now_ms
+        if is_alive(seen_ms, now_ms, lease_ms)
     ]
+    # Who has not said yet where it listens may be anybody.
+    newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
+    return sorted(newest.values(), key=lambda one: one.slot)
+
+
+def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
+    """Whether a server has given a sign of life within its lease. One from the future is from before the clock was set back."""
+    return abs(now_ms - seen_ms) < lease_ms

@@ -14,6 +14,7 @@ from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.membership import members
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.statements import body_bytes_max
 from pinlater.storage.offline import Look
 
 _NO_DATABASE = 1049
@@ -40,9 +41,11 @@ async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings) -> Look:
     try:
         async with _connection(endpoint, settings) as connection:
             schema = await migration.version_of(connection)
+            look = Look(schema, body_bytes_max=body_bytes_max(connection.packet_bytes_max))
             if not schema:
-                return Look(0)
-            return Look(schema, await members(connection, settings.lease_ms), await reading.counts(connection, None))
+                return look
+            found = await members(connection, settings.lease_ms)
+            return look._replace(members=found, counts=await reading.counts(connection, None))
     except _NotThere:
         return Look(0)
 

@@ -5,8 +5,8 @@ end. The few jobs that outlive it (far-off ones, failures that are kept longer) 
 the partition waits.
 
 Changing partitions needs the table for a moment alone. Whoever reads it long would make that moment long for everybody behind us, so
-the change gives up after a tenth of a second of waiting and comes again. One server at a time does this; it is a matter of space, and
-nothing depends on when it happens.
+the change gives up after a tenth of a second of waiting (after a full one, where no connection is left to end it) and comes again. One
+server at a time does this; it is a matter of space, and nothing depends on when it happens.
 """
 
 from __future__ import annotations

@@ -53,28 +53,28 @@ from pinlater.storage.mysql.partitions import Partitions
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.mysql.readers import Readers
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.statements import sql
+from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
 
 logger = logging.getLogger(__name__)
 
-# What the longest body's statement needs beside it: a job's options may be long, too.
-_ROOM_BYTES = 100_000
 _WRITERS = 4
 _PARTITIONS_EVERY_MS = 60_000
 _ALTER_MS = 600_000
+_HASTY_LOCK_WAIT_MS = 1_000
 
 
 class MysqlShard:
     """Implements `storage.interface.Shard` on one database. `monotonic` in seconds."""
 
-    # Of the longest body more is known once the shard is open: it is the server's setting.
+    # Of the longest body more is known with each connection for reading: it is the server's setting, as it was then.
     capabilities = Capabilities(
         kind="mysql",
         shared=True,
         durable=True,
         custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        body_bytes_bound="its database's max_allowed_packet, which must hold more than two such bodies",
     )
 
     def __init__(
@@ -88,6 +88,7 @@ class MysqlShard:
         self.endpoint = endpoint
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
+        self._monotonic = monotonic
         self._book = Book(monotonic, self._settings.priority_levels)
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect_reader, endpoint, self._settings)
@@ -97,7 +98,7 @@ class MysqlShard:
         self._joining = asyncio.Lock()
         self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
         self._memory = sweeping.Memory()
-        self._partitions = Partitions(self._connect_slow, endpoint.database, self._settings.partition_hours)
+        self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
         self._doubtful: set[str] = set()  # tokens of claims whose outcome nobody knows
         self._given_back: set[str] = set()  # queues that got such jobs back
@@ -117,9 +118,6 @@ class MysqlShard:
             await self._join()
             await self._refresh()
             await self._look_after_partitions(now_ms)
-            packet_bytes = await self._readers.read(_packet_bytes)
-            # Twice its length: any byte of it may be one that must be escaped.
-            self.capabilities = self.capabilities._replace(body_bytes_max=(packet_bytes - _ROOM_BYTES) // 2)
         except (ConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
@@ -170,11 +168,12 @@ class MysqlShard:
         await asyncio.gather(*(writer.close() for writer in self._writers))
         await self._readers.close()
 
-    async def ping(self) -> None:
+    async def ping(self, now_ms: int | None = None) -> None:
         """A sign of life in the store, which is a write."""
         self._check_open()
-        slot = self._membership.slot
-        if not await self._readers.read(self._membership.renew):
+        slot, asked = self._membership.slot, self._monotonic()
+        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
+        if not await self._readers.read(lambda c: self._membership.renew(c, time_ms)):
             await self._rejoin(slot * _WRITERS)
 
     def figures(self) -> Mapping[str, float]:
@@ -182,8 +181,7 @@ class MysqlShard:
 
     async def time_ms(self) -> int:
         self._check_open()
-        [now] = await self._readers.read(lambda c: c.run([sql("now")()]))
-        return int(now.rows[0][0])
+        return await self._readers.read(self._membership.agreed_ms)
 
     async def announce(self, address: str) -> str:
         self._check_open()
@@ -214,13 +212,20 @@ class MysqlShard:
         return await connect(self.endpoint, self._settings, autocommit=False, stats=self.stats)
 
     async def _connect_reader(self) -> Connection:
-        return await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)
+        connection = await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)
+        self.capabilities = self.capabilities._replace(body_bytes_max=body_bytes_max(connection.packet_bytes_max))
+        return connection
 
     async def _connect_slow(self) -> Connection:
         """For changes of tables, which take as long as they take."""
         return await connect(
             self.endpoint, replace(self._settings, statement_timeout_ms=_ALTER_MS), autocommit=True, stats=self.stats
         )
+
+    async def _connect_hasty(self) -> Connection:
+        """For changes of tables in use, which may take long but not wait long: everybody else would wait behind them."""
+        settings = replace(self._settings, statement_timeout_ms=_ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
+        return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
 
     async def _refresh(self) -> None:
         """The book as the database has it."""
@@ -429,10 +434,6 @@ class MysqlShard:
             return await self._partitions.keep(now_ms)
         except (ConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
-
-
-async def _packet_bytes(connection: Connection) -> int:
-    return connection.packet_bytes_max
 
 
 async def _highest_id(connection: Connection) -> int:

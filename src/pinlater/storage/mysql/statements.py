@@ -17,6 +17,8 @@ from importlib.resources import files
 FOLDER = files("pinlater.storage.mysql") / "queries"
 # Room for a statement's own words, beside its rows.
 STATEMENT_BYTES = 1_000
+# What the longest body's statement needs beside it: a job's options may be long, too.
+_ROOM_BYTES = 100_000
 _NAME = re.compile(rb":([a-z_]+)")
 
 
@@ -40,6 +42,11 @@ class Template:
             parts.append(literal(values[name]))
             parts.append(piece)
         return b"".join(parts)
+
+
+def body_bytes_max(packet_bytes: int) -> int:
+    """The longest body that always fits: any byte of it may be one that must be escaped."""
+    return max(0, (packet_bytes - _ROOM_BYTES) // 2)
 
 
 @cache

@@ -1,8 +1,8 @@
 """Transactions: what one call does in one, retried where the database says so, and never carried out twice.
 
 Every transaction that changes something writes its number into its writer's row, mostly first. When a connection is lost between COMMIT
-and its answer, the next connection ends the old one and reads the number: it is the transaction's, or the transaction never was. So a
-lost answer is no reason to do a thing again, and a thing done is never taken for failed.
+and its answer, or the answer is an error that leaves it open, the next connection ends the old one and reads the number: it is the
+transaction's, or the transaction never was. So neither is a reason to do a thing again, and a thing done is never taken for failed.
 
 A connection that was given up may live on in the database, with its locks: nothing is done on the next one before it has ended.
 
@@ -25,7 +25,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.storage.mysql.book import Book
-from pinlater.storage.mysql.connection import Connection, ConnectionLost, Result, code_of
+from pinlater.storage.mysql.connection import Connection, ConnectionLost, Result, code_of, text_of
 from pinlater.storage.mysql.counters import Counters
 from pinlater.storage.mysql.errors import (
     DEADLOCKS,
@@ -34,6 +34,7 @@ from pinlater.storage.mysql.errors import (
     NO_PARENT,
     NOT_NULL,
     READ_ONLY,
+    UNDONE,
     SlotLost,
     is_ours,
     translate,
@@ -132,11 +133,18 @@ class Transaction:
             return []
         try:
             return (await self._flush([*last, b"COMMIT"]))[-1 - len(last) : -1]
-        except ConnectionLost as error:
-            if not self.marked:
+        except (ConnectionLost, driver.MySQLError) as error:
+            if not self.marked or not self._leaves_open(error):
                 raise
+            self._connection.close()  # with whatever it still has open
             await self._writer.settle(error)
             return await self._writer.ask_again(last, error) if last else []
+
+    def _leaves_open(self, error: Exception) -> bool:
+        """Whether the transaction may have been carried out all the same."""
+        if isinstance(error, ConnectionLost):
+            return True
+        return self._connection.unanswered == 1 and code_of(error) not in UNDONE
 
     async def _flush(self, more: list[bytes]) -> list[Result]:
         statements, self._waiting = [*self._waiting, *more], []
@@ -300,10 +308,11 @@ class Writer:
             raise ConnectionLost(f"{self._endpoint}: the old connection does not end")
         await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
 
-    async def settle(self, cause: ConnectionLost) -> None:
-        """After a COMMIT without an answer: returns if it was carried out, raises `ConnectionLost` if it was not.
+    async def settle(self, cause: Exception) -> None:
+        """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
+        `ConnectionLost`, or that error, if it was not.
 
-        Raises `OutcomeUnknown` where the database can't be asked.
+        Raises `OutcomeUnknown` where the database can't be asked, or another server has written over the number.
         """
         give_up_at = _now() + self._settings.connect_timeout_ms / 1000
         for attempt in count():
@@ -314,14 +323,23 @@ class Writer:
             except (ConnectionLost, driver.MySQLError) as error:
                 logger.warning("%s: the outcome of a transaction can't be asked for yet: %s", self._endpoint, error)
                 if attempt >= self._settings.retries or _now() >= give_up_at:
-                    unknown = f"{cause}; whether the transaction was carried out could not be asked: {error}"
+                    unknown = f"{text_of(cause)}; whether the transaction was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
-        if not found.rows or found.rows[0][0] != self._newest:
+        newest, (first, last) = found.rows[0][0] if found.rows else self._numbers[0], self._numbers
+        if not first <= newest <= last:
+            raise OutcomeUnknown(f"{text_of(cause)}; meanwhile another server took this one's slot") from cause
+        if newest != self._newest:
+            if not isinstance(cause, ConnectionLost):
+                raise cause
             raise ConnectionLost(f"{cause}; the transaction was not carried out") from cause
         self._stats.settled += 1
+        if not isinstance(cause, ConnectionLost):
+            logger.warning(
+                "%s: a COMMIT was answered with an error and carried out: %s", self._endpoint, text_of(cause)
+            )
 
-    async def ask_again(self, selects: Sequence[bytes], cause: ConnectionLost) -> list[Result]:
+    async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
         """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked."""
         for attempt in range(self._settings.retries + 1):
             try:
@@ -330,7 +348,7 @@ class Writer:
             except (ConnectionLost, driver.MySQLError) as error:
                 logger.warning("%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error)
             await self._pause(attempt)
-        raise OutcomeUnknown(f"{cause}; the transaction was carried out, but its answer is lost") from cause
+        raise OutcomeUnknown(f"{text_of(cause)}; the transaction was carried out, but its answer is lost") from cause
 
     async def _roll_back(self, connection: Connection, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):

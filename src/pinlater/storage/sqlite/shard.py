@@ -127,7 +127,7 @@ class SqliteShard:
             await asyncio.shield(opened.close())
         self._lock.drop()
 
-    async def ping(self) -> None:
+    async def ping(self, now_ms: int | None = None) -> None:
         """A look at the file; after a failed transaction, a write."""
         opened = self._open
         opened.presence.check()

@@ -1,0 +1,91 @@
+"""`make soak`: every fault in full length, on three databases; ends with 1 at the first broken promise and keeps all logs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from tests.faults.faults import FAULTS
+from tests.faults.load import Pace
+from tests.faults.stage import Stage
+from tests.faults.verdict import Verdict, judge, suffer
+from tests.servers.database import DatabaseServer
+from tests.servers.farm import ServerFarm
+from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql8
+
+_KINDS: dict[str, type[DatabaseServer]] = {"mariadb": MariaDb, "mysql8": MySql8}
+_NORMAL_S = 15.0
+_SHARDS = 3
+
+
+async def run(options: argparse.Namespace, seed: int, folder: Path) -> list[Verdict]:
+    """All chosen faults, `rounds` times, on one stage; what each showed."""
+    names = options.fault or list(FAULTS)
+    verdicts: list[Verdict] = []
+    with ServerFarm() as farm:
+        databases = [await asyncio.to_thread(farm.start, _KINDS[options.kind]) for _ in range(_SHARDS)]
+        async with Stage(
+            folder, farm, databases, seed=seed, servers=options.servers, length=options.length, pace=Pace(options.rate)
+        ) as stage:
+            for number in range(options.rounds):
+                for name in names:
+                    verdict = await suffer(stage, FAULTS[name], normal_s=_NORMAL_S)
+                    verdicts.append(verdict)
+                    print(f"{time.strftime('%H:%M:%S')} round {number + 1}, {verdict.text()}", flush=True)
+                    if verdict.broken:
+                        _keep(stage, folder)
+                        return verdicts
+            drained_s, broken = await judge(stage, everything=True)
+            print(f"at the end: {len(broken)} broken promises, drained in {drained_s:.1f} s", flush=True)
+            verdicts.append(Verdict("the end", 0.0, drained_s, 0, broken, [], stage.load.errors, {}))
+            if broken:
+                _keep(stage, folder)
+    return verdicts
+
+
+def _keep(stage: Stage, folder: Path) -> None:
+    """The history and the databases' logs, beside our servers' own."""
+    (folder / "history.jsonl").write_text("\n".join(stage.load.recorder.lines()))
+    (folder / "places.json").write_text(
+        json.dumps({name: place.database.address for name, place in stage.places.items()})
+    )
+    for name, place in stage.places.items():
+        (folder / f"database-{name}.log").write_text(place.database.log_tail())
+
+
+def main() -> None:
+    """Says the seed, runs, and tells what is broken or slow."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--fault", action="append", choices=list(FAULTS), help="only this one; may be repeated")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--length", type=float, default=1.0, help="0.2: everything lasts a fifth of its time")
+    parser.add_argument("--rate", type=float, default=Pace().requests_per_s, help="enqueue requests a second")
+    parser.add_argument("--servers", type=int, default=2, help="servers of ours")
+    parser.add_argument("--kind", choices=list(_KINDS), default="mariadb")
+    parser.add_argument("--seed", type=int, default=None, help="the seed a failed run printed")
+    parser.add_argument("--dir", type=Path, default=Path("var/faults"))
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+    folder = options.dir / f"seed-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print(f"seed {seed}", flush=True)
+    verdicts = asyncio.run(run(options, seed, folder.resolve()))
+    broken = [f"{verdict.name}: {each}" for verdict in verdicts for each in verdict.broken]
+    slow = [f"{verdict.name}: {each}" for verdict in verdicts for each in verdict.slow]
+    if broken or slow:
+        raise SystemExit(
+            "\n".join(["BROKEN:", *broken[:50], *slow, f"repeat with --seed {seed}; logs are in {folder}"])
+        )
+    shutil.rmtree(folder)
+    print(f"{len(verdicts) - 1} faults, every promise kept")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""A steady load of SDK clients that goes on through anything and writes down what it was promised.
+
+Open: requests leave at their pace whether others are answered or not, so that a shard that hangs costs the others no load. Producers
+give each request a key and send it again as a repeat until it is answered; workers claim, and then succeed, fail, forget, or hold a
+job for long under heartbeats. Acks go out shard by shard, and no two calls share a connection, where the second would wait for the first:
+so each call's time is one shard's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
+from pinlater.client._retries import is_unsent
+from pinlater.client.errors import PinLaterError
+from pinlater.sharding.placement import rendezvous_home
+from tests.crash.history import Recorder
+from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
+
+QUEUE = "faults"
+# A worker that can't ack for so long lets the job go; its claim has timed out long before.
+_ACK_PATIENCE_S = 15.0
+_OUTSTANDING_MAX = 2_000
+
+
+class Pace(NamedTuple):
+    """How much there is to do. `forgotten`, `failed` and `long` are shares of the claimed jobs."""
+
+    requests_per_s: float = 40.0
+    jobs_max: int = 4
+    workers: int = 6
+    claim_timeout_ms: int = 3_000
+    forgotten: float = 0.005
+    failed: float = 0.03
+    long: float = 0.01
+
+
+class Load:
+    """Use as `async with Load(...) as load`. `servers` is a server-set file; all that is seen goes to `recorder`."""
+
+    def __init__(self, servers: Path, seed: int, pace: Pace, shards: Sequence[str]) -> None:
+        self._servers = servers
+        self._shards = shards
+        self._seed = seed
+        self._pace = pace
+        self.recorder = Recorder()
+        self.judged = 0  # lines of it that have been looked at
+        self.latencies = Latencies()
+        self.errors = Counter[str]()
+        self.enqueued = Counter[str]()  # jobs, by shard
+        self.succeeded = Counter[str]()
+        self.unexpected: list[str] = []
+        self.unanswered: set[str] = set()  # request keys
+        self._answered_at: dict[str, float] = {}  # by body, for those that were stored at the first try
+        self._flowing = asyncio.Event()
+        self._working = asyncio.Event()
+        self._dequeues = 0  # under way
+        self.go_on()
+        self._over = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._free: list[AsyncClient] = []
+        self._opened: list[AsyncClient] = []
+
+    async def __aenter__(self) -> Load:
+        self._start(self._produce())
+        for number in range(self._pace.workers):
+            self._start(self._work(f"worker-{number}"))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._over.set()
+        self.go_on()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for client in self._opened:
+            await client.close()
+
+    def pause(self) -> None:
+        """No new requests of producers; those under way go on until they are answered, and workers work on."""
+        self._flowing.clear()
+
+    async def rest(self) -> None:
+        """Workers pause, too; until no call is under way."""
+        self._working.clear()
+        while self._dequeues:
+            await self._pause(0.02)
+
+    def go_on(self) -> None:
+        """The pace as before."""
+        self._flowing.set()
+        self._working.set()
+
+    def spread(self) -> None:
+        """New clients from now on, so that there are connections to servers that came."""
+        self._free.clear()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under way beside the producer and the workers themselves."""
+        return len(self._tasks) > 1 + self._pace.workers
+
+    # --- how it works -------------------------------------------------------------------------------------------------------
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.unexpected.append(repr(error))
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[AsyncClient]:
+        """One for a call. It makes no call twice: that is for the load, which writes each one down."""
+        if self._free:
+            client = self._free.pop(0)  # in turn, so that all servers get some
+        else:
+            client = await AsyncClient(self._servers, source="load", connections=1, retries=0).open()
+            self._opened.append(client)
+        try:
+            yield client
+        finally:
+            self._free.append(client)
+
+    def _count(self, call: str, error: PinLaterError) -> None:
+        self.errors[f"{call}: {type(error).__name__} {error.detail}".rstrip()] += 1
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+
+    async def _produce(self) -> None:
+        dice = Random(f"{self._seed} producer")
+        made = 0
+        next_at = time.monotonic()
+        while not self._over.is_set():
+            await self._flowing.wait()
+            size = dice.randint(1, self._pace.jobs_max)
+            bodies = [f"{self._seed}-{made + index}-{'x' * dice.randint(0, 300)}" for index in range(size)]
+            made += size
+            if len(self._tasks) < _OUTSTANDING_MAX:
+                self._start(self._enqueue(bodies, Random(f"{self._seed} {made}")))
+            next_at = max(next_at, time.monotonic() - 0.1) + dice.expovariate(self._pace.requests_per_s)
+            await self._pause(max(0.0, next_at - time.monotonic()))
+
+    async def _enqueue(self, bodies: Sequence[str], dice: Random) -> None:
+        """Until it is answered: as a repeat, once it may have taken effect."""
+        key = bodies[0].rpartition("-")[0]
+        jobs = [
+            Job(
+                body.encode(),
+                priority=dice.randint(1, 3),
+                attempts_allowed=1_000,
+                claim_timeout_ms=self._pace.claim_timeout_ms,
+            )
+            for body in bodies
+        ]
+        self.unanswered.add(key)
+        call = self.recorder.call("enqueue", bodies=bodies)
+        repeat = again = False
+        while True:
+            began = time.monotonic()
+            try:
+                async with self._client() as client:
+                    enqueued = await client.enqueue(QUEUE, jobs, request_key=key, repeat=repeat)
+            except PinLaterError as error:
+                self._count("repeated enqueue" if repeat else "enqueue", error)
+                repeat, again = repeat or not is_unsent(error), True
+                await self._pause(dice.uniform(0.02, 0.2))
+            else:
+                break
+        self.recorder.answer(call, descriptors=list(enqueued.descriptors))
+        self.unanswered.discard(key)
+        now = time.monotonic()
+        shards = Counter(shard_of(descriptor) for descriptor in enqueued.descriptors)
+        self.enqueued += shards
+        if len(shards) == 1:
+            [shard] = shards
+            kind = ENQUEUE if shard == rendezvous_home(key, self._shards) else SENT_ON
+            self.latencies.add(kind, shard, now - began)
+        if not again:
+            self._answered_at.update(dict.fromkeys(bodies, now))
+
+    async def _work(self, name: str) -> None:
+        dice = Random(f"{self._seed} {name}")
+        while not self._over.is_set():
+            await self._working.wait()
+            self._dequeues += 1
+            try:
+                jobs = await self._dequeue(name, dice.randint(1, 10))
+            finally:
+                self._dequeues -= 1
+            self._handle(jobs, dice)
+
+    async def _dequeue(self, name: str, limit: int) -> Sequence[ClaimedJob]:
+        call = self.recorder.call("claim", worker=name, timeout_ms=self._pace.claim_timeout_ms)
+        try:
+            async with self._client() as client:
+                jobs = (await client.dequeue(QUEUE, limit, wait_ms=300)).jobs
+        except PinLaterError as error:
+            self._count("dequeue", error)
+            await self._pause(0.05)
+            return ()
+        self.recorder.answer(call, jobs=[[job.descriptor, job.token, job.body.decode()] for job in jobs])
+        now = time.monotonic()
+        for job in jobs:
+            answered_at = self._answered_at.pop(job.body.decode(), None)
+            if answered_at is not None and job.attempt == 1:
+                self.latencies.add(PICKUP, shard_of(job.descriptor), max(0.0, now - answered_at))
+        return jobs
+
+    def _handle(self, jobs: Sequence[ClaimedJob], dice: Random) -> None:
+        pace = self._pace
+        at_once: dict[str, list[Ack]] = {}
+        for job in jobs:
+            roll = dice.random()
+            if roll < pace.forgotten:
+                continue
+            if roll < pace.forgotten + pace.long:
+                self._start(self._hold(job))
+                continue
+            ack = Ack(job.descriptor, token=job.token)
+            if roll < pace.forgotten + pace.long + pace.failed:
+                ack = ack._replace(succeeded=False, retry_delay_ms=dice.choice((0, 0, 200)))
+            at_once.setdefault(shard_of(job.descriptor), []).append(ack)
+        for acks in at_once.values():
+            self._start(self._ack(acks))
+
+    async def _hold(self, job: ClaimedJob) -> None:
+        """Works on it for longer than its claim lasts, with signs of life; lets it go once it is told that it is not its own."""
+        ends_at = time.monotonic() + 1.5 * self._pace.claim_timeout_ms / 1000
+        while time.monotonic() < ends_at:
+            await self._pause(self._pace.claim_timeout_ms / 5_000)
+            call = self.recorder.call("heartbeat", descriptor=job.descriptor, token=job.token)
+            try:
+                async with self._client() as client:
+                    [result] = await client.heartbeat(QUEUE, [Claim(job.descriptor, job.token)])
+            except PinLaterError as error:
+                self._count("heartbeat", error)
+                continue
+            self.recorder.answer(call, outcome=int(result.outcome))
+            if result.outcome is not Outcome.APPLIED:
+                return
+        await self._ack([Ack(job.descriptor, token=job.token)])
+
+    async def _ack(self, acks: Sequence[Ack]) -> None:
+        """Until it is answered, or nobody can expect that any more."""
+        acks = sorted(acks, key=lambda ack: not ack.succeeded)
+        shard = shard_of(acks[0].descriptor)
+        ends_at = time.monotonic() + _ACK_PATIENCE_S
+        while time.monotonic() < ends_at:
+            call = self.recorder.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded) for ack in acks])
+            began = time.monotonic()
+            try:
+                async with self._client() as client:
+                    results = await client.ack(QUEUE, acks)
+            except PinLaterError as error:
+                self._count("ack", error)
+                await self._pause(0.1)
+                continue
+            self.latencies.add(ACK, shard, time.monotonic() - began)
+            self.recorder.answer(call, outcomes=[int(result.outcome) for result in results])
+            self.succeeded[shard] += sum(
+                ack.succeeded and result.applied for ack, result in zip(acks, results, strict=True)
+            )
+            return
+
+
+@contextlib.asynccontextmanager
+async def client_of(servers: Path) -> AsyncIterator[AsyncClient]:
+    """For looks: patient, and makes calls again."""
+    async with AsyncClient(servers, source="checker", timeout_ms=30_000, retries=10) as client:
+        yield client
+
+
+def shard_of(descriptor: str) -> str:
+    """The name of the shard that keeps the job."""
+    return descriptor.split(":")[1].removeprefix("s")

@@ -1,0 +1,255 @@
+"""Three databases with a proxy before each, server processes of ours on a shard file, and a steady load: what a fault happens on.
+
+Everything that the product reads is real: the shard file, a settings file, its command line. Databases and proxies listen where
+they are; only the shard file says where a shard is, so a fault may move one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from bench.servers import Server
+from tests.faults.load import QUEUE, Load, Pace, client_of
+from tests.servers.database import DatabaseServer
+from tests.servers.farm import ServerFarm
+from tests.servers.ports import free_port
+from tests.servers.proxy import Proxy
+
+PATIENCE_S = 60.0
+_SETTINGS = """\
+store = "mysql:shards.json"
+
+[mysql]
+database_prefix = "{prefix}"
+lease_ms = 10000
+
+[maintenance]
+sweep_interval_ms = 200
+file_interval_ms = 1000
+
+[sharding]
+removal_grace_ms = 1000
+"""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a shard is now. `entry` is what else the shard file says of it."""
+
+    database: DatabaseServer
+    proxy: Proxy
+    entry: dict[str, Any]
+
+
+class Stage:
+    """Use as `async with Stage(...) as stage`. `databases` become shards `1`, `2`, `3`; a fault may put another one in place of one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        farm: ServerFarm,
+        databases: Sequence[DatabaseServer],
+        *,
+        seed: int,
+        servers: int = 2,
+        length: float = 1.0,
+        pace: Pace | None = None,
+        prefix: str = "pinlater",
+    ) -> None:
+        self.folder = folder
+        self.farm = farm
+        self.dice = Random(seed)
+        self.prefix = prefix
+        self.places: dict[str, Place] = {}
+        self.servers: list[Server] = []
+        self._databases = list(databases)
+        self._server_count = servers
+        self._length = length
+        self._seed = seed
+        self._pace = pace or Pace()
+        self._undo = AsyncExitStack()
+        self._numbers = iter(range(1, 100))
+
+    async def __aenter__(self) -> Stage:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            for number, database in enumerate(self._databases, start=1):
+                self.places[str(number)] = Place(database, await self.proxy_of(database), {})
+            self.write_map()
+            self.settings.write_text(_SETTINGS.format(prefix=self.prefix))
+            for _ in range(self._server_count):
+                await self.add_server()
+            async with client_of(self.server_set) as client:
+                await client.create_queue(QUEUE)
+            await self.until(self._all_in_use, "all shards are in use")
+            self.load = await self._undo.enter_async_context(
+                Load(self.server_set, self._seed, self._pace, list(self.places))
+            )
+        except BaseException:
+            await self._undo.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._undo.aclose()
+
+    # --- databases and the shard file -----------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Path:
+        return self.folder / "pinlater.toml"
+
+    @property
+    def shard_file(self) -> Path:
+        return self.folder / "shards.json"
+
+    async def proxy_of(self, database: DatabaseServer) -> Proxy:
+        """One more, that ends with the stage."""
+        return await self._undo.enter_async_context(Proxy(database.address))
+
+    def others(self, shard: str) -> list[str]:
+        return [name for name in self.places if name != shard]
+
+    def database_of(self, shard: str) -> str:
+        """The name of a shard's database."""
+        return f"{self.prefix}_{shard}"
+
+    def write_map(self) -> None:
+        """The shard file as `places` has it; servers find it within a second."""
+        document = {
+            f"pinlaterdb{int(name):03}": {
+                "master": {"host": place.proxy.host, "port": place.proxy.port},
+                "user": place.database.user,
+                "passwd": place.database.password,
+                **place.entry,
+            }
+            for name, place in self.places.items()
+        }
+        new = self.shard_file.with_suffix(".new")
+        new.write_text(json.dumps(document, indent=2))
+        new.chmod(0o600)
+        new.replace(self.shard_file)
+
+    async def command(self, *arguments: str) -> str:
+        """`pinlater ...`, which must end well; what it said."""
+
+        def run() -> str:
+            done = subprocess.run(
+                [sys.executable, "-m", "pinlater", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+            assert done.returncode == 0, f"pinlater {arguments}: {done.returncode}\n{done.stdout}"
+            return done.stdout
+
+        return await asyncio.to_thread(run)
+
+    # --- servers of ours ------------------------------------------------------------------------------------------------------
+
+    @property
+    def server_set(self) -> Path:
+        """Where clients read which servers there are."""
+        return self.folder / "servers"
+
+    async def add_server(self) -> Server:
+        """One more, on ports that it keeps."""
+        ports = "--thrift-port", str(free_port()), "--http-port", str(free_port())
+        command = [sys.executable, "-m", "pinlater", "serve", "--config", str(self.settings), *ports]
+        server = Server(command, log=self.folder / f"server-{next(self._numbers)}.log")
+        self._undo.callback(server.kill)
+        await asyncio.to_thread(server.start)
+        self.servers.append(server)
+        self._write_servers()
+        return server
+
+    async def take_out(self, server: Server) -> int:
+        """Stops it in an orderly way, clients having been told; its exit code."""
+        self.servers.remove(server)
+        self._write_servers()
+        return await asyncio.to_thread(server.stop)
+
+    def _write_servers(self) -> None:
+        new = self.server_set.with_suffix(".new")
+        new.write_text("".join(f"127.0.0.1:{server.port}\n" for server in self.servers))
+        new.replace(self.server_set)
+
+    async def metric(self, server: Server, name: str) -> dict[str, float]:
+        """A metric of a server by its one label; nothing while it doesn't answer."""
+        try:
+            text = await asyncio.to_thread(server.get, "/metrics")
+        except OSError:
+            return {}
+        found = re.findall(rf'^{name}{{\w+="([^"]*)"}} (\S+)$', text, re.MULTILINE)
+        return {label: float(value) for label, value in found}
+
+    async def total(self, name: str, shard: str) -> float:
+        """A metric of a shard, over all servers."""
+        return sum([(await self.metric(server, name)).get(shard, 0.0) for server in self.servers])
+
+    async def stalls(self) -> int:
+        """How often a server found a shard slow, whatever made it so; then a caller may see an error that it may repeat."""
+        counters = [(await asyncio.to_thread(server.stats))["counters"] for server in self.servers]
+        return sum(int(count) for each in counters for name, count in each.items() if name.startswith("shard_stalled_"))
+
+    async def in_use(self, shard: str) -> bool:
+        """Whether every server has it in use."""
+        return all([(await self.metric(server, "pinlater_shard_healthy")).get(shard) == 1 for server in self.servers])
+
+    async def known(self, shard: str) -> bool:
+        """Whether any server has it in its map."""
+        return any([shard in await self.metric(server, "pinlater_shard_healthy") for server in self.servers])
+
+    async def _all_in_use(self) -> bool:
+        return all([await self.in_use(shard) for shard in self.places])
+
+    # --- waiting ----------------------------------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Looks until it is so. Raises `AssertionError` naming it."""
+        ends_at = time.monotonic() + PATIENCE_S
+        while not await condition():
+            assert time.monotonic() < ends_at, f"not within {PATIENCE_S:g} s: {what}"
+            await asyncio.sleep(0.05)
+
+    async def back(self, shard: str) -> None:
+        """Until every server uses the shard again and jobs go there and are done."""
+        await self.until(lambda: self.in_use(shard), f"shard {shard} is in use again")
+        await self.flows([shard], jobs=10)
+
+    async def flows(self, shards: Sequence[str], *, jobs: int) -> None:
+        """Until each of these shards has taken so many jobs more, and so many more are done."""
+        load = self.load
+        goals = [
+            (counts, shard, counts[shard] + jobs) for counts in (load.enqueued, load.succeeded) for shard in shards
+        ]
+
+        async def reached() -> bool:
+            return all(counts[shard] >= goal for counts, shard, goal in goals)
+
+        await self.until(reached, f"{jobs} jobs more through each of the shards {', '.join(shards)}")
+
+    def times(self, number: int) -> int:
+        """How often, as the run's `length` says."""
+        return max(1, round(number * self._length))
+
+    async def lasts(self, seconds: float, *, without: str | None = None) -> None:
+        """So long (or shorter, as the run's `length` says) work goes on; the shards but `without` take and do jobs all the while."""
+        ends_at = time.monotonic() + seconds * self._length
+        shards = [name for name, place in self.places.items() if name != without and not place.entry.get("dequeueOnly")]
+        await self.flows(shards, jobs=10)
+        while time.monotonic() < ends_at:
+            await self.flows(shards, jobs=3)

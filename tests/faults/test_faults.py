@@ -1,0 +1,106 @@
+"""Each fault for some seconds, judged as in the soak but for the latency, which a machine that does other things would spoil."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.faults import FAULTS
+from tests.faults.load import Pace
+from tests.faults.stage import Stage
+from tests.faults.verdict import judge, suffer
+from tests.servers.database import DatabaseServer
+from tests.servers.farm import ServerFarm
+from tests.servers.fixtures import start_or_skip
+from tests.servers.mariadb import MariaDb
+
+pytestmark = pytest.mark.crash
+
+_NORMAL_S = 5.0
+_LENGTH = 0.1  # of what they last in the soak
+_PACE = Pace(requests_per_s=25, claim_timeout_ms=1_500)
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def databases(server_farm: ServerFarm) -> Iterator[list[DatabaseServer]]:
+    """Three, that may be killed; a test leaves them running."""
+    found: list[DatabaseServer] = [start_or_skip(server_farm, MariaDb) for _ in range(3)]
+    yield found
+    for database in found:
+        database.remove()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, server_farm: ServerFarm, databases: list[DatabaseServer]) -> AsyncIterator[Stage]:
+    """Two servers of ours on three shards that are new, under load."""
+    seed = int(os.environ.get("FAULTS_SEED") or secrets.randbelow(2**31))
+    print(f"FAULTS_SEED={seed}")
+    prefix = f"faults{next(_numbers)}"
+    async with Stage(tmp_path, server_farm, databases, seed=seed, length=_LENGTH, pace=_PACE, prefix=prefix) as stage:
+        yield stage
+    databases[:] = [place.database for place in stage.places.values()]
+    for database in databases:
+        if not database.running:
+            database.start()
+        database.resume()
+
+
+async def nothing_is_broken_by(name: str, stage: Stage) -> None:
+    verdict = await suffer(stage, FAULTS[name], normal_s=_NORMAL_S)
+    print(verdict.text())
+    assert not verdict.broken, verdict.text()
+
+
+async def test_a_shard_is_killed_and_comes_back(stage: Stage) -> None:
+    """kill -9 of the database."""
+    await nothing_is_broken_by("a_database_is_killed", stage)
+
+
+async def test_a_shard_stands_still_for_some_seconds(stage: Stage) -> None:
+    """SIGSTOP."""
+    await nothing_is_broken_by("a_database_stands_still", stage)
+
+
+async def test_answers_of_commits_are_lost_under_load(stage: Stage) -> None:
+    """On every shard."""
+    await nothing_is_broken_by("answers_of_commits_are_lost", stage)
+
+
+async def test_somebody_holds_row_locks_under_load(stage: Stage) -> None:
+    """Deadlocks and waits for locks."""
+    await nothing_is_broken_by("somebody_holds_row_locks", stage)
+
+
+async def test_a_shard_fails_over_to_another_host_under_load(stage: Stage) -> None:
+    """The shard file is rewritten once the old primary refuses writes."""
+    await nothing_is_broken_by("a_shard_moves_to_another_host", stage)
+
+
+async def test_a_shard_is_drained_and_removed_under_load(stage: Stage) -> None:
+    """And no caller sees an error."""
+    await nothing_is_broken_by("a_shard_is_drained_and_removed", stage)
+
+
+async def test_one_of_three_servers_on_the_same_shards_is_killed(stage: Stage) -> None:
+    """Two servers of ours, then three."""
+    await nothing_is_broken_by("a_server_is_killed", stage)
+
+
+async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
+    """A check that can't fail is worth nothing."""
+    await stage.flows(["1", "2", "3"], jobs=10)
+    _, broken = await judge(stage)
+    assert broken == []
+    database, name = stage.places["1"].database, stage.database_of("1")
+    [(job,)] = await database.execute(f"SELECT id FROM {name}.done ORDER BY id LIMIT 1")
+    await database.execute(f"DELETE FROM {name}.done WHERE id = {job}")
+    _, broken = await judge(stage, everything=True)
+    assert [each for each in broken if each.startswith("LOST") and str(job) in each]
+    assert [each for each in broken if "in no state" in each]
+    assert [each for each in broken if "shard 1 counts" in each or "counted" in each]

@@ -1,0 +1,231 @@
+"""What a fault did to what clients were promised: judged when it is over and everything has been drained."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pinlater.client.errors import PinLaterError
+from tests.crash.history import SUCCEEDED, History, check, read_history
+from tests.faults.faults import Fault
+from tests.faults.latency import KINDS, PICKUP, SENT_ON, Figures
+from tests.faults.load import QUEUE, client_of
+from tests.faults.stage import Stage
+from tests.mysql.consistency import inconsistencies
+
+DRAIN_S_MAX = 60.0
+SLOWER_MAX = 3.0
+_LOOKUP_CHUNK = 1_000
+_TOTALS = """
+SELECT SUM(enqueued_total), SUM(succeeded_total), SUM(succeeded), SUM(pending) + SUM(in_progress) + SUM(failed) FROM counters
+"""
+
+
+class Compared(NamedTuple):
+    """Calls of one kind that the shards beside the harmed one served, before the fault and during it."""
+
+    kind: str
+    normal: Figures
+    during: Figures
+
+    @property
+    def slower(self) -> float:
+        """How many times, at the median or the 99th percentile, whichever is worse.
+
+        Of what isn't the other shards' alone less is said: a dequeue also looks at the harmed one, for half a second at most, so only
+        the median of pickups counts; and an enqueue that was sent on had waited there.
+        """
+        if self.kind == SENT_ON:
+            return 1.0
+        pairs = [(self.normal.p50_ms, self.during.p50_ms), (self.normal.p99_ms, self.during.p99_ms)]
+        return max(
+            (during / normal for normal, during in pairs[: 1 if self.kind == PICKUP else 2] if normal), default=1.0
+        )
+
+    def text(self) -> str:
+        before, now = self.normal, self.during
+        judged = "not judged" if self.kind == SENT_ON else f"{self.slower:.1f} x"
+        return (
+            f"{self.kind} p50 {before.p50_ms:.1f} -> {now.p50_ms:.1f} ms, p99 {before.p99_ms:.1f} -> {now.p99_ms:.1f} ms "
+            f"({judged}; {before.calls} and {now.calls} calls)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one fault showed. `broken` is every promise that was, in words."""
+
+    name: str
+    seconds: float
+    drained_s: float
+    jobs: int
+    broken: list[str]
+    compared: list[Compared]
+    errors: Counter[str]
+    trouble: dict[str, int]
+
+    @property
+    def slow(self) -> list[str]:
+        """Where calls that other shards served took more than three times as long as before."""
+        return [f"{each.text()} on other shards" for each in self.compared if each.slower > SLOWER_MAX]
+
+    def text(self) -> str:
+        """For the log."""
+        head = (
+            f"{self.name}: {self.jobs} jobs, {len(self.broken)} broken promises, lasted {self.seconds:.1f} s, "
+            f"drained in {self.drained_s:.1f} s"
+        )
+        seen = [f"{count} {what}" for what, count in sorted(self.errors.items())]
+        trouble = [f"{count} {what}" for what, count in self.trouble.items() if count]
+        lines = [
+            head,
+            *(f"  others' {each.text()}" for each in self.compared if each.during.calls),
+            f"  clients saw: {', '.join(seen) or 'no error'}",
+            *([f"  servers counted: {', '.join(trouble)}"] if trouble else []),
+            *(f"  BROKEN {each}" for each in self.broken[:20]),
+        ]
+        return "\n".join(lines)
+
+
+_COUNTED = {
+    "deadlocks": "pinlater_store_deadlocks",
+    "lock waits": "pinlater_store_lock_waits",
+    "lost connections": "pinlater_store_lost_connections",
+    "outcomes settled": "pinlater_store_outcomes_settled",
+    "slots lost": "pinlater_store_slots_lost",
+}
+
+
+async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
+    """A quiet stretch, the fault, a drain, the verdict; then the load goes on."""
+    quiet_at = time.monotonic()
+    await stage.lasts(normal_s)
+    errors, trouble = stage.load.errors.copy(), await _trouble(stage)
+    began = time.monotonic()
+    broken: list[str] = []
+    try:
+        await fault.act(stage)
+    except Exception as error:  # noqa: BLE001 the rest is worth a look, too
+        broken.append(f"{fault.name}: {error!r}")
+    ended = time.monotonic()
+    seen = stage.load.errors - errors
+    after = await _trouble(stage)
+    # Who began anew counts from nothing.
+    changes = {what: max(0, round(after[what] - before)) for what, before in trouble.items()}
+    if changes["slots lost"]:
+        broken.append(f"a place of a server that lived was taken over {changes['slots lost']} times")
+    if seen and not fault.errors and not changes["stalls"]:
+        broken.append(f"callers saw errors: {dict(seen)}")
+    drained_s, wrong = await judge(stage)
+    jobs = sum(stage.load.enqueued.values())
+    compared = _compare(stage, fault, quiet_at, began, ended)
+    return Verdict(fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes)
+
+
+def _compare(stage: Stage, fault: Fault, quiet_at: float, began: float, ended: float) -> list[Compared]:
+    """The latency of the shards that the fault did not harm."""
+    if fault.harmed is None:
+        return []
+    latencies, others = stage.load.latencies, stage.others(fault.harmed)
+    return [
+        Compared(kind, latencies.figures(kind, others, quiet_at, began), latencies.figures(kind, others, began, ended))
+        for kind in KINDS
+    ]
+
+
+async def _trouble(stage: Stage) -> dict[str, float]:
+    """What the servers count, by its name here."""
+    found = {
+        what: sum([await stage.total(metric, shard) for shard in stage.places]) for what, metric in _COUNTED.items()
+    }
+    return {**found, "stalls": await stage.stalls()}
+
+
+async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[str]]:
+    """Drains, and looks at what clients saw since it was looked at last: how long the drain took in seconds, and what is broken.
+
+    The load goes on after. With `everything` all is looked at once more.
+    """
+    load = stage.load
+    load.pause()
+    try:
+        drained_s, broken = await _drain(stage)
+        await load.rest()
+        lines = load.recorder.lines(0 if everything else load.judged)
+        load.judged += 0 if everything else len(lines)
+        # In threads: the proxies are on this loop.
+        history = await asyncio.to_thread(read_history, lines)
+        final = await _final_states(stage, history.seen())
+        wrong = await asyncio.to_thread(check, history, final)
+        broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong]
+        broken += unearned(history, final)
+        broken += await _miscounted(stage)
+        broken += _crashed(stage)
+    except PinLaterError as error:
+        broken = [f"no verdict is possible: {error!r}"]
+        drained_s = DRAIN_S_MAX
+    finally:
+        load.go_on()
+    return drained_s, [*load.unexpected, *broken]
+
+
+async def _drain(stage: Stage) -> tuple[float, list[str]]:
+    """Until every enqueue is answered and no job is left; what never comes to an end."""
+    load, began = stage.load, time.monotonic()
+    left = 1
+    async with client_of(stage.server_set) as client:
+        while time.monotonic() < began + DRAIN_S_MAX:
+            [stats] = await client.queue_stats(QUEUE)
+            left = stats.total("pending") + stats.total("in_progress")
+            if not load.unanswered and not left and not load.busy:
+                return time.monotonic() - began, []
+            await asyncio.sleep(0.1)
+    stuck = [f"{left} jobs were never done within {DRAIN_S_MAX:g} s"] if left else []
+    stuck += [f"the enqueue {key} was never answered" for key in sorted(load.unanswered)]
+    return time.monotonic() - began, stuck or ["a worker's call was never answered"]
+
+
+async def _final_states(stage: Stage, descriptors: Iterable[str]) -> dict[str, int]:
+    """The state of each, as a lookup tells it now."""
+    ordered, states = sorted(descriptors), {}
+    async with client_of(stage.server_set) as client:
+        for start in range(0, len(ordered), _LOOKUP_CHUNK):
+            found = await client.lookup(ordered[start : start + _LOOKUP_CHUNK])
+            states.update({descriptor: int(info.state) for descriptor, info in found.items()})
+    return states
+
+
+def unearned(history: History, final: Mapping[str, int]) -> list[str]:
+    """Jobs that have succeeded though nobody ever sent an ack that may have done it."""
+    may_have = {ack.descriptor for ack in history.acks if ack.succeeded and ack.outcome in (None, 0)}
+    done = {descriptor for descriptor, state in final.items() if state == SUCCEEDED}
+    return [f"{descriptor} has succeeded without an ack" for descriptor in sorted(done - may_have)]
+
+
+async def _miscounted(stage: Stage) -> list[str]:
+    """Tables that don't agree, and counters that don't with what clients were told: every enqueue has been answered by now."""
+    broken: list[str] = []
+    for shard, place in stage.places.items():
+        name = stage.database_of(shard)
+        broken += [f"shard {shard}: {each}" for each in await inconsistencies(place.database, name)]
+        async with place.database.connect(database=name) as connection, connection.cursor() as cursor:
+            await cursor.execute(_TOTALS)
+            counted = tuple(int(number or 0) for number in await cursor.fetchone())
+        stored = stage.load.enqueued[shard]
+        expected = (stored, stored, stored, 0)
+        if counted != expected:
+            broken.append(
+                f"shard {shard} counts {counted} jobs enqueued, succeeded ever, succeeded and kept, and not succeeded; "
+                f"clients know of {expected}"
+            )
+    return broken
+
+
+def _crashed(stage: Stage) -> list[str]:
+    """Exceptions in a server's log that nobody had thought of."""
+    logs = sorted(stage.folder.glob("server-*.log"))
+    return [f"{log.name} shows a traceback" for log in logs if "Traceback (most recent" in log.read_text("utf-8")]

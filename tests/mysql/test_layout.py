@@ -1,0 +1,112 @@
+"""What the layout and the connections are for: bodies lie still, finished jobs are out of the way, and load opens no more connections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from asyncmy import errors as driver
+
+from pinlater.domain.job import JobState
+from pinlater.storage.mysql.connection import Connection
+from pinlater.storage.mysql.shard import MysqlShard
+from tests.contract.desk import ALL, TIMEOUT_MS, Desk
+from tests.mysql.rig import Rig, gathered
+
+WRITERS = 4
+READERS = 3
+# What the two kinds call the same thing.
+ISOLATION = {"mariadb": b"@@tx_isolation", "mysql8": b"@@transaction_isolation"}
+READ_LIMIT = {"mariadb": b"@@max_statement_time * 1000", "mysql8": b"@@max_execution_time"}
+
+
+@asynccontextmanager
+async def bodies_frozen(rig: Rig) -> AsyncIterator[None]:
+    """Whoever changes or deletes a row of `jobs` meanwhile fails."""
+    for change in ("UPDATE", "DELETE"):
+        await rig.ask(
+            f"CREATE TRIGGER no_{change} BEFORE {change} ON jobs FOR EACH ROW "
+            "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a body was touched'"
+        )
+    try:
+        yield
+    finally:
+        for change in ("UPDATE", "DELETE"):
+            await rig.ask(f"DROP TRIGGER no_{change}")
+
+
+async def test_nothing_that_happens_to_a_job_rewrites_its_body(rig: Rig) -> None:
+    """Claims, heartbeats, releases, failures, time-outs, ends and garbage change narrow rows only."""
+    desk = await rig.desk(direct=True)
+    async with bodies_frozen(rig):
+        key = await desk.put(b"x" * 100_000, attempts=5)
+        held = await desk.take()
+        await desk.heartbeat(held.ref)
+        await desk.release(held.ref)
+        await desk.fail((await desk.take()).key, error=("E", "text"))
+        await desk.take()
+        desk.clock.advance(ms=TIMEOUT_MS + 1)
+        assert len(await desk.shard.time_out_claims(desk.now, ALL)) == 1
+        await desk.cancel(key)
+        assert await desk.retry_failed() == 1
+        await desk.succeed((await desk.take()).key)
+        with pytest.raises(driver.MySQLError, match="a body was touched"):  # so the triggers do what they are for
+            await rig.ask("UPDATE jobs SET priority = 2")
+        assert (await desk.look(key)).state is JobState.SUCCEEDED
+        desk.clock.advance(hours=1, ms=1)
+        assert await desk.collect() == (1, 0)
+    await rig.assert_consistent(deleted=True)
+
+
+async def test_finished_jobs_are_out_of_the_way(rig: Rig) -> None:
+    """No row of theirs is left in the tables that claims and acks read."""
+    desk = await rig.desk(direct=True)
+    for state in (JobState.SUCCEEDED, JobState.FAILED):
+        await desk.put_in(state)
+    for table in ("ready", "claims", "expiries"):
+        assert await rig.ask(f"SELECT COUNT(*) FROM {table}") == [(0,)]
+    assert await rig.ask("SELECT COUNT(*) FROM done") == [(2,)]
+
+
+async def test_every_connection_is_set_as_we_need_it(rig: Rig, kind: str) -> None:
+    """READ COMMITTED, strict, in UTC, and nothing is waited for as long as the database would: eight hours, a year."""
+    shard = await rig.open(direct=True, lock_wait_ms=1_500, statement_timeout_ms=2_500, lease_ms=20_000)
+    usual = [b"@@innodb_lock_wait_timeout", b"@@lock_wait_timeout", b"@@time_zone", ISOLATION[kind], b"@@sql_mode"]
+    expected = (2, 2, "+00:00", "READ-COMMITTED", "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION")
+    assert await settings_of(await shard._connect_writer(), usual) == expected
+    assert await settings_of(await shard._connect_reader(), usual) == expected
+    assert await settings_of(await shard._connect_writer(), [b"@@wait_timeout"]) == (10,)
+    assert await settings_of(await shard._connect_reader(), [READ_LIMIT[kind]]) == (2_500,)
+
+
+async def settings_of(connection: Connection, names: list[bytes]) -> tuple[Any, ...]:
+    [found] = await connection.run([b"SELECT " + b", ".join(names)])
+    await connection.quit()
+    return found.rows[0]
+
+
+async def test_load_opens_no_more_connections(mortal: Rig) -> None:
+    """However many callers there are at once: as the database has counted at the height of it."""
+    desk = await mortal.desk(direct=True, reader_connections=READERS)
+    assert isinstance(desk.shard, MysqlShard)
+    keys = [await desk.put() for _ in range(20)]
+    await mortal.ask("FLUSH STATUS")  # counts from now on
+    for _ in range(3):
+        calls = [one_of_each(desk, number) for number in range(20)]
+        looks = [desk.look(key) for key in keys for _ in range(10)]
+        answers = await gathered([*calls, *looks])
+        assert [answer for answer in answers if isinstance(answer, BaseException)] == []
+    ours = desk.shard.figures()["connections"]
+    assert WRITERS < ours <= WRITERS + READERS
+    [(_, most)] = await mortal.ask("SHOW GLOBAL STATUS LIKE 'Max_used_connections'")
+    assert int(most) <= ours + 1  # and the one that asks
+
+
+async def one_of_each(desk: Desk, number: int) -> None:
+    """Something for every writer."""
+    await desk.put(b"%d" % number)
+    for held in await desk.claim(1):
+        await desk.heartbeat(held.ref)
+        await desk.fail(held.key, token=held.holder.token)

@@ -1,0 +1,81 @@
+"""Twenty servers on one shard: each sees what each of the others does, however many there are, and nothing of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+
+import pytest
+
+from pinlater.domain.ids import slot_of
+from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.storage.mysql.shard import MysqlShard
+from tests.contract.desk import Desk
+from tests.mysql.rig import LIMITS, Rig
+
+SERVERS = 20
+
+
+@pytest.fixture
+async def desks(rig: Rig) -> AsyncIterator[list[Desk]]:
+    """Their looks are never shared: their clocks go on by a second whenever they are asked. Each has a queue that it works on."""
+    endpoint, settings = rig.endpoint(direct=True), MysqlSettings(**LIMITS)
+    desks = [Desk(lambda: MysqlShard(endpoint, settings, monotonic=count().__next__)) for _ in range(SERVERS)]
+    for desk in desks:
+        await desk.open()
+    await desks[0].shard.create_queues([queue_of(number) for number in range(SERVERS)], desks[0].now)
+    for desk in desks:
+        await desk.shard.list_queues()
+        await desk.shard.changed_queues()
+    yield desks
+    for desk in desks:
+        await desk.shard.close()
+
+
+def queue_of(number: int) -> str:
+    return f"queue{number}"
+
+
+async def assert_seen_by_others(desks: list[Desk], number: int) -> None:
+    """By its queue, and nothing else."""
+    for other, desk in enumerate(desks):
+        expected = [] if other == number else [queue_of(number)]
+        assert list(await desk.shard.changed_queues()) == expected, f"server {other} of what server {number} did"
+
+
+async def test_each_sees_what_each_other_does(desks: list[Desk], rig: Rig) -> None:
+    """An enqueue; a claim, after which less waits; and a job given back, after which as much waits as before."""
+    for number, desk in enumerate(desks):
+        key = await desk.put(queue=queue_of(number))
+        assert slot_of(key.id) == number
+        await assert_seen_by_others(desks, number)
+        [held] = await desk.claim(1, queue=queue_of(number))
+        await assert_seen_by_others(desks, number)
+        await desk.shard.release_jobs([held.ref], desk.now)
+        await assert_seen_by_others(desks, number)
+    await rig.assert_consistent()
+
+
+async def test_what_several_do_between_two_looks_is_seen_whole(desks: list[Desk]) -> None:
+    """By who did nothing, and by who did something as well."""
+    for number, desk in enumerate(desks[1:], start=1):
+        await desk.put(queue=queue_of(number))
+    assert sorted(await desks[0].shard.changed_queues()) == sorted(queue_of(number) for number in range(1, SERVERS))
+    assert sorted(await desks[1].shard.changed_queues()) == sorted(queue_of(number) for number in range(2, SERVERS))
+
+
+async def test_each_knows_all(desks: list[Desk]) -> None:
+    for desk in desks:
+        assert isinstance(desk.shard, MysqlShard)
+        assert [member.slot for member in await desk.shard.members()] == list(range(SERVERS))
+
+
+async def test_each_sweeps_what_any_other_left(desks: list[Desk]) -> None:
+    """One look tells all sweeps whether there is anything to do: a claim of the twentieth server is seen by it, too."""
+    for number, desk in enumerate(desks):
+        await desk.put(queue=queue_of(number))
+        await desk.claim(1, queue=queue_of(number))
+        sweeper = desks[(number + 5) % SERVERS]
+        later = desk.now + 3_600_000
+        [swept] = await sweeper.shard.time_out_claims(later, 100)
+        assert (swept.queue, swept.retried) == (queue_of(number), 1)

@@ -1,0 +1,133 @@
+"""`pinlater serve` on shards that fail as databases do: others are asked instead, and it is said when none is left."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pinlater.client import Client, Job
+from pinlater.client.errors import NoHealthyShards, PinLaterError
+from pinlater.testing.real_server import RealServer
+from tests.mysql.shard_file import ShardFile
+from tests.servers.database import DatabaseServer
+from tests.servers.mariadb import MariaDb
+
+_PATIENCE_S = 30.0
+
+
+def page(server: RealServer, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def healthy(server: RealServer) -> dict[str, bool]:
+    found = re.findall(r'^pinlater_shard_healthy{shard="(\w+)"} (\S+)$', page(server, "/metrics")[1], re.MULTILINE)
+    return {shard: float(value) == 1 for shard, value in found}
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def enqueue(client: Client, count: int, body: bytes = b"x") -> Counter[str]:
+    """So many jobs, one a request, each answered; how many went to which shard."""
+    descriptors = [client.enqueue("emails", [Job(body)]).descriptors[0] for _ in range(count)]
+    return Counter(descriptor.split(":")[1].removeprefix("s") for descriptor in descriptors)
+
+
+def outcome(client: Client) -> type[PinLaterError] | None:
+    """Of one enqueue."""
+    try:
+        client.enqueue("emails", [Job(b"x")])
+    except PinLaterError as error:
+        return type(error)
+    return None
+
+
+async def test_no_healthy_shards_is_said_while_none_is_left_and_no_longer(
+    tmp_path: Path, start_mariadb: Callable[..., MariaDb]
+) -> None:
+    """Both are on one database server, which is killed and comes back, with what it had."""
+    database = start_mariadb()
+    file = ShardFile(tmp_path / "shards.json", database, 1, 2)
+    options = ("--set", "mysql.host_prefix=pinlaterdb")
+    with (
+        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
+        Client(server.address, retries=0) as client,
+    ):
+        client.create_queue("emails")
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        database.kill()
+        wait_until(lambda: outcome(client) is NoHealthyShards)
+        with pytest.raises(NoHealthyShards, match="Unable to find healthy shard"):
+            client.dequeue("emails")
+        status, text = page(server, "/readyz")
+        assert (status, "shard 1 is out of reach" in text, "shard 2 is out of reach" in text) == (503, True, True)
+        database.start()
+        wait_until(lambda: healthy(server) == {"1": True, "2": True})
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        assert client.count("emails") >= 60
+        assert page(server, "/readyz") == (200, "ready\n")
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
+async def test_what_a_shard_that_takes_no_writes_refuses_goes_to_another(
+    kind: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, request: pytest.FixtureRequest
+) -> None:
+    """As after a failover that left it read-only: no enqueue fails for it, and once it takes writes it is found again."""
+    start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
+    database = start()
+    file = ShardFile(tmp_path / "shards.json", mariadb)
+    file.write(pinlaterdb001={}, pinlaterdb002={"master": database.tcp})
+    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
+    with (
+        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
+        Client(server.address, retries=0) as client,
+    ):
+        client.create_queue("emails")
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        await database.execute("SET GLOBAL read_only = 1")
+        assert set(enqueue(client, 60)) == {"1"}
+        wait_until(lambda: healthy(server) == {"1": True, "2": False})
+        assert page(server, "/readyz")[0] == 200
+        await database.execute("SET GLOBAL read_only = 0")
+        wait_until(lambda: healthy(server) == {"1": True, "2": True})
+        assert set(enqueue(client, 30)) == {"1", "2"}
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
+async def test_what_a_full_disk_refuses_goes_to_another_shard(
+    kind: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, request: pytest.FixtureRequest
+) -> None:
+    """MariaDB refuses it; MySQL with its binary log on that disk stands still until there is room. No enqueue fails for either."""
+    start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
+    database = start(disk_mib=500)
+    file = ShardFile(tmp_path / "shards.json", mariadb)
+    file.write(pinlaterdb001={}, pinlaterdb002={"master": database.tcp})
+    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
+    with (
+        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
+        Client(server.address, retries=0) as client,
+    ):
+        client.create_queue("emails")
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        database.disk.fill(leave_bytes=1_000_000)
+        wait_until(lambda: set(enqueue(client, 30, b"x" * 7_000)) == {"1"})
+        assert client.dequeue("emails").jobs
+        database.disk.free()
+        wait_until(lambda: set(enqueue(client, 30)) == {"1", "2"})
+        assert healthy(server) == {"1": True, "2": True}
