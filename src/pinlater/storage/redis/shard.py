@@ -74,6 +74,7 @@ class RedisShard:
         custom_status_chars_max=REDIS_STATUS.chars_max,
         ack_replaces_status=REDIS_STATUS.ack_replaces,
         body_bytes_max=_BODY_BYTES_MAX,
+        body_bytes_bound="what fits into one command of Redis",
     )
 
     def __init__(
@@ -87,6 +88,7 @@ class RedisShard:
         self.endpoint = endpoint
         self.stats = Stats()
         self._settings = settings or RedisSettings()
+        self._monotonic = monotonic
         self._front = front_of(self._settings.tag_of(name))
         self._book = Book()
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
@@ -142,11 +144,12 @@ class RedisShard:
         await asyncio.gather(*(writer.close() for writer in self._writers))
         await self._readers.close()
 
-    async def ping(self) -> None:
+    async def ping(self, now_ms: int | None = None) -> None:
         """A sign of life in the store, which is a write."""
         self._check_open()
-        slot = self._membership.slot
-        if not await self._membership.renew(self._readers.run):
+        slot, asked = self._membership.slot, self._monotonic()
+        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
+        if not await self._membership.renew(self._readers.run, time_ms):
             await self._rejoin(slot)
 
     def figures(self) -> Mapping[str, float]:
@@ -154,8 +157,7 @@ class RedisShard:
 
     async def time_ms(self) -> int:
         self._check_open()
-        seconds, micros = await self._readers.command(b"TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
+        return await self._membership.agreed_ms(self._readers.run)
 
     async def announce(self, address: str) -> str:
         self._check_open()

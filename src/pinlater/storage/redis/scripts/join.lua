@@ -13,7 +13,8 @@ local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local servers, taken = call('HGETALL', T .. 'servers'), {}
 for i = 1, #servers, 2 do
-    if unpack_struct('>I8', servers[i + 1], 25) + lasts > now then
+    -- One from the future is from before the clock was set back.
+    if math.abs(now - unpack_struct('>I8', servers[i + 1], 25)) < lasts then
         taken[tonumber(servers[i])] = true
     end
 end
