@@ -192,8 +192,9 @@ local function fill(order)
             end
             read = read + #found
             spread('ZREM', ready, gone)
+            -- Records come into memory before anybody knows how long they are.
             if size_sum < 1024 * #found then
-                step = 1000
+                step = math.min(step * 4, 256)
             elseif size_sum > 65536 * #found then
                 step = 4
             end
