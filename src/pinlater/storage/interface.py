@@ -31,7 +31,7 @@ class Capabilities(NamedTuple):
     shared: bool  # other servers may use the same shard at the same time
     durable: bool  # what was answered survives a kill -9
     custom_status_chars_max: int = 5_000
-    ack_replaces_status: bool = False  # the status that comes with an ack takes the place of the old one, an empty one too
+    ack_replaces_status: bool = False  # an ack's status takes the place of the old one, an empty one too
     body_bytes_max: int = 2**31 - 1
     body_bytes_bound: str = "its store"  # what bounds them, for who could change it
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
