@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 .ONESHELL:
 
 BIN := .venv/bin
-# What `make bench` keeps its jobs in: sqlite or mysql (a private MariaDB).
+# What `make bench` keeps its jobs in: sqlite, mysql (a private MariaDB) or redis (a private one).
 STORE ?= sqlite
 # Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue".
 ARGS ?=
@@ -53,9 +53,9 @@ docs: ## build the documentation into docs/_build/html; a warning is an error
 
 ##@ Measure it and break it
 .PHONY: bench
-bench: ## measure this machine, some minutes, into bench/results/local.json; STORE=mysql: on MariaDB
+bench: ## measure this machine, some minutes, into bench/results/local.json; STORE=mysql or redis
 	@scripts/install bench
-	scripts/test-packages bench || true # without a Redis the peer is skipped, without a MariaDB there is no STORE=mysql
+	scripts/test-packages bench || true # without a Redis the peer is skipped and there is no STORE=redis, without a MariaDB no STORE=mysql
 	$(BIN)/python -m bench --store $(STORE) $(ARGS)
 
 .PHONY: bench-full

@@ -1,4 +1,4 @@
-"""The command: `python -m bench [--store mysql] [--full] [--quick] [--only NAME]` and `python -m bench compare [OLD NEW]`."""
+"""The command: `python -m bench [--store mysql|redis] [--full] [--quick] [--only NAME]` and `python -m bench compare [OLD NEW]`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from bench import table
 from bench.backlog import backlog
 from bench.busy_loop import busy_loop
 from bench.garbage import garbage
+from bench.memory import memory
 from bench.mysql_stores import MysqlStores
 from bench.neighbours import pickup_elsewhere
+from bench.redis_stores import RedisStores
 from bench.results import RESULTS_DIR, Results, RowResult, machine_facts, read_results
 from bench.sdk import client_sync, enqueue_many, worker_async, worker_threads
 from bench.several_shards import idle_shards, two_shards
@@ -59,7 +61,16 @@ _MYSQL: dict[str, Row] = {
     "pickup_elsewhere": pickup_elsewhere,
     "statements": statements,
 }
-ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL}
+_REDIS: dict[str, Row] = {
+    "enqueue_single": enqueue_single,
+    "enqueue_batched": enqueue_batched,
+    "claim_single": claim_single,
+    "claim_batched": claim_batched,
+    "pickup": pickup,
+    "backlog": backlog,
+    "memory": memory,
+}
+ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
 # With --quick nobody waits until a server looks for garbage or for others.
 IN_A_HURRY = ("--set", "maintenance.garbage_interval_ms=200", "--set", "maintenance.refresh_interval_ms=200")
 
@@ -70,7 +81,7 @@ def open_stores(kind: str, folder: Path, *, quick: bool) -> Iterator[Stores]:
     if kind == "sqlite":
         yield SqliteStores(folder)
         return
-    with MysqlStores(folder, quick=quick) as stores:
+    with RedisStores(folder) if kind == "redis" else MysqlStores(folder, quick=quick) as stores:
         yield stores
 
 
@@ -99,7 +110,9 @@ def run(arguments: Sequence[str], console: Console) -> int:
         "--quick", action="store_true", help="one iteration of everything, in seconds; figures mean nothing"
     )
     parser.add_argument(
-        "--full", action="store_true", help="5 million waiting, future and finished jobs each; with mysql 10 million"
+        "--full",
+        action="store_true",
+        help="5 million waiting, future and finished jobs each; with mysql 10, with redis 2 million",
     )
     names = list(dict.fromkeys(name for rows in ROWS.values() for name in rows))
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of: {', '.join(names)}")

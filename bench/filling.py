@@ -39,18 +39,27 @@ class Filler:
         for start in range(0, count, CHUNK):
             size, now_ms = min(CHUNK, count - start), self._clock.now_ms()
             await self.waiting([now_ms] * size)
-            while size:
-                size -= await self._finish(size)
+            await self.finish_waiting(size)
 
-    async def _finish(self, limit: int) -> int:
-        """Claims as many as the store gives at once, and acks them."""
+    async def finish_waiting(self, count: int) -> None:
+        """The next so many of the waiting go the rest of the way."""
+        while count:
+            keys = await self.claim(min(CHUNK, count))
+            await self.finish(keys)
+            count -= len(keys)
+
+    async def claim(self, limit: int) -> list[JobKey]:
+        """As many as the store gives at once, one at least."""
         order = ClaimOrder(QUEUE, [ClaimCall(limit, _HOLDER, 1 << 30)], 600_000)
         (claimed,) = await self._shard.claim_jobs([order], self._clock.now_ms())
         assert isinstance(claimed, Claimed), claimed
         keys = [JobKey(QUEUE, job.priority, job.id) for job in claimed.jobs[0]]
         assert keys, f"none claimed, {limit} to come"
+        return keys
+
+    async def finish(self, keys: Sequence[JobKey]) -> None:
+        """Acks claimed jobs."""
         await self._shard.finish_jobs([Ack(key, succeeded=True) for key in keys], self._clock.now_ms())
-        return len(keys)
 
 
 @asynccontextmanager

@@ -46,7 +46,17 @@ _MYSQL = {
     "statements": [Goal("worst_step", 1, 0.5, at_most=True)],
 }
 
-GOALS = {"sqlite": _SQLITE, "mysql": _MYSQL}
+_REDIS = {
+    "enqueue_single": [Goal("wire_ratio", 0.5, 0.7)],
+    "enqueue_batched": [Goal("enqueue_rate", 90_000, 150_000, "jobs/s")],
+    "claim_single": [Goal("claim_rate", 12_000, 18_000, "jobs/s")],
+    "claim_batched": [Goal("claim_rate", 45_000, 80_000, "jobs/s")],
+    "pickup": [Goal("pickup_p50_ms", 1.5, 0.8, "ms", at_most=True), Goal("pickup_p99_ms", 5, 2, "ms", at_most=True)],
+    "backlog": [Goal("worst_ratio", 0.85, 0.95)],
+    "memory": [Goal("bytes_a_waiting_job", 450, 300, "bytes", at_most=True)],
+}
+
+GOALS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
 
 
 def goals_of(store: str, row: str, *, flush_ms: float = 0.0) -> list[Goal]:

@@ -16,6 +16,7 @@ from bench.goals import goals_of
 from bench.load import BODY_BYTES, Plan, Report
 from bench.mysql_stores import MysqlStores
 from bench.raw_client import RawClient
+from bench.redis_stores import RedisStores
 from bench.results import Goal
 from bench.servers import Server, serve, wire_server
 from bench.stores import Store, Stores
@@ -43,6 +44,7 @@ class Sizes:
     idle_seconds: float = 5.0
     idle_shards_seconds: float = 20.0
     garbage: int = 1_000_000
+    memory_jobs: int = 100_000
     quiet_seconds: float = 5.0
     callers: tuple[int, ...] = (1, 8, 64, 512)
     busy_jobs: int = 20_000
@@ -65,13 +67,15 @@ QUICK = Sizes(
     idle_seconds=0.2,
     idle_shards_seconds=0.5,
     garbage=2_000,
+    memory_jobs=500,
     quiet_seconds=0.2,
     callers=(1, 16),
     busy_jobs=200,
     worker_jobs=500,
     client_calls=20,
 )
-FULL_BACKLOG = {"sqlite": 5_000_000, "mysql": 10_000_000}
+# In Redis all of it is in memory, some 900 bytes for one of each kind.
+FULL_BACKLOG = {"sqlite": 5_000_000, "mysql": 10_000_000, "redis": 2_000_000}
 
 
 @dataclass(slots=True)
@@ -115,6 +119,12 @@ class Workplace:
     def mysql(self) -> MysqlStores:
         """The stores, for a row that is only measured on MySQL."""
         assert isinstance(self.stores, MysqlStores)
+        return self.stores
+
+    @property
+    def redis(self) -> RedisStores:
+        """The stores, for a row that is only measured on Redis."""
+        assert isinstance(self.stores, RedisStores)
         return self.stores
 
     def goals(self, row: str) -> list[Goal]:

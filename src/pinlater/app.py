@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random, SystemRandom
 
 from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardPlace
+from pinlater.config.shard_place import ShardPlace
 from pinlater.config.watched import WatchedFiles
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
@@ -39,7 +39,7 @@ from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shard
 from pinlater.sharding.shards import Shards
 from pinlater.sharding.watch import Watch
 from pinlater.storage.interface import TimeToLive
-from pinlater.stores import make_shards, mysql_shards
+from pinlater.stores import make_shards, sharded
 from pinlater.telemetry.metrics import TICK_S, Metrics
 from pinlater.telemetry.tracing import find_tracing
 from pinlater.thrift_server.server import ThriftServer
@@ -303,7 +303,7 @@ class App:
         ]
         if not all(shard.trusted for shard in self.shards):
             work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.watch.look))
-            work.append(Periodic("life", self.settings.mysql.lease_ms // _SIGNS_A_LEASE, self.watch.ping_all))
+            work.append(Periodic("life", self.settings.database.lease_ms // _SIGNS_A_LEASE, self.watch.ping_all))
         if any(shard.shard.capabilities.shared for shard in self.shards):
             work.append(Periodic("members", every.refresh_interval_ms, self._look_at_members))
         if self._files:
@@ -399,4 +399,4 @@ class App:
         if places is None:
             return make_shards(self.settings)
         self._places = places
-        return mysql_shards(places, self.settings)
+        return sharded(places, self.settings)

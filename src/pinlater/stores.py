@@ -9,25 +9,25 @@ from dataclasses import astuple
 from hashlib import sha256
 
 from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardPlace, find_shards
+from pinlater.config.shard_file import find_shards
+from pinlater.config.shard_place import ShardPlace
 from pinlater.sharding.reload import DesiredShard
 from pinlater.storage.interface import Shard
+from pinlater.storage.redis.settings import RedisEndpoint
 
 
 def make_shards(settings: Settings) -> Sequence[DesiredShard]:
     """The shards that the settings name. Raises `FileBroken` where a shard file can't be read."""
-    if settings.store.kind == "mysql":
-        return mysql_shards(find_shards(settings), settings)
+    if settings.store.is_sharded:
+        return sharded(find_shards(settings), settings)
     return [DesiredShard("1", lambda: make_shard(settings))]
 
 
-def mysql_shards(places: Sequence[ShardPlace], settings: Settings) -> Sequence[DesiredShard]:
+def sharded(places: Sequence[ShardPlace], settings: Settings) -> Sequence[DesiredShard]:
     """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
 
     def maker(place: ShardPlace) -> Callable[[], Shard]:
-        from pinlater.storage.mysql.shard import MysqlShard
-
-        return lambda: MysqlShard(place.endpoint, settings.mysql, place.name)
+        return lambda: shard_at(place, settings)
 
     return [
         DesiredShard(
@@ -38,6 +38,18 @@ def mysql_shards(places: Sequence[ShardPlace], settings: Settings) -> Sequence[D
         )
         for place in places
     ]
+
+
+def shard_at(place: ShardPlace, settings: Settings) -> Shard:
+    """The shard of a place, of the place's kind; not opened yet."""
+    where = place.endpoint
+    if isinstance(where, RedisEndpoint):
+        from pinlater.storage.redis.shard import RedisShard
+
+        return RedisShard(where, settings.redis, place.name)
+    from pinlater.storage.mysql.shard import MysqlShard
+
+    return MysqlShard(where, settings.mysql, place.name)
 
 
 def make_shard(settings: Settings) -> Shard:

@@ -13,14 +13,16 @@ from bench.__main__ import ROWS
 from bench.results import read_results
 from tests.servers.database import ServerMissing
 from tests.servers.mariadb import MariaDb
+from tests.servers.redis import RedisServer
+
+SERVERS: dict[str, type[MariaDb | RedisServer]] = {"mysql": MariaDb, "redis": RedisServer}
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("store", ROWS)
 def test_one_iteration_of_everything_measures_every_row(tmp_path: Path, store: str) -> None:
     """And its file can be compared with another, here itself."""
-    if store == "mysql":
-        _need_mariadb()
+    _need(SERVERS.get(store))
     output = tmp_path / "quick.json"
     command = [sys.executable, "-m", "bench"]
     run = subprocess.run(
@@ -44,8 +46,10 @@ def test_one_iteration_of_everything_measures_every_row(tmp_path: Path, store: s
     assert compared.returncode == 0, compared.stdout + compared.stderr
 
 
-def _need_mariadb() -> None:
+def _need(server: type[MariaDb | RedisServer] | None) -> None:
+    if server is None:
+        return
     try:
-        MariaDb.command()
+        server.command()
     except ServerMissing as missing:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(str(missing))

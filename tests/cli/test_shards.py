@@ -212,7 +212,7 @@ def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[...,
 @pytest.mark.parametrize(
     ("store", "complaint"),
     [
-        ("sqlite:jobs.db", "is no MySQL store, and has but one shard"),
+        ("sqlite:jobs.db", "is no MySQL or Redis store, and has but one shard"),
         ("mysql://pinlater:secret@127.0.0.1:1/pinlater_1", "only a shard file has several to choose from"),
     ],
 )

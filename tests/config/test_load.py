@@ -131,7 +131,7 @@ def test_relative_paths_in_a_file_count_from_the_file_and_elsewhere_from_here(tm
         ("mysql:", "names no shard file"),
         ("mysql:nowhere.json", "nowhere.json can't be read: No such file or directory"),
         ("mariadb://u@h/x", "did you mean mysql://…?"),
-        ("redis://host", "names a Redis store, which is not in this build yet"),
+        ("redis:", "names no shard file: write redis:FILE"),
         ("sqlite:", "names no file"),
         ("sqlite::memory:", "a store in memory is called memory:"),
         ("sqlite://host/x", "names a host"),

@@ -115,7 +115,7 @@ def test_every_key_of_the_contract_is_known() -> None:
 def test_every_setting_that_the_translation_names_exists() -> None:
     rooms = {key.room for key in keys().values()} - {""}
     named = [word for text in REPLACED.values() for word in re.findall(r"\b([a-z]+\.[a-z_]+)\b", text)]
-    assert {same.path for same in SAME.values()} <= set(keys())
+    assert {path for same in SAME.values() for path in (same.path, same.also) if path} <= set(keys())
     assert {word for word in named if word.partition(".")[0] in rooms} <= set(keys())
 
 
@@ -136,9 +136,24 @@ def test_without_a_backend_the_message_says_what_to_set(tmp_path: Path) -> None:
     assert "PINLATER_BACKEND=sqlite and SQLITE_PATH=<file>" in found
 
 
-def test_a_store_that_this_build_lacks_is_refused(tmp_path: Path) -> None:
+def test_redis_without_a_shard_file_is_refused_with_what_to_set(tmp_path: Path) -> None:
     (found,) = problems(properties(tmp_path, "\nPINLATER_BACKEND=redis\n"))
-    assert found.startswith(":2: PINLATER_BACKEND: redis is a store that is not in this build yet")
+    assert found.startswith(":2: PINLATER_BACKEND: SHARDS_FILE, the Redis shard file, is not set")
+
+
+@pytest.mark.parametrize("backend", ["redis", "Redis"])
+def test_redis_takes_its_shards_from_the_shard_file(tmp_path: Path, backend: str) -> None:
+    """Time limits and retries of the original's file are Redis' as well as MySQL's."""
+    (tmp_path / "redis.json").write_text(
+        '{"shards": [{"name": "2", "shardConfig": {"master": {"host": "a", "port": 1}}}]}'
+    )
+    text = f"PINLATER_BACKEND={backend}\nSHARDS_FILE=redis.json\nBACKEND_SOCKET_TIMEOUT_SECONDS=7\nBACKEND_NUM_AUTO_RETRIES=0\n"
+    loaded = load(properties(tmp_path, text + "NUM_PRIORITY_LEVELS=5\n"))
+    settings = loaded.settings
+    assert settings.store == StoreLocation("redis", shard_file=tmp_path / "redis.json")
+    assert (settings.redis.command_timeout_ms, settings.redis.retries, settings.redis.priority_levels) == (7_000, 0, 5)
+    assert [place.name for place in find_shards(settings)] == ["2"]
+    assert loaded.warnings == ()
 
 
 @pytest.mark.parametrize("text", ["", "PINLATER_BACKEND=mysql\n", "PINLATER_BACKEND=MySQL\n"])

@@ -40,6 +40,49 @@ def test_an_entry_is_taken_out_with_its_comma() -> None:
     assert without_entry('{"a": 1}', "a") == "{}"
 
 
+REDIS_FILE = """\
+{"shards": [
+    {
+        "name": "1",
+        "shardConfig": {
+            "master": {"host": "a", "port": 1},
+            "slave": {"host": "b", "port": 1}
+        }
+    },
+    {"name":"2", "shardConfig": {"dequeueOnly" : false}},
+    {"shardConfig": {}, "name": "]\\"3"}
+], "other": 1.50}
+"""
+
+
+def test_the_flag_of_a_redis_shard_is_set_beside_its_master() -> None:
+    assert with_dequeue_only(REDIS_FILE, "1", True) == REDIS_FILE.replace(
+        '"slave": {"host": "b", "port": 1}\n',
+        '"slave": {"host": "b", "port": 1},\n            "dequeueOnly": true\n',
+    )
+    assert with_dequeue_only(REDIS_FILE, "2", True) == REDIS_FILE.replace(
+        '"dequeueOnly" : false', '"dequeueOnly" : true'
+    )
+    third = with_dequeue_only(REDIS_FILE, ']"3', True)
+    assert third == REDIS_FILE.replace('"shardConfig": {}', '"shardConfig": {"dequeueOnly": true}')
+
+
+def test_a_redis_shard_is_taken_out_of_the_list_with_its_comma() -> None:
+    assert without_entry(REDIS_FILE, "2") == REDIS_FILE.replace(
+        ',\n    {"name":"2", "shardConfig": {"dequeueOnly" : false}}', ""
+    )
+    assert without_entry('{"shards": [ {"name": "a"}, {"name": "b"} ]}', "a") == '{"shards": [ {"name": "b"} ]}'
+    assert without_entry('{"shards": [{"name": "a"}]}', "a") == '{"shards": []}'
+
+
+@pytest.mark.parametrize(
+    "change", [lambda text: without_entry(text, "4"), lambda text: with_dequeue_only(text, "4", True)]
+)
+def test_a_redis_shard_that_is_not_there_is_an_error(change: Any) -> None:
+    with pytest.raises(ValueError, match="no entry '4'"):
+        change(REDIS_FILE)
+
+
 @pytest.mark.parametrize(
     "change", [lambda text: without_entry(text, "db4"), lambda text: with_dequeue_only(text, "db4", True)]
 )
@@ -81,6 +124,31 @@ def test_in_every_layout_only_the_entry_changes(
     assert changed.startswith(mark)
     left = {name: entry for name, entry in document.items() if name != key}
     assert json.loads(without_entry(text, key).removeprefix("\ufeff")) == left
+
+
+@given(
+    shards=st.lists(
+        st.fixed_dictionaries({"name": st.text(max_size=3), "shardConfig": ENTRIES}),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda shard: str(shard["name"]),
+    ),
+    others=st.dictionaries(st.sampled_from(["a", "z"]), VALUES),
+    pick=st.randoms(use_true_random=False),
+    indent=st.sampled_from([None, 0, 2, "\t"]),
+    value=st.booleans(),
+)
+def test_in_every_layout_only_the_redis_shard_changes(
+    shards: list[dict[str, Any]], others: dict[str, Any], pick: Any, indent: Any, value: bool
+) -> None:
+    place = pick.randrange(len(shards))
+    text = json.dumps({**others, "shards": shards}, indent=indent)
+    wanted = json.loads(text)
+    changed = with_dequeue_only(text, shards[place]["name"], value)
+    wanted["shards"][place]["shardConfig"]["dequeueOnly"] = value
+    assert json.loads(changed) == wanted
+    del wanted["shards"][place]
+    assert json.loads(without_entry(text, shards[place]["name"])) == {**others, "shards": wanted["shards"]}
 
 
 def test_the_file_is_replaced_as_a_whole_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.config.files import FileBroken
+from pinlater.config.mysql_shards import parse
 from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardPlace, ShardSource, find_shards, parse
+from pinlater.config.shard_file import ShardSource, find_shards
+from pinlater.config.shard_place import ShardPlace
 from pinlater.config.store import StoreLocation
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 
@@ -61,7 +63,8 @@ def test_the_originals_file_is_read_as_it_is(path: Path) -> None:
 def test_each_database_of_a_replica_set_is_a_shard(path: Path) -> None:
     places = find_shards(settings(path, host_prefix="pinlaterdb", databases_per_server=3, database_prefix="p"))
     assert [place.name for place in places] == ["1", "1d1", "1d2", "2", "2d1", "2d2"]
-    assert [place.endpoint.database for place in places[:3]] == ["p_1", "p_1d1", "p_1d2"]
+    endpoints = [place.endpoint for place in places[:3]]
+    assert [isinstance(where, Endpoint) and where.database for where in endpoints] == ["p_1", "p_1d1", "p_1d2"]
     assert {place.endpoint.host for place in places[3:]} == {"host2"}
 
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from pinlater.config.errors import SettingsError
 from pinlater.config.load import load
+from pinlater.config.mysql_url import MysqlUrl
 from pinlater.config.settings import Settings
 from pinlater.config.shard_file import find_shards
 from pinlater.config.show import shown_settings
-from pinlater.config.store import MysqlUrl, StoreLocation, parse_store, without_password
+from pinlater.config.store import StoreLocation, parse_store, without_password
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 
 SECRET = "s3cret-Word"
@@ -22,7 +23,7 @@ SECRET = "s3cret-Word"
 
 def url(text: str) -> MysqlUrl:
     found = parse_store(text).url
-    assert found is not None
+    assert isinstance(found, MysqlUrl)
     return found
 
 
@@ -37,6 +38,7 @@ def complaint_about(text: str) -> str | None:
 def the_shard(text: str, mysql: MysqlSettings | None = None) -> Endpoint:
     (place,) = find_shards(Settings(store=parse_store(text), mysql=mysql or MysqlSettings()))
     assert (place.name, place.takes_enqueues) == ("1", True)
+    assert isinstance(place.endpoint, Endpoint)
     return place.endpoint
 
 
@@ -101,7 +103,7 @@ def test_the_password_of_a_file_goes_before_that_of_the_settings(tmp_path: Path)
         (f"mariadb://u:{SECRET}@db/x", "did you mean mysql://…?"),
         (f"postgres://u:{SECRET}@db/x", "is not a store"),
         (f"mysq://u:{SECRET}@db/x", "did you mean mysql?"),
-        (f"redis://:{SECRET}@db", "names a Redis store"),
+        (f"valkey://:{SECRET}@db", "did you mean redis://…?"),
     ],
 )
 def test_what_is_wrong_with_a_url_is_said_without_its_password(text: str, complaint: str) -> None:

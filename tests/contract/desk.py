@@ -15,6 +15,7 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueCounts
+from pinlater.domain.transitions import StatusRule
 from pinlater.storage.interface import (
     Ack,
     Acked,
@@ -78,6 +79,12 @@ class Desk:
     @property
     def now(self) -> int:
         return self.clock.now_ms()
+
+    @property
+    def status_rule(self) -> StatusRule:
+        """How this store joins custom statuses."""
+        capabilities = self.shard.capabilities
+        return StatusRule(capabilities.custom_status_chars_max, capabilities.ack_replaces_status)
 
     async def open(self) -> None:
         await self.shard.open(self.now)

@@ -20,7 +20,10 @@ from pinlater.storage.interface import Shard
 from pinlater.storage.memory import MemoryShard
 from pinlater.storage.mysql.settings import Endpoint
 from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.storage.redis.settings import RedisEndpoint
+from pinlater.storage.redis.shard import RedisShard
 from tests.servers.database import DatabaseServer
+from tests.servers.redis import RedisServer
 
 
 class StoreMissing(Exception):
@@ -70,6 +73,14 @@ def _empty(server: DatabaseServer) -> None:
         thread.submit(asyncio.run, delete()).result()
 
 
+def _redis(folder: Path) -> Shard:
+    server = REDIS["redis"]
+    if _last_folder.get("redis") != folder:  # another test's: it begins with an empty shard
+        _last_folder["redis"] = folder
+        server.execute("FLUSHALL")
+    return RedisShard(RedisEndpoint(server.host, server.port))
+
+
 _DATABASE = "contract"
 _TABLES = (
     *("servers", "writers", "queues", "dropped_queues", "jobs", "kept_jobs", "progress", "ready"),
@@ -78,12 +89,14 @@ _TABLES = (
 _last_folder: dict[str, Path] = {}
 # Running servers by kind of store; whoever runs tests on such a store puts its server here first (`needs_server`).
 SERVERS: dict[str, DatabaseServer] = {}
+REDIS: dict[str, RedisServer] = {}
 
 STORES: dict[str, Callable[[Path], Shard]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "mariadb": _mysql("mariadb"),
     "mysql8": _mysql("mysql8"),
+    "redis": _redis,
 }
 
 
@@ -91,6 +104,8 @@ def needs_server(kind: str, request: pytest.FixtureRequest) -> None:
     """Starts the server that a kind of store needs, if it needs one; skips or fails the test where there is none."""
     if kind in {"mariadb", "mysql8"}:
         SERVERS[kind] = request.getfixturevalue(kind)
+    elif kind == "redis":
+        REDIS[kind] = request.getfixturevalue("redis_server")
 
 
 def make_store(kind: str, folder: Path) -> Shard:

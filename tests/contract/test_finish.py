@@ -77,13 +77,24 @@ async def test_a_final_failure_fails_the_job_whatever_is_left(desk: Desk) -> Non
 
 
 async def test_acks_append_to_the_custom_status(desk: Desk) -> None:
-    """MySQL's rule."""
+    """MySQL's rule; on Redis the newest takes the place of the old ones."""
     held = await desk.put_and_take(status="one,")
     await desk.fail(held.key, status="two,")
     await desk.take()
     await desk.succeed(held.key, status="three")
 
-    assert (await desk.look(held.key)).custom_status == "one,two,three"
+    expected = "three" if desk.shard.capabilities.ack_replaces_status else "one,two,three"
+    assert (await desk.look(held.key)).custom_status == expected
+
+
+async def test_an_ack_without_a_status_leaves_it_or_clears_it(desk: Desk) -> None:
+    """It clears it where the newest takes the place of the old: an empty one is one, too."""
+    held = await desk.put_and_take(status="one")
+
+    await desk.succeed(held.key)
+
+    expected = "" if desk.shard.capabilities.ack_replaces_status else "one"
+    assert (await desk.look(held.key)).custom_status == expected
 
 
 async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:
@@ -91,9 +102,11 @@ async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:
     limit = desk.shard.capabilities.custom_status_chars_max
     held = await desk.put_and_take(status="a" * (limit - 1))
 
-    await desk.succeed(held.key, status="bcd")
+    await desk.succeed(held.key, status="b" * limit + "cd")
 
-    assert (await desk.look(held.key)).custom_status == "a" * (limit - 1) + "b"
+    status = (await desk.look(held.key)).custom_status
+    assert status == desk.status_rule.after_ack("a" * (limit - 1), "b" * limit + "cd")
+    assert len(status) == limit
 
 
 @pytest.mark.parametrize("succeeded", [True, False])

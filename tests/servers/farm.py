@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from tests.servers.database import DatabaseServer, Option
 from tests.servers.guard import Guard
+from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from tests.servers.certificates import Certificates
@@ -27,7 +28,7 @@ class ServerFarm:
         self._guard: Guard | None = None
         self._templates: dict[str, Path] = {}
         self._certificates: Certificates | None = None
-        self._servers: list[DatabaseServer] = []
+        self._servers: list[DatabaseServer | RedisServer] = []
         self._numbers = itertools.count(1)
         self._making = threading.RLock()
 
@@ -63,6 +64,19 @@ class ServerFarm:
             twin = type(server)(self._home() / f"{server.kind}-{next(self._numbers)}", server.data, {}, None)
             self._servers.append(twin)
         return twin
+
+    def make_redis(self, *, tls: bool = False, **options: Option) -> RedisServer:
+        """A new, empty Redis, not yet started. Raises `ServerMissing`."""
+        RedisServer.command()
+        with self._making:
+            folder = self._home() / f"redis-{next(self._numbers)}"
+            server = RedisServer(folder, options, self.certificates if tls else None)
+            self._servers.append(server)
+        return server
+
+    def start_redis(self, *, tls: bool = False, **options: Option) -> RedisServer:
+        """A new, empty Redis that takes connections."""
+        return self.make_redis(tls=tls, **options).start()
 
     @property
     def certificates(self) -> Certificates:

@@ -21,6 +21,7 @@ from tests.servers.disk import NoSmallDisk
 from tests.servers.farm import ServerFarm
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql8
+from tests.servers.redis import RedisServer
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
@@ -72,6 +73,35 @@ async def mysql8_prefix(mysql8: MySql8) -> AsyncIterator[str]:
     prefix = f"t{next(_numbers)}_"
     yield prefix
     await mysql8.drop_databases(prefix)
+
+
+@pytest.fixture(scope="session")
+def redis_server(server_farm: ServerFarm) -> RedisServer:
+    """One Redis for all tests that leave it as it is. It flushes nothing: nobody kills it."""
+    return start_redis_or_skip(server_farm, appendonly=False)
+
+
+@pytest.fixture
+def start_redis(server_farm: ServerFarm) -> Iterator[Callable[..., RedisServer]]:
+    """Starts Redis servers of the test's own: `start_redis(tls=True, appendfsync="everysec", maxmemory="50mb")`."""
+    started: list[RedisServer] = []
+
+    def start(*, tls: bool = False, **options: Option) -> RedisServer:
+        started.append(start_redis_or_skip(server_farm, tls=tls, **options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.remove()
+
+
+def start_redis_or_skip(farm: ServerFarm, *, tls: bool = False, **options: Option) -> RedisServer:
+    try:
+        return farm.start_redis(tls=tls, **options)
+    except ServerMissing as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 def start_or_skip(

@@ -1,7 +1,7 @@
 """Ends what a test session started, also when the session itself was killed: a process of its own that waits for the session's end.
 
 It holds the reading end of a pipe whose other end only the session has. When that closes, for whatever reason, it kills every
-database server whose data lies in the session's folder and removes the folder. It never looks at any other process.
+database server whose data lies in the session's folder, or that works in it, and removes the folder. It never looks at any other process.
 Its weakness: who kills this process too gets no cleaning up.
 """
 
@@ -39,7 +39,8 @@ class Guard:
 
 def processes_of(folder: str) -> list[int]:
     """The database servers with their data somewhere in `folder`."""
-    wanted = b"--datadir=" + os.fsencode(folder) + b"/"
+    inside = os.fsencode(folder) + b"/"
+    wanted = (b"--datadir=" + inside, b"--dir\0" + inside)
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -48,7 +49,7 @@ def processes_of(folder: str) -> list[int]:
             arguments = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if wanted in arguments:
+        if any(words in arguments for words in wanted):
             found.append(int(entry.name))
     return found
 

@@ -12,6 +12,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.queue import QueueCounts
+from pinlater.domain.transitions import StatusRule
 from pinlater.storage.interface import Shard, Swept
 from pinlater.storage.memory import MemoryShard
 from tests.contract.stores import make_store
@@ -28,8 +29,11 @@ class Pair:
         self._kind = kind
         self._runner = asyncio.Runner()
         self._folder = tempfile.TemporaryDirectory(prefix="pinlater-model-")
-        self.memory: Shard = MemoryShard()
         self.other = self._make()
+        status = StatusRule(
+            self.other.capabilities.custom_status_chars_max, self.other.capabilities.ack_replaces_status
+        )
+        self.memory: Shard = MemoryShard(status_rule=status)
         self.run(self.memory.open(self.now))
         self.run(self.other.open(self.now))
         self.ids = IdMaker(self.clock, 1)

@@ -57,7 +57,7 @@ def endpoint_of(url: str, password: str) -> Endpoint:
 
 def _of_shard_file(path: Path, host_prefix: str | None) -> list[Endpoint]:
     from pinlater.config.files import FileBroken, read_bytes, understood
-    from pinlater.config.shard_file import parse
+    from pinlater.config.mysql_shards import parse
 
     settings = MysqlSettings(host_prefix=host_prefix)
     try:

@@ -119,7 +119,7 @@ def _missing(name: str, module: str) -> Callable[[], None]:
 
 
 def _say_missing(name: str, module: str) -> NoReturn:
-    extra = "mysql" if module == "asyncmy" else "server"
+    extra = {"asyncmy": "mysql", "redis": "redis", "hiredis": "redis"}.get(module, "server")
     exits.fail(
         f"`pinlater {name}` needs {module or 'more than is installed'}: pip install 'pinlater[{extra}]'", exits.REFUSED
     )

@@ -11,7 +11,7 @@ import typer
 
 from pinlater.cli import exits
 from pinlater.cli.output import print_json, print_lines
-from pinlater.cli.shard_looks import places_of
+from pinlater.cli.shard_looks import migrate_place, places_of
 from pinlater.cli.store_file import settings_for, store_file, store_of
 from pinlater.domain.errors import PinLaterError
 
@@ -26,9 +26,9 @@ def migrate(
         Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
     ] = None,
     store: Annotated[
-        str | None, typer.Option("--store", help="sqlite:PATH, mysql:FILE or mysql://…, as for serve.")
+        str | None, typer.Option("--store", help="sqlite:PATH, mysql:FILE, redis://… and so on, as for serve.")
     ] = None,
-    shards: Annotated[Path | None, typer.Option("--shards", help="MySQL's shard file, as for serve.")] = None,
+    shards: Annotated[Path | None, typer.Option("--shards", help="The shard file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Bring the store's schema to this program's version. An SQLite file's server must be stopped; what isn't there is made.
@@ -37,7 +37,7 @@ def migrate(
     """
     chosen = store_of(store, shards)
     settings = settings_for(config, chosen)
-    if settings.store.kind == "mysql":
+    if settings.store.is_sharded:
         _migrate_shards(settings, as_json)
         return
     from pinlater.storage.sqlite.offline import migrate_file
@@ -55,12 +55,10 @@ def migrate(
 
 def _migrate_shards(settings: Settings, as_json: bool) -> None:
     """Every shard that can be reached; the others are said, and are the command's failure."""
-    from pinlater.storage.mysql.offline import migrate_shard
-
     places = places_of(settings)
 
     async def migrate_all() -> Sequence[Migrated | BaseException]:
-        calls = (migrate_shard(place.endpoint, settings.mysql) for place in places)
+        calls = (migrate_place(place, settings) for place in places)
         return await asyncio.gather(*calls, return_exceptions=True)
 
     results = dict(zip(places, asyncio.run(migrate_all()), strict=True))

@@ -20,9 +20,14 @@ def serve(
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(help="Where jobs are kept: sqlite:PATH, memory:, mysql:SHARD_FILE or mysql://USER@HOST/DATABASE"),
+        typer.Option(
+            help="Where jobs are kept: sqlite:PATH, memory:, mysql:SHARD_FILE, mysql://USER@HOST/DATABASE, redis:SHARD_FILE"
+            " or redis://USER@HOST/DB"
+        ),
     ] = None,
-    shards: Annotated[Path | None, typer.Option(help="MySQL's shard file; the same as --store mysql:FILE.")] = None,
+    shards: Annotated[
+        Path | None, typer.Option(help="MySQL's or Redis' shard file; the same as --store mysql:FILE or redis:FILE.")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens both ports.")] = None,
     thrift_port: Annotated[int | None, typer.Option(help="Port for Thrift; 0 takes a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(help="Port for HTTP; 0 takes a free one.")] = None,

@@ -22,9 +22,9 @@ def settings(
         Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
     ] = None,
     store: Annotated[
-        str | None, typer.Option("--store", help="sqlite:PATH, memory:, mysql:FILE or mysql://…, as for serve.")
+        str | None, typer.Option("--store", help="sqlite:PATH, memory:, mysql:FILE, redis://… and so on, as for serve.")
     ] = None,
-    shards: Annotated[Path | None, typer.Option("--shards", help="MySQL's shard file, as for serve.")] = None,
+    shards: Annotated[Path | None, typer.Option("--shards", help="The shard file, as for serve.")] = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on, as for serve.")] = None,
     thrift_port: Annotated[str | None, typer.Option("--thrift-port", help="As for serve.")] = None,
     http_port: Annotated[str | None, typer.Option("--http-port", help="As for serve.")] = None,

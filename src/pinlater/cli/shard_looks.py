@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.cli import exits
 from pinlater.domain.errors import PinLaterError
+from pinlater.storage.mysql.settings import Endpoint
 
 if TYPE_CHECKING:
     from pinlater.config.settings import Settings
-    from pinlater.config.shard_file import ShardPlace
-    from pinlater.storage.mysql.offline import Look
+    from pinlater.config.shard_place import ShardPlace
+    from pinlater.storage.offline import Look
 
 _HEALTHY = "shard-healthy-"
 
@@ -32,8 +33,8 @@ def places_of(settings: Settings) -> Sequence[ShardPlace]:
     from pinlater.config.files import FileBroken
     from pinlater.config.shard_file import find_shards
 
-    if settings.store.kind != "mysql":
-        exits.fail(f"{settings.store} is no MySQL store, and has but one shard", exits.REFUSED)
+    if not settings.store.is_sharded:
+        exits.fail(f"{settings.store} is no MySQL or Redis store, and has but one shard", exits.REFUSED)
     try:
         return find_shards(settings)
     except FileBroken as error:
@@ -42,15 +43,38 @@ def places_of(settings: Settings) -> Sequence[ShardPlace]:
 
 async def look_at(places: Sequence[ShardPlace], settings: Settings) -> list[Seen]:
     """Asks all at once, each within the settings' time limits."""
-    from pinlater.storage.mysql.offline import look_at_shard
 
     async def one(place: ShardPlace) -> Seen:
         try:
-            return Seen(place, await look_at_shard(place.endpoint, settings.mysql), None)
+            return Seen(place, await _look(place, settings), None)
         except PinLaterError as error:
             return Seen(place, None, error.message)
 
     return list(await asyncio.gather(*(one(place) for place in places)))
+
+
+async def _look(place: ShardPlace, settings: Settings) -> Look:
+    """Raises `WorldError` where it can't be asked."""
+    where = place.endpoint
+    if isinstance(where, Endpoint):
+        from pinlater.storage.mysql.offline import look_at_shard
+
+        return await look_at_shard(where, settings.mysql)
+    from pinlater.storage.redis.offline import look_at_shard as look_at_redis
+
+    return await look_at_redis(where, settings.redis, place.name)
+
+
+async def migrate_place(place: ShardPlace, settings: Settings) -> tuple[int, int, Sequence[str]]:
+    """Takes the shard's schema forward: (version before, version after, what was run). Raises `WorldError`."""
+    where = place.endpoint
+    if isinstance(where, Endpoint):
+        from pinlater.storage.mysql.offline import migrate_shard
+
+        return await migrate_shard(where, settings.mysql)
+    from pinlater.storage.redis.offline import migrate_shard as migrate_redis
+
+    return await migrate_redis(where, settings.redis, place.name)
 
 
 def health_by_server(address: str, timeout_s: float) -> dict[str, bool] | None:

@@ -20,11 +20,11 @@ from pinlater.domain.clock import SystemClock
 
 if TYPE_CHECKING:
     from pinlater.config.settings import Settings
-    from pinlater.config.shard_file import ShardPlace
+    from pinlater.config.shard_place import ShardPlace
 
 app = typer.Typer(
     name="shards",
-    help="List MySQL shards, see how they are, drain one and take it out.\n\nExample: pinlater shards list --shards shards.json",
+    help="List shards, see how they are, drain one and take it out.\n\nExample: pinlater shards list --shards shards.json",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -32,7 +32,9 @@ app = typer.Typer(
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
 ]
-Store = Annotated[str | None, typer.Option("--store", help="mysql:FILE or mysql://…, as for serve.")]
+Store = Annotated[
+    str | None, typer.Option("--store", help="mysql:FILE, mysql://…, redis:FILE or redis://…, as for serve.")
+]
 ShardFile = Annotated[Path | None, typer.Option("--shards", help="The shard file, as for serve.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The shard's name, or its key in the file.")]
 
@@ -74,7 +76,7 @@ def status(
     settings = settings_for(config, store_of(store, shards))
     seen = asyncio.run(look_at(places_of(settings), settings))
     host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104 - compared only
-    health = health_by_server(http or f"{host}:{settings.http.port}", settings.mysql.connect_timeout_ms / 1000)
+    health = health_by_server(http or f"{host}:{settings.http.port}", settings.database.connect_timeout_ms / 1000)
     if json:
         output.print_json({"shards": [_status_json(shard, health) for shard in seen]})
     else:

@@ -19,7 +19,11 @@ def store_of(store: str | None, shards: Path | None) -> str | None:
     """What `--store` or, in its place, `--shards` say."""
     if store is not None and shards is not None:
         raise typer.BadParameter("--store and --shards exclude each other", param_hint="--shards")
-    return store if shards is None else f"mysql:{shards}"
+    if shards is None:
+        return store
+    from pinlater.config.shard_file import kind_of_file
+
+    return f"{kind_of_file(shards)}:{shards}"
 
 
 def settings_for(config: Path | None, store: str | None) -> Settings:
@@ -37,7 +41,7 @@ def settings_for(config: Path | None, store: str | None) -> Settings:
 def store_file(config: Path | None, store: str | None) -> Path:
     """The SQLite file; ends the command with a line where the settings are wrong or name another kind of store."""
     location = settings_for(config, store).store
-    if location.kind == "mysql":
+    if location.is_sharded:
         exits.fail(f"{location} is not kept in a file of ours; its databases have tools of their own", exits.REFUSED)
     if location.path is None:
         exits.fail(f"{location} is not kept in a file", exits.REFUSED)

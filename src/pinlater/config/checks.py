@@ -7,20 +7,28 @@ old values: at the start there are no old values, and to go on without limits wo
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
-from pinlater.config.files import FileBroken, read_rate_limits, read_server_set
+from pinlater.config.files import FileBroken, read_bytes, read_rate_limits, read_server_set
+from pinlater.config.redis_shards import default_sentinels
+from pinlater.config.redis_shards import parse as parse_redis_shards
+from pinlater.config.redis_url import RedisUrl
 from pinlater.config.schema import rooms
 from pinlater.config.settings import Settings
 from pinlater.config.shard_file import find_shards
+from pinlater.config.shard_place import ShardPlace
 from pinlater.config.sources import Origin
 from pinlater.domain.passwords import HashMalformed, check_hash_form
-from pinlater.storage.mysql.tls import make_context, wants_tls
+from pinlater.storage.mysql.settings import Endpoint
+from pinlater.storage.mysql.tls import wants_tls
+from pinlater.storage.redis.tls import wants_tls as redis_wants_tls
+from pinlater.storage.tls import make_context
 
 _FRAME_OVERHEAD_BYTES = 64 * 1024
+_DRIVERS = {"mysql": ("asyncmy", "MySQL's driver"), "redis": ("redis", "Redis' client library")}
 
 
 def check_together(settings: Settings, origins: Mapping[str, Origin]) -> list[str]:
@@ -31,12 +39,12 @@ def check_together(settings: Settings, origins: Mapping[str, Origin]) -> list[st
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _password_problems(settings)
     yield from _file_problems(settings)
-    if settings.store.kind == "mysql":
-        yield from _mysql_problems(settings)
+    if settings.store.is_sharded:
+        yield from _shard_problems(settings)
     elif settings.processes > 1:
         yield (
             "processes",
-            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use MySQL",
+            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use MySQL or Redis",
         )
     least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
     frame = settings.thrift.max_frame_bytes
@@ -73,19 +81,49 @@ def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             yield "server_set_file", str(error)
 
 
-def _mysql_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    if find_spec("asyncmy") is None:
-        yield "store", "MySQL's driver is not installed: pip install 'pinlater[mysql]'"
+def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    kind = settings.store.kind
+    module, name = _DRIVERS[kind]
+    if find_spec(module) is None:
+        yield "store", f"{name} is not installed: pip install 'pinlater[{kind}]'"
+    if kind == "redis":
+        problems = list(_sentinel_problems(settings))
+        yield from problems
+        if problems:
+            return
     try:
         places = find_shards(settings)
     except FileBroken as error:
         yield "store", str(error)
         return
-    if any(wants_tls(place.endpoint, settings.mysql) for place in places):
+    if _any_tls(places, settings):
         try:
-            make_context(settings.mysql)
+            make_context(settings.database)
         except OSError as error:
-            yield "mysql.tls", str(error)
+            yield f"{kind}.tls", str(error)
+
+
+def _sentinel_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    try:
+        default_sentinels(settings.redis)
+    except ValueError as error:
+        yield "redis.sentinels", str(error)
+    url = settings.store.url
+    if isinstance(url, RedisUrl) and url.master is not None and not url.sentinels and not settings.redis.sentinels:
+        yield (
+            "store",
+            f"{settings.store} names a master, and neither it nor redis.sentinels name Sentinels to ask for it",
+        )
+
+
+def _any_tls(places: Sequence[ShardPlace], settings: Settings) -> bool:
+    """Whether connections to any of the shards are encrypted."""
+    return any(
+        wants_tls(place.endpoint, settings.mysql)
+        if isinstance(place.endpoint, Endpoint)
+        else redis_wants_tls(place.endpoint, settings.redis)
+        for place in places
+    )
 
 
 def _place(path: str, origins: Mapping[str, Origin]) -> str:
@@ -101,19 +139,30 @@ def warnings_about(settings: Settings) -> list[str]:
     ]
     if settings.store.kind == "memory":
         found.append("store: jobs are kept in memory and are gone when the server stops")
-    if settings.store.kind == "mysql":
-        found += _mysql_warnings(settings)
+    if settings.store.is_sharded:
+        found += _shard_warnings(settings)
     return found
 
 
-def _mysql_warnings(settings: Settings) -> Iterator[str]:
-    for path in (settings.store.shard_file, settings.mysql.password_file):
+def _shard_warnings(settings: Settings) -> Iterator[str]:
+    kind = settings.store.kind
+    room = settings.database
+    places = find_shards(settings)
+    secrets = [settings.store.shard_file] if _has_password(settings) else []
+    for path in (*secrets, room.password_file):
         if path is not None and _others_may_read(path):
             yield f"{path} can be read by every user of this machine, and holds a password (chmod o-r)"
-    mysql = settings.mysql
-    has_files = mysql.tls_ca is not None or mysql.tls_cert is not None
-    if has_files and not any(wants_tls(place.endpoint, mysql) for place in find_shards(settings)):
-        yield "mysql.tls is false: connections to the shards are not encrypted, though its files are named"
+    has_files = room.tls_ca is not None or room.tls_cert is not None
+    if has_files and not _any_tls(places, settings):
+        yield f"{kind}.tls is false: connections to the shards are not encrypted, though its files are named"
+
+
+def _has_password(settings: Settings) -> bool:
+    """Whether the shard file holds one; MySQL's always counts as one that does, as the original's has a password in each entry."""
+    path = settings.store.shard_file
+    if path is None or settings.store.kind == "mysql":
+        return True
+    return any(entry.password is not None for entry in parse_redis_shards(read_bytes(path), settings.redis))
 
 
 def _others_may_read(path: Path) -> bool:

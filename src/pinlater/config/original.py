@@ -16,16 +16,21 @@ from pinlater.config.errors import did_you_mean
 from pinlater.config.properties import PropertiesInvalid, Property, parse_properties
 from pinlater.config.schema import ENV_PREFIX, keys
 from pinlater.config.sources import Given, Origin, Source
+from pinlater.config.store import SHARDED
 
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?", re.ASCII)
 
 
 class Same(NamedTuple):
-    """A key that is a setting of ours: its path, and, where the units differ, theirs and how many of ours one of it is."""
+    """A key that is a setting of ours: its path, and, where the units differ, theirs and how many of ours one of it is.
+
+    `also`: a second one of ours, of another kind of store.
+    """
 
     path: str
     unit: str = ""
     factor: int = 1
+    also: str = ""
 
 
 SAME: Mapping[str, Same] = {
@@ -42,15 +47,16 @@ SAME: Mapping[str, Same] = {
     "MYSQL_COUNT_LIMIT": Same("jobs.regex_rows_max"),
     "MYSQL_NUM_DB_PER_QUEUE": Same("mysql.databases_per_server"),
     "SHARD_ALLOWED_HOSTNAME_PREFIX": Same("mysql.host_prefix"),
-    "BACKEND_SOCKET_TIMEOUT_SECONDS": Same("mysql.statement_timeout_ms", "seconds", 1_000),
-    "BACKEND_NUM_AUTO_RETRIES": Same("mysql.retries"),
+    "BACKEND_SOCKET_TIMEOUT_SECONDS": Same("mysql.statement_timeout_ms", "seconds", 1_000, "redis.command_timeout_ms"),
+    "BACKEND_NUM_AUTO_RETRIES": Same("mysql.retries", also="redis.retries"),
 }
 
 STORE_KEYS = ("PINLATER_BACKEND", "SQLITE_PATH", "SHARDS_FILE")
 SERVER_SET_KEYS = ("SERVER_SET_ENABLED", "SERVER_SET_PATH")
 
 _CONNECTIONS = (
-    "a MySQL shard is written to over four connections, whatever the load, and read from over mysql.reader_connections"
+    "a shard is written to over four connections, whatever the load, and read from over mysql.reader_connections"
+    " or redis.reader_connections"
 )
 _LANES = "requests that arrive together share one transaction, so there is nothing to set"
 
@@ -63,7 +69,8 @@ REPLACED: Mapping[str, str] = {
     "BACKEND_CONNECTIONS_PER_SHARD": _CONNECTIONS,
     "BACKEND_CONNECTION_MAX_WAIT_MILLIS": "sharding.call_timeout_ms bounds a request's call as a whole",
     "MONITOR_CONNECTIONS_PER_SHARD": _CONNECTIONS,
-    "MONITOR_SOCKET_TIMEOUT_SECONDS": "mysql.statement_timeout_ms bounds the sweeps' statements, too, and sharding.work_timeout_ms a sweep",
+    "MONITOR_SOCKET_TIMEOUT_SECONDS": "mysql.statement_timeout_ms or redis.command_timeout_ms bounds the sweeps' statements, too,"
+    " and sharding.work_timeout_ms a sweep",
     "BACKEND_QUERY_PARALLELISM": _LANES,
     "BACKEND_DEQUEUE_CONCURRENCY_PER_QUEUE_PER_SHARD": "dequeues of one queue are joined into one claim,"
     " and dispatch.max_waiting_dequeues bounds how many wait",
@@ -74,10 +81,10 @@ REPLACED: Mapping[str, str] = {
 
 
 _NO_SHARDS = (
-    "SHARDS_FILE, the MySQL shard file, is not set (the original took it from -Dbackend_config): set it, or start with --shards <file>;"
+    "SHARDS_FILE, the {name} shard file, is not set (the original took it from -Dbackend_config): set it, or start with --shards <file>;"
     " without a database set PINLATER_BACKEND=sqlite and SQLITE_PATH=<file>"
 )
-_LATER = "a store that is not in this build yet; set PINLATER_BACKEND=mysql or sqlite, or start with another --store"
+_NAMES = {"mysql": "MySQL", "redis": "Redis"}
 
 
 def own_names() -> Mapping[str, str]:
@@ -100,10 +107,8 @@ def read_original(path: Path, text: str) -> Source:
 
 
 def _backend_fault(name: str) -> str:
-    if name.lower() == "redis":
-        return f"{name} is {_LATER}"
-    known = ("mysql", "sqlite", "memory")
-    return f"{name[:80]!r} is not a backend: mysql, sqlite or memory is possible{did_you_mean(name, known)}"
+    known = ("mysql", "redis", "sqlite", "memory")
+    return f"{name[:80]!r} is not a backend: mysql, redis, sqlite or memory is possible{did_you_mean(name, known)}"
 
 
 class _Reading:
@@ -127,16 +132,17 @@ class _Reading:
                 yield self._given(path, self._set[name])
 
     def _translated(self) -> Iterator[Given]:
-        for name, (path, unit, factor) in SAME.items():
+        for name, same in SAME.items():
             entry = self._set.get(name)
-            if entry is None or path not in keys():
+            if entry is None:
                 continue
-            if not unit:
-                yield self._given(path, entry)
-            elif _NUMBER.fullmatch(entry.value.strip()):
-                yield self._given(path, entry, round(float(entry.value) * factor))
-            else:
-                self._problem(entry, f"{entry.value[:80]!r} is not a number of {unit}")
+            value = entry.value.strip()
+            if same.unit and not _NUMBER.fullmatch(value):
+                self._problem(entry, f"{entry.value[:80]!r} is not a number of {same.unit}")
+                continue
+            raw = round(float(value) * same.factor) if same.unit else None
+            for path in filter(None, (same.path, same.also)):
+                yield self._given(path, entry, raw)
 
     def _store(self) -> Iterator[Given]:
         """PINLATER_BACKEND with its path. A store that can't be told is a fault only if no flag or variable names another."""
@@ -144,17 +150,17 @@ class _Reading:
         kind = backend.value.strip().lower() if backend else "" if "STORE" in self._set else "mysql"
         if file is not None and kind != "sqlite":
             self._warn(file, "without effect unless PINLATER_BACKEND is sqlite")
-        if shards is not None and kind != "mysql":
-            self._warn(shards, "without effect unless PINLATER_BACKEND is mysql")
+        if shards is not None and kind not in SHARDED:
+            self._warn(shards, "without effect unless PINLATER_BACKEND is mysql or redis")
         if kind == "sqlite":
             yield self._given("store", backend, f"sqlite:{file.value.strip() if file else 'pinlater.db'}")
         elif kind == "memory":
             yield self._given("store", backend, "memory:")
-        elif kind == "mysql" and shards is not None:
-            yield self._given("store", shards, f"mysql:{shards.value.strip()}")
-        elif kind == "mysql":
+        elif kind in SHARDED and shards is not None:
+            yield self._given("store", shards, f"{kind}:{shards.value.strip()}")
+        elif kind in SHARDED:
             absent = "" if backend else "PINLATER_BACKEND is not set, which means mysql, and "
-            yield self._given("store", backend)._replace(fault=absent + _NO_SHARDS)
+            yield self._given("store", backend)._replace(fault=absent + _NO_SHARDS.format(name=_NAMES[kind]))
         elif backend is not None:
             yield self._given("store", backend)._replace(fault=_backend_fault(backend.value.strip()))
 

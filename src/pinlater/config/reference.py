@@ -98,7 +98,10 @@ def _range_text(key: Key) -> str:
 
 def _original() -> str:
     """The original's keys and ours."""
-    same = [f"| `{name}` | `{to.path}`{f', in {to.unit}' if to.unit else ''} |" for name, to in SAME.items()]
+    same = [
+        f"| `{name}` | `{to.path}`{f' and `{to.also}`' if to.also else ''}{f', in {to.unit}' if to.unit else ''} |"
+        for name, to in SAME.items()
+    ]
     replaced = [f"| `{name}` | {text} |" for name, text in REPLACED.items()]
     head = "| key of the original | what takes its place |\n|---|---|"
     return "\n".join(
@@ -108,8 +111,8 @@ def _original() -> str:
             "In a `.properties` file these are understood; see [](../how-to/coming-from-the-original.md).",
             "",
             "| key of the original | ours |\n|---|---|",
-            "| `PINLATER_BACKEND`, `SHARDS_FILE`, `SQLITE_PATH` | `store`: `mysql` (also where the first is absent) with the shard file,"
-            " `sqlite` with the path, or `memory` |",
+            "| `PINLATER_BACKEND`, `SHARDS_FILE`, `SQLITE_PATH` | `store`: `mysql` (also where the first is absent) or `redis` with the"
+            " shard file, `sqlite` with the path, or `memory` |",
             *same,
             "| `SERVER_SET_ENABLED`, `SERVER_SET_PATH` | `server_set_file`, unless the first is `false` |",
             "",

@@ -18,6 +18,7 @@ from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.service.settings import ServiceSettings
 from pinlater.sharding.settings import ShardingSettings
 from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.storage.redis.settings import RedisSettings
 from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.telemetry.settings import TelemetrySettings
 from pinlater.thrift_server.settings import ThriftSettings
@@ -37,6 +38,7 @@ INHERITED = {
 SHARED: Mapping[str, str] = {
     "jobs.max_frame_bytes": "thrift.max_frame_bytes",
     "mysql.priority_levels": "jobs.priority_levels",
+    "redis.priority_levels": "jobs.priority_levels",
 }
 """A field that is no key of its own: what the key beside it says, its room must know too."""
 
@@ -65,7 +67,8 @@ class Settings:
     """What `serve` starts with, checked. Top-level keys first, then one table for each room."""
 
     store: StoreLocation = DEFAULT_STORE
-    """Where the jobs are kept: `sqlite:PATH`, `memory:`, `mysql:FILE` (a file of shards) or `mysql://USER@HOST:PORT/DATABASE` (one)."""
+    """Where the jobs are kept: `sqlite:PATH`, `memory:`, `mysql:FILE` or `redis:FILE` (a file of shards), `mysql://USER@HOST:PORT/DATABASE`
+    or `redis://USER@HOST:PORT/DB` (a single one)."""
     host: str = "127.0.0.1"
     """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: whoever reaches them may do anything."""
     advertised_address: str | None = None
@@ -91,7 +94,13 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     sqlite: SqliteSettings = field(default_factory=SqliteSettings)
     mysql: MysqlSettings = field(default_factory=MysqlSettings)
+    redis: RedisSettings = field(default_factory=RedisSettings)
     sharding: ShardingSettings = field(default_factory=ShardingSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+
+    @property
+    def database(self) -> MysqlSettings | RedisSettings:
+        """Those of the kind of database that the shards are on."""
+        return self.redis if self.store.kind == "redis" else self.mysql

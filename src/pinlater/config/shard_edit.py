@@ -1,7 +1,7 @@
 """Changes a shard file as a careful hand would: one entry, every other sign as it was; and all at once, so that no reader sees a half.
 
 The text is changed where the entry stands, not written anew from what was understood: layout, order and what other programs keep in it
-stay.
+stay. A MySQL file's entries are the members of its object; a Redis file's are the elements of its list "shards", by their names.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _SPACE = " \t\r\n"
 _FLAG = "dequeueOnly"
+_LIST, _CONFIG = "shards", "shardConfig"
 
 
 class Member(NamedTuple):
-    """A member of an object in the text: its name begins at `start`, its value goes from `value` to `end`."""
+    """A member of an object in the text: its name begins at `start`, its value goes from `value` to `end`. Of a list the name is empty."""
 
     name: str
     start: int
@@ -30,7 +31,14 @@ class Member(NamedTuple):
 
 def with_dequeue_only(text: str, key: str, dequeue_only: bool) -> str:
     """`text` with the entry's flag set. Raises ValueError where there is no such entry."""
-    entry = _member(text, key)
+    siblings, place = _entries(text, key)
+    entry = siblings[place]
+    wanted = _understood(text)
+    if _is_list(wanted):
+        entry = _member(text, entry.value, _CONFIG)
+        wanted[_LIST][place][_CONFIG][_FLAG] = dequeue_only
+    else:
+        wanted[key][_FLAG] = dequeue_only
     word = json.dumps(dequeue_only)
     inner = _members(text, entry.value)
     flag = next((member for member in inner if member.name == _FLAG), None)
@@ -43,24 +51,24 @@ def with_dequeue_only(text: str, key: str, dequeue_only: bool) -> str:
         changed = f'{text[: last.end]},{gap}"{_FLAG}": {word}{text[last.end :]}'
     else:
         changed = f'{text[: entry.value]}{{"{_FLAG}": {word}}}{text[entry.end :]}'
-    wanted = _understood(text)
-    wanted[key] = {**wanted[key], _FLAG: dequeue_only}
     return _checked(changed, wanted)
 
 
 def without_entry(text: str, key: str) -> str:
     """`text` without the entry. Raises ValueError where there is no such entry."""
-    entry = _member(text, key)
-    everyone = _members(text, _begin(text))
-    place = everyone.index(entry)
+    siblings, place = _entries(text, key)
+    entry = siblings[place]
     if place:
-        changed = text[: everyone[place - 1].end] + text[entry.end :]
-    elif len(everyone) > 1:
-        changed = text[: entry.start] + text[everyone[1].start :]
+        changed = text[: siblings[place - 1].end] + text[entry.end :]
+    elif len(siblings) > 1:
+        changed = text[: entry.start] + text[siblings[1].start :]
     else:
         changed = text[: entry.start] + text[entry.end :]
     wanted = _understood(text)
-    del wanted[key]
+    if _is_list(wanted):
+        del wanted[_LIST][place]
+    else:
+        del wanted[key]
     return _checked(changed, wanted)
 
 
@@ -101,11 +109,26 @@ def read_text(path: Path) -> str:
 # --- where things stand -------------------------------------------------------------------------------------------------
 
 
-def _member(text: str, key: str) -> Member:
-    for member in _members(text, _begin(text)):
-        if member.name == key:
-            return member
-    raise ValueError(f"the shard file has no entry {key!r}")
+def _entries(text: str, key: str) -> tuple[Sequence[Member], int]:
+    """All entries, and which of them is called `key`."""
+    document = _understood(text)
+    if _is_list(document):
+        siblings = _elements(text, _member(text, _begin(text), _LIST).value)
+        names = [entry.get("name") if isinstance(entry, dict) else None for entry in document[_LIST]]
+    else:
+        siblings = _members(text, _begin(text))
+        names = [member.name for member in siblings]
+    if key not in names:
+        raise ValueError(f"the shard file has no entry {key!r}")
+    return siblings, names.index(key)
+
+
+def _is_list(document: Mapping[str, Any]) -> bool:
+    return isinstance(document.get(_LIST), list)
+
+
+def _member(text: str, brace: int, name: str) -> Member:
+    return next(member for member in _members(text, brace) if member.name == name)
 
 
 def _members(text: str, brace: int) -> list[Member]:
@@ -120,6 +143,20 @@ def _members(text: str, brace: int) -> list[Member]:
         value = _behind_space(text, _behind_space(text, colon) + 1)
         _, end = decoder.raw_decode(text, value)
         found.append(Member(name, at, value, end))
+        at = _behind_space(text, end)
+    return found
+
+
+def _elements(text: str, bracket: int) -> list[Member]:
+    """Of the list that begins at `bracket`, in order."""
+    decoder = json.JSONDecoder()
+    found: list[Member] = []
+    at = _behind_space(text, bracket + 1)
+    while text[at] != "]":
+        if text[at] == ",":
+            at = _behind_space(text, at + 1)
+        _, end = decoder.raw_decode(text, at)
+        found.append(Member("", at, at, end))
         at = _behind_space(text, end)
     return found
 

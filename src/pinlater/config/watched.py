@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.config.files import RateLimitFile, ServerSetFile
 from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardPlace, ShardSource
+from pinlater.config.shard_file import ShardSource
+from pinlater.config.shard_place import ShardPlace
 
 
 class WatchedFiles:
@@ -16,7 +17,7 @@ class WatchedFiles:
     def __init__(self, settings: Settings) -> None:
         self._limits = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
         self._servers = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
-        self._shards = ShardSource(settings) if settings.store.kind == "mysql" else None
+        self._shards = ShardSource(settings) if settings.store.is_sharded else None
         self.broken: Mapping[str, float] = {}
 
     def __bool__(self) -> bool:
@@ -35,7 +36,7 @@ class WatchedFiles:
 
     @property
     def places(self) -> Sequence[ShardPlace] | None:
-        """Where the shards are; None where the store is not MySQL."""
+        """Where the shards are; None where the store has but one."""
         return None if self._shards is None else self._shards.places
 
     async def refresh(self) -> bool:

@@ -84,3 +84,27 @@ def append_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_
 def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:
     """Custom status after a checkpoint: prepended, cut at the end."""
     return (addition + status)[:chars_max]
+
+
+class StatusRule(NamedTuple):
+    """How custom statuses are cut and joined. Stores differ here, since the original's do."""
+
+    chars_max: int = CUSTOM_STATUS_CHARS_MAX
+    ack_replaces: bool = False
+
+    def at_enqueue(self, status: str) -> str:
+        return status[: self.chars_max]
+
+    def after_ack(self, status: str, addition: str) -> str:
+        return addition[: self.chars_max] if self.ack_replaces else self.appended(status, addition)
+
+    def appended(self, status: str, addition: str) -> str:
+        """What we add ourselves is added on every store."""
+        return append_status(status, addition, chars_max=self.chars_max)
+
+    def after_checkpoint(self, status: str, addition: str) -> str:
+        return prepend_status(status, addition, chars_max=self.chars_max)
+
+
+MYSQL_STATUS = StatusRule()
+REDIS_STATUS = StatusRule(3_000, ack_replaces=True)

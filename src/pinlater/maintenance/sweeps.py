@@ -50,7 +50,7 @@ class Sweeps:
             swept = await shard.time_out_claims(self._clock.now_ms(), self._batch)
             for row in swept:
                 self._count_timeouts(row)
-            return sum(row.retried + row.failed for row in swept)
+            return sum(row.retried + row.failed + row.lost for row in swept)
 
         if await self._most_on_a_shard(sweep) < self._batch:
             self._batch = self._settings.sweep_batch
@@ -62,6 +62,7 @@ class Sweeps:
         metrics = self._metrics.queue(row.queue)
         metrics.timeout_retry += row.retried
         metrics.timeout_done += row.failed
+        metrics.timeout_evict += row.lost
         logger.info("claims timed out", extra={"queue": row.queue, "retried": row.retried, "failed": row.failed})
         if row.retried:
             self._dispatcher.jobs_ready(row.queue, row.retried)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import Attempt, JobState, Outcome
@@ -17,11 +17,11 @@ from pinlater.domain.transitions import (
     ATTEMPTS_KEPT_MAX,
     ERROR_TEXT_CHARS_MAX,
     ERROR_TYPE_CHARS_MAX,
+    MYSQL_STATUS,
     STATUS_CANCELLED,
     STATUS_EXPIRED,
+    StatusRule,
     after_failure,
-    append_status,
-    prepend_status,
 )
 from pinlater.storage.interface import Ack, Acked, Checkpoint
 from pinlater.storage.options import NONE, Options, options_of
@@ -84,6 +84,8 @@ class Record:
 class Events(ABC):
     """The events of one call on loaded records; a store adds loading, the counting of waiting jobs, and writing."""
 
+    status_rule: ClassVar[StatusRule] = MYSQL_STATUS
+
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
         self._touched: dict[int, Record] = {}
@@ -102,7 +104,7 @@ class Events(ABC):
         """A clean first success leaves no record of the attempt."""
         if job.history != "[]":
             self._record_attempt(job, "succeeded")
-        self._append_status(job, ack.append_status)
+        self._set_status(job, self.status_rule.after_ack(job.custom_status, ack.append_status))
         job.counter.succeeded_total += 1
         self._move(job, SUCCEEDED)
 
@@ -112,7 +114,7 @@ class Events(ABC):
         if ack.error_type or ack.error_text:
             job.error_type = ack.error_type[:ERROR_TYPE_CHARS_MAX]
             job.error_text = ack.error_text[:ERROR_TEXT_CHARS_MAX]
-        self._append_status(job, ack.append_status)
+        self._set_status(job, self.status_rule.after_ack(job.custom_status, ack.append_status))
         self._spend(job, final=ack.final, run_after_ms=later(self._now_ms, ack.retry_delay_ms))
 
     def time_out(self, job: Record) -> None:
@@ -126,7 +128,7 @@ class Events(ABC):
             job.new_body = progress.new_body
         if progress.attempts_allowed is not None:
             job.attempts_allowed = job.attempts_remaining = progress.attempts_allowed
-        job.custom_status = prepend_status(job.custom_status, progress.prepend_status)
+        job.custom_status = self.status_rule.after_checkpoint(job.custom_status, progress.prepend_status)
         if progress.move_to_pending:
             self._to_pending(job, run_after_ms)
             return
@@ -146,11 +148,11 @@ class Events(ABC):
     def cancel(self, job: Record) -> None:
         if job.state is IN_PROGRESS:
             self._record_attempt(job, "cancelled")
-        self._append_status(job, STATUS_CANCELLED)
+        self._set_status(job, self.status_rule.appended(job.custom_status, STATUS_CANCELLED))
         self._give_up(job)
 
     def expire(self, job: Record) -> None:
-        self._append_status(job, STATUS_EXPIRED)
+        self._set_status(job, self.status_rule.appended(job.custom_status, STATUS_EXPIRED))
         self._give_up(job)
 
     def requeue(self, job: Record, attempts: int, run_after_ms: int) -> None:
@@ -176,9 +178,9 @@ class Events(ABC):
             job.counter.failed_total += 1
             self._move(job, state)
 
-    def _append_status(self, job: Record, addition: str) -> None:
-        if addition:
-            job.custom_status = append_status(job.custom_status, addition)
+    def _set_status(self, job: Record, status: str) -> None:
+        if status != job.custom_status:
+            job.custom_status = status
             job.changed = True
 
     def _record_attempt(self, job: Record, outcome: str, error_type: str = "", error_text: str = "") -> None:

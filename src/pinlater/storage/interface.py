@@ -31,6 +31,7 @@ class Capabilities(NamedTuple):
     shared: bool  # other servers may use the same shard at the same time
     durable: bool  # what was answered survives a kill -9
     custom_status_chars_max: int = 5_000
+    ack_replaces_status: bool = False  # an ack's status takes the place of the old one, an empty one too
     body_bytes_max: int = 2**31 - 1
     body_bytes_bound: str = "its store"  # what bounds them, for who could change it
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
@@ -47,6 +48,8 @@ FIGURES: Mapping[str, str] = {
     "outcomes_settled": "Commits without an answer, or with an error for one, of which it was found out that they had been carried out",
     "slots_lost": "How often this server's place was taken over while it was away",
     "connections": "Connections open now",
+    "conflicts": "Changes decided anew, since somebody else had changed one of the jobs meanwhile",
+    "jobs_lost": "Jobs whose data was gone, taken out of the indexes",
 }
 """What a store may count of itself, and what that is."""
 
@@ -249,6 +252,7 @@ class Swept(NamedTuple):
     deleted_failed: int = 0
     due_at_ms: int | None = None
     freed: int = 0
+    lost: int = 0  # jobs whose data was gone
 
 
 class TimeToLive(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
-from pinlater.domain.transitions import append_status
+from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 
 class Options(NamedTuple):
@@ -30,11 +30,11 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def options_text(job: NewJob) -> str | None:
+def options_text(job: NewJob, rule: StatusRule = MYSQL_STATUS) -> str | None:
     """What to store; None where the job has nothing of it."""
     found: dict[str, object] = {}
     if job.custom_status:
-        found["status"] = append_status("", job.custom_status)
+        found["status"] = rule.at_enqueue(job.custom_status)
     if job.headers:
         found["headers"] = dict(job.headers)
     if job.unique is not None:

@@ -31,6 +31,11 @@ class Tally:
             so_far = so_far._replace(deleted_failed=so_far.deleted_failed + count)
         self._swept[queue, priority] = so_far
 
+    def lost(self, queue: str, priority: int) -> None:
+        """A job of which only the entry in an index was left."""
+        so_far = self._of(queue, priority)
+        self._swept[queue, priority] = so_far._replace(lost=so_far.lost + 1)
+
     def freed(self, count: int) -> None:
         """What belonged to no queue any more."""
         if count:

@@ -14,8 +14,6 @@ from pinlater.domain.transitions import (
     STATUS_CANCELLED,
     STATUS_EXPIRED,
     after_failure,
-    append_status,
-    prepend_status,
 )
 from pinlater.storage.interface import Ack, Checkpoint
 from pinlater.storage.memory.record import Claim, Record
@@ -33,7 +31,7 @@ def succeed(job: Record, ack: Ack, now_ms: int) -> None:
     """A clean first success leaves no record of the attempt: it would say nothing that the job doesn't."""
     if job.attempts:
         _record_attempt(job, "succeeded", now_ms)
-    job.custom_status = append_status(job.custom_status, ack.append_status)
+    job.custom_status = job.status_rule.after_ack(job.custom_status, ack.append_status)
     _finish(job, JobState.SUCCEEDED, now_ms)
 
 
@@ -43,7 +41,7 @@ def fail(job: Record, ack: Ack, now_ms: int) -> None:
     if ack.error_type or ack.error_text:
         job.error_type = ack.error_type[:ERROR_TYPE_CHARS_MAX]
         job.error_text = ack.error_text[:ERROR_TEXT_CHARS_MAX]
-    job.custom_status = append_status(job.custom_status, ack.append_status)
+    job.custom_status = job.status_rule.after_ack(job.custom_status, ack.append_status)
     _spend(job, now_ms, final=ack.final)
     if job.state is JobState.PENDING:
         job.run_after_ms = now_ms + ack.retry_delay_ms
@@ -63,7 +61,7 @@ def checkpoint(job: Record, progress: Checkpoint, now_ms: int) -> None:
         job.body = progress.new_body
     if progress.attempts_allowed is not None:
         job.attempts_allowed = job.attempts_remaining = progress.attempts_allowed
-    job.custom_status = prepend_status(job.custom_status, progress.prepend_status)
+    job.custom_status = job.status_rule.after_checkpoint(job.custom_status, progress.prepend_status)
     if progress.move_to_pending:
         _to_pending(job, now_ms)
     else:
@@ -87,14 +85,14 @@ def cancel(job: Record, now_ms: int) -> None:
     """Nobody is to run it any more; a claim on it ends here."""
     if job.claim is not None:
         _record_attempt(job, "cancelled", now_ms)
-    job.custom_status = append_status(job.custom_status, STATUS_CANCELLED)
+    job.custom_status = job.status_rule.appended(job.custom_status, STATUS_CANCELLED)
     job.attempts_remaining = 0
     _finish(job, JobState.FAILED, now_ms)
 
 
 def expire(job: Record, now_ms: int) -> None:
     """Too late to run it."""
-    job.custom_status = append_status(job.custom_status, STATUS_EXPIRED)
+    job.custom_status = job.status_rule.appended(job.custom_status, STATUS_EXPIRED)
     job.attempts_remaining = 0
     _finish(job, JobState.FAILED, now_ms)
 

@@ -57,7 +57,7 @@ def _store(queue: QueueState, request: InsertRequest, answer: Inserted, now_ms: 
         if index in answer.existing or job.id in queue.jobs:  # or the same insert comes again after a lost answer
             continue
         queue.take_key(job, now_ms)
-        queue.add(Record.of(request.queue, job, now_ms))
+        queue.add(Record.of(request.queue, job, now_ms, queue.status_rule))
         queue.line(job.priority).enqueued += 1
     if request.request_key is not None:
         queue.requests[request.request_key] = RequestSeen(request.fingerprint, answer, now_ms)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState, NewJob, UniqueScope
 from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.storage.interface import Inserted, JobKey
 from pinlater.storage.memory.record import Record
 from pinlater.storage.memory.sorted_keys import Key, SortedKeys
@@ -84,7 +85,8 @@ class RequestSeen:
 class QueueState:
     """A queue. Every change of a job goes through `add`, `changing` or `drop`, so that no order or count can be forgotten."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, status_rule: StatusRule = MYSQL_STATUS) -> None:
+        self.status_rule = status_rule
         self.settings = Queue(name)
         self.jobs: dict[int, Record] = {}
         self.lines: dict[int, Line] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pinlater.domain.job import Attempt, ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey
-from pinlater.domain.transitions import append_status
+from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 
 @dataclass(slots=True)
@@ -45,9 +45,10 @@ class Record:
     error_text: str = ""
     attempts_ended: int = 0
     attempts: list[Attempt] = field(default_factory=list)
+    status_rule: StatusRule = MYSQL_STATUS
 
     @classmethod
-    def of(cls, queue: str, new: NewJob, now_ms: int) -> Record:
+    def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Record:
         """The record of a job that is stored now."""
         return cls(
             id=new.id,
@@ -57,13 +58,14 @@ class Record:
             run_after_ms=new.run_after_ms,
             attempts_allowed=new.attempts_allowed,
             attempts_remaining=new.attempts_allowed,
-            custom_status=append_status("", new.custom_status),
+            custom_status=rule.at_enqueue(new.custom_status),
             headers=dict(new.headers) if new.headers else None,
             unique=new.unique,
             claim_timeout_ms=new.claim_timeout_ms,
             expires_at_ms=new.expires_at_ms,
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
+            status_rule=rule,
         )
 
     @property

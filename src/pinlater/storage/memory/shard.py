@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
-from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.storage.interface import (
     Ack,
     Acked,
@@ -45,12 +45,18 @@ class MemoryShard:
         kind="memory",
         shared=False,
         durable=False,
-        custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        custom_status_chars_max=MYSQL_STATUS.chars_max,
         in_order=True,
     )
 
-    def __init__(self, name: str = "1") -> None:
+    def __init__(self, name: str = "1", status_rule: StatusRule = MYSQL_STATUS) -> None:
+        """`status_rule`: whose rule for custom statuses to follow, as that is what stores differ in."""
         self.name = name
+        if status_rule is not MYSQL_STATUS:
+            self.capabilities = self.capabilities._replace(
+                custom_status_chars_max=status_rule.chars_max, ack_replaces_status=status_rule.ack_replaces
+            )
+        self._status_rule = status_rule
         self._queues: dict[str, QueueState] = {}
         self._highest_id = 0
         self._map: tuple[str, int] | None = None
@@ -90,7 +96,7 @@ class MemoryShard:
 
     async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
         for name in names:
-            self._queues.setdefault(name, QueueState(name))
+            self._queues.setdefault(name, QueueState(name, self._status_rule))
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         for name in names:

@@ -17,7 +17,8 @@ from asyncmy import errors as driver
 
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.stats import Stats
-from pinlater.storage.mysql.tls import make_context, wants_tls
+from pinlater.storage.mysql.tls import wants_tls
+from pinlater.storage.tls import make_context
 
 # Room for the packet's head, and for what the server adds.
 _PACKET_SLACK_BYTES = 1024

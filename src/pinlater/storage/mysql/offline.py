@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 from asyncmy import errors as driver
 
-from pinlater.domain.queue import QueueCounts
-from pinlater.storage.interface import Member
 from pinlater.storage.mysql import migration, reading
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect
 from pinlater.storage.mysql.errors import is_ours, translate
@@ -18,28 +15,10 @@ from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.membership import members
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max
+from pinlater.storage.offline import Look
 
 _NO_DATABASE = 1049
 _ALTER_MS = 600_000
-
-
-class Look(NamedTuple):
-    """How a shard is now. `schema` 0: there is no database yet, or nothing in it. `body_bytes_max`: by its max_allowed_packet."""
-
-    schema: int
-    members: Sequence[Member] = ()
-    counts: Sequence[QueueCounts] = ()
-    body_bytes_max: int | None = None
-
-    @property
-    def live(self) -> int:
-        """Jobs that wait or run."""
-        return sum(row.pending + row.in_progress for row in self.counts)
-
-    @property
-    def finished(self) -> int:
-        """Finished jobs that are still kept."""
-        return sum(row.succeeded + row.failed for row in self.counts)
 
 
 async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:

@@ -1,0 +1,144 @@
+"""Many jobs at an operator's word: retry what failed, delete what is named or what is oldest. In pieces that hold Redis up only briefly,
+so what was done before trouble stays done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import JobState, UniqueScope
+from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage.redis.access import Access, conflict
+from pinlater.storage.redis.arguments import encode
+from pinlater.storage.redis.changes import Changes, RedisRecord
+from pinlater.storage.redis.keys import FAILED, INDEX_OF, line_of, may_exist, ref_of
+from pinlater.storage.redis.reading import is_held
+
+# A requeue that passes over jobs whose keys are taken looks at this many more than it may put back.
+_PASSED_OVER_MAX = 1_000
+_READ_MAX = 1_000
+_TRIES = 10
+
+
+async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLaterError:
+    """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
+    queue = access.book.queues.get(order.queue)
+    if queue is None:
+        return QueueNotFound(order.queue)
+    if not 0 <= order.priority <= 255:
+        return 0
+    done = passed = 0
+    while done < order.limit and passed <= _PASSED_OVER_MAX:
+        limit = min(order.limit - done, _READ_MAX)
+        seen, requeued = await _requeue_some(access, order, queue, passed, limit, now_ms)
+        done += requeued
+        passed += seen - requeued
+        if not seen:
+            break
+    return done
+
+
+async def _requeue_some(
+    access: Access, order: Requeue, queue: bytes, passed: int, limit: int, now_ms: int
+) -> tuple[int, int]:
+    """How many were looked at, and how many of them were put back."""
+    line = line_of(queue, order.priority)
+    for _ in range(_TRIES):
+        ids = await access.readers.run("select_first", FAILED + line, "+inf", passed + limit)
+        changes = Changes(now_ms)
+        loaded = await changes.load(access.readers, [line + job_id for job_id in ids[passed:]])
+        failed = [job for job in loaded if job.state is JobState.FAILED]
+        await _load_keys(access, changes, failed)
+        requeued = 0
+        for job in failed:
+            if _retake_key(changes, job, now_ms):
+                changes.requeue(job, order.attempts, order.run_after_ms)
+                requeued += 1
+        if await access.write(changes, now_ms, [order.queue]) == [0]:
+            return len(ids) - passed, requeued
+    raise conflict()
+
+
+async def _load_keys(access: Access, changes: Changes, jobs: Sequence[RedisRecord]) -> None:
+    """Who has the keys that these jobs would have to take again."""
+    keys = {
+        (job.queue_id, unique.key): b""
+        for job in jobs
+        if (unique := job.options.unique) is not None and unique.scope is UniqueScope.UNFINISHED
+    }
+    if keys:
+        _, held = await access.readers.run("load_jobs", encode(((), 0, list(keys))))
+        changes.held_keys.update(zip(keys, held, strict=True))
+
+
+def _retake_key(changes: Changes, job: RedisRecord, now_ms: int) -> bool:
+    """Takes an UNFINISHED key again; False where another job has it."""
+    unique = job.options.unique
+    if unique is None or unique.scope is not UniqueScope.UNFINISHED:
+        return True
+    place = (job.queue_id, unique.key)
+    if place in changes.taken_keys or is_held(changes.held_keys[place], now_ms):
+        return False
+    changes.taken_keys.add(place)
+    held = bytes((unique.scope, job.priority)) + job.ref[5:]
+    changes.writing.single("HSET", b"u" + job.queue_id, unique.key, held)
+    return True
+
+
+async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterError:
+    """Oldest first, by the time that orders the state."""
+    queue = access.book.queues.get(order.queue)
+    if queue is None:
+        return QueueNotFound(order.queue)
+    if not 0 <= order.priority <= 255:
+        return 0
+    line = line_of(queue, order.priority)
+    deleted = 0
+    while deleted < order.limit:
+        limit = min(order.limit - deleted, _READ_MAX)
+        ids = await access.readers.run("select_first", INDEX_OF[order.state] + line, "+inf", limit)
+        refs = [line + job_id for job_id in ids]
+        deleted += await _delete(access, refs, order.state, now_ms, [order.queue], indexed=True)
+        if len(ids) < limit:
+            break
+    return deleted
+
+
+async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None, now_ms: int) -> int:
+    """Those that are there, and in that state if one is named."""
+    queues = access.book.queues
+    refs = list(
+        dict.fromkeys(
+            ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)
+        )
+    )
+    names = [key.queue for key in keys]
+    deleted = 0
+    for start in range(0, len(refs), _READ_MAX):
+        deleted += await _delete(access, refs[start : start + _READ_MAX], state, now_ms, names)
+    return deleted
+
+
+async def _delete(
+    access: Access,
+    refs: Sequence[bytes],
+    state: JobState | None,
+    now_ms: int,
+    names: Sequence[str],
+    *,
+    indexed: bool = False,
+) -> int:
+    """How many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
+
+    def decide(changes: Changes) -> int:
+        chosen = [job for job in changes.loaded.values() if state is None or job.state is state]
+        for job in chosen:
+            changes.delete(job)
+        if indexed and state is not None:
+            changes.delete_missing()
+            for job in changes.loaded.values():
+                if job.state is not state:
+                    changes.writing.leave("ZREM", INDEX_OF[state] + job.ref[:5], job.ref[5:])
+        return len(chosen)
+
+    return await access.change(refs, now_ms, decide, names)

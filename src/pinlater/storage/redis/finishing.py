@@ -1,0 +1,149 @@
+"""Whatever names jobs one by one: acks, checkpoints, heartbeats, releases, cancels.
+
+Most acks are plain: a success with nothing to add, of a job tried for the first time. A call with only such is one script, which decides
+for itself whether they are. The other acks, and all other words, are loaded as records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.storage import deciding
+from pinlater.storage.events import Events
+from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.storage.redis.access import Access, conflict
+from pinlater.storage.redis.arguments import encode, strings
+from pinlater.storage.redis.changes import Changes, keyed
+from pinlater.storage.redis.keys import may_exist, ref_of
+from pinlater.storage.redis.packing import I64
+
+SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
+_TRIES = 10
+
+Item = TypeVar("Item")
+
+
+class _Plain:
+    """Acks that look plain: what scripts need of them."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.refs: list[bytes] = []
+        self._tokens: list[bytes] = []
+
+    def add(self, place: int, ref: bytes, token: str | None) -> None:
+        self.places.append(place)
+        self.refs.append(ref)
+        self._tokens.append(b"" if token is None else b"\1" + token.encode())
+
+    @property
+    def packed(self) -> tuple[bytes, bytes]:
+        return b"".join(self.refs), strings(self._tokens)
+
+
+async def finish(access: Access, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+    """The plain successes wholly in a script, the others decided on here and written together with them."""
+    results = [SUCCEEDED] * len(acks)
+    known_odd: set[int] = set()
+    if len({ack[0] for ack in acks}) != len(acks):
+        known_odd.update(range(len(acks)))  # the first of two acks of one job counts
+    names = [ack[0][0] for ack in acks]
+    for _ in range(_TRIES):
+        plain, others = _sorted_out(access, acks, known_odd, results)
+        if not others:
+            if not plain.refs:
+                return results
+            about = encode(access.book.claims_about(names))
+            odd = await access.writer.run("finish_jobs", now_ms, I64.pack(now_ms), about, *plain.packed)
+            if not odd:
+                return results
+        else:
+            changes = Changes(now_ms)
+            left = [acks[place] for place in others]
+            records = await changes.load(access.readers, _refs(access, [ack.key for ack in left]))
+            answers = deciding.finish(changes, keyed(records, access.book.names), left)
+            written = await access.write(changes, now_ms, names, plain.packed if plain.refs else False)
+            if written == [0]:
+                for place, answer in zip(others, answers, strict=True):
+                    results[place] = answer
+                return results
+            odd = written[1] if written[0] == 1 else []
+        known_odd.update(plain.places[at - 1] for at in odd)
+    raise conflict()
+
+
+def _sorted_out(
+    access: Access, acks: Sequence[Ack], known_odd: set[int], results: list[Acked]
+) -> tuple[_Plain, list[int]]:
+    plain, others = _Plain(), []
+    queues = access.book.queues
+    for place, (key, succeeded, token, addition, *_) in enumerate(acks):
+        queue = queues.get(key[0])
+        if queue is None or not may_exist(key):
+            results[place] = deciding.NOT_FOUND
+        elif succeeded and not addition and place not in known_odd:
+            plain.add(place, ref_of(queue, key[1], key[2]), token)
+        else:
+            others.append(place)
+    return plain, others
+
+
+async def checkpoint(access: Access, checkpoints: Sequence[Checkpoint], now_ms: int) -> list[Acked]:
+    """Progress of jobs in hand."""
+    return await _decide(access, checkpoints, [item.key for item in checkpoints], now_ms, deciding.checkpoint)
+
+
+async def extend(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+    """Heartbeats."""
+    return await _decide(access, refs, [ref.key for ref in refs], now_ms, deciding.extend)
+
+
+async def release(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
+    """Claims given back."""
+    return await _decide(access, refs, [ref.key for ref in refs], now_ms, deciding.release)
+
+
+async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:
+    """Whoever holds them."""
+    return await _decide(access, keys, keys, now_ms, deciding.cancel)
+
+
+async def release_claims(access: Access, claims: Sequence[tuple[bytes, str]], now_ms: int) -> set[str]:
+    """Gives back claims (ref, token) that nobody ever got; the queues that they are of."""
+    tokens = dict(claims)
+
+    def decide(changes: Changes) -> set[str]:
+        queues = set()
+        for ref, job in changes.loaded.items():
+            if job.state is JobState.IN_PROGRESS and job.token == tokens[ref] and job.queue_id in access.book.names:
+                changes.release(job, 0)
+                queues.add(access.book.names[job.queue_id])
+        return queues
+
+    return await access.change(list(tokens), now_ms, decide, ())
+
+
+def _refs(access: Access, keys: Sequence[JobKey]) -> list[bytes]:
+    queues = access.book.queues
+    return [
+        ref_of(queue, key.priority, key.id)
+        for key in keys
+        if (queue := queues.get(key.queue)) is not None and may_exist(key)
+    ]
+
+
+async def _decide(
+    access: Access,
+    items: Sequence[Item],
+    keys: Sequence[JobKey],
+    now_ms: int,
+    word: Callable[[Events, deciding.Records, Sequence[Item]], list[Acked]],
+) -> list[Acked]:
+    """Loads the jobs, decides, writes. A job named by the wrong queue or priority is not found."""
+
+    def decide(changes: Changes) -> list[Acked]:
+        return word(changes, keyed(list(changes.loaded.values()), access.book.names), items)
+
+    return await access.change(_refs(access, keys), now_ms, decide, [key.queue for key in keys])

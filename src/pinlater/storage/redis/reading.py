@@ -1,0 +1,236 @@
+"""Looking: lookups, scans, counts, and what a claim would give. On readers' connections; each look is one script."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueCounts, config_of
+from pinlater.storage.events import later
+from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
+from pinlater.storage.looking import job_of
+from pinlater.storage.options import options_of
+from pinlater.storage.redis.access import Access
+from pinlater.storage.redis.arguments import encode
+from pinlater.storage.redis.claiming import handed_out, time_of
+from pinlater.storage.redis.inserting import repeated
+from pinlater.storage.redis.keys import INDEX_OF, id_of, line_of, may_exist, packed_id, parts_of, ref_of
+from pinlater.storage.redis.packing import read_claim, read_job, read_past
+from pinlater.storage.redis.readers import Readers
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
+
+Run = Callable[..., Awaitable[Any]]
+logger = logging.getLogger(__name__)
+
+# A look holds Redis up: so many jobs, or so many with their bodies, at once.
+_LOOKUP_MAX = 200
+_BODIES_MAX = 20
+_PAGE_MAX = 1_000
+_PEEK_MAX = 1_000
+
+
+async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+    """All that is known of each; the whole name must match."""
+    queues = access.book.queues
+    refs = {
+        key: ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)
+    }
+    wanted = list(refs.values())
+    found: dict[bytes, Job] = {}
+    step = _BODIES_MAX if bodies else _LOOKUP_MAX
+    for start in range(0, len(wanted), step):
+        found.update(await _jobs(access, wanted[start : start + step], bodies=bodies))
+    return [found.get(refs[key]) if key in refs else None for key in keys]
+
+
+async def _jobs(access: Access, refs: Sequence[bytes], *, bodies: bool) -> dict[bytes, Job]:
+    """Those that are there."""
+    answer, _ = await access.readers.run("load_jobs", encode((refs, int(bodies), ())))
+    found = {}
+    for at, ref in enumerate(refs):
+        record, _, claim, past = answer[4 * at : 4 * at + 4]
+        queue, priority, job_id = parts_of(ref)
+        if record and queue in access.book.names:
+            body = record if bodies else None
+            found[ref] = _job(access.book.names[queue], priority, job_id, record, claim, past, body)
+    return found
+
+
+def _job(
+    queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
+) -> Job:
+    stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
+    changed: tuple[Any, ...] = (None,) * 8
+    if past is not None:
+        changed = (
+            *(past.attempts_allowed, past.attempts_remaining, past.run_after_ms, past.updated_at_ms),
+            *(past.custom_status, past.error_type, past.error_text, past.history),
+        )
+    held: tuple[Any, ...] = (None,) * 6
+    if claim is not None and claim.state is JobState.IN_PROGRESS:
+        deadline_ms = later(claim.renewed_at_ms or 0, claim.timeout_ms or 0)
+        held = (claim.claimed_at_ms, deadline_ms, claim.holder, None, None, None)
+    elif claim is not None:
+        held = (None, None, None, int(claim.state), claim.finished_at_ms, claim.holder)
+    return job_of(
+        (
+            *(job_id, queue, priority, stored.run_after_ms, stored.attempts_allowed, stored.created_at_ms),
+            *(stored.options, *changed, *held, None if body is None else body[stored.body_at :]),
+        )
+    )
+
+
+async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
+    """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
+    queue = access.book.queues.get(page.queue)
+    if queue is None:
+        return QueueNotFound(page.queue)
+    if not 0 <= page.priority <= 255:
+        return []
+    line = line_of(queue, page.priority)
+    rows: list[PageRow] = []
+    size_bytes = 0
+    after = page.after
+    while len(rows) < page.limit:
+        step = min(page.limit - len(rows), _BODIES_MAX if page.bodies else _PAGE_MAX)
+        order = await _order(access.readers, page, line, after, step)
+        if not order:
+            break
+        refs = [line + job_id for _, job_id in order]
+        jobs: dict[bytes, Job] = {}
+        for start in range(0, len(refs), _LOOKUP_MAX):
+            jobs.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], bodies=page.bodies))
+        for ref in refs:
+            job = jobs.get(ref)
+            if job is None or job.state is not page.state:
+                continue
+            if page.bodies and size_bytes > page.max_bytes:
+                return rows
+            rows.append(PageRow(_sort_ms(job, order, ref), job))
+            size_bytes += len(job.body or b"")
+        after = order[-1][0], id_of(order[-1][1])
+        if len(order) < step:
+            break
+    return rows
+
+
+def _sort_ms(job: Job, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
+    """Exactly, also where a score can't be."""
+    if job.state is JobState.PENDING:
+        return job.run_after_ms
+    return next(sort_ms for sort_ms, job_id in order if job_id == ref[5:])
+
+
+async def _order(
+    readers: Readers, page: Page, line: bytes, after: tuple[int, int] | None, limit: int
+) -> list[tuple[int, bytes]]:
+    by: int | str = ""
+    behind: int | str = ""
+    if page.state is JobState.PENDING and page.future:
+        behind = page.due_by_ms
+    elif page.state is JobState.PENDING:
+        by = page.due_by_ms
+    before = ("", b"") if after is None else (str(after[0]), packed_id(after[1]))
+    found = await readers.run("page_jobs", INDEX_OF[page.state] + line, limit, *before, by, behind)
+    return [(time_of(score), job_id) for job_id, score in zip(found[::2], found[1::2], strict=True)]
+
+
+async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob] | PinLaterError:
+    """What a claim would give to one call."""
+    queue = access.book.queues.get(name)
+    if queue is None:
+        return QueueNotFound(name)
+    seen: list[ClaimedJob] = []
+    refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
+    for start in range(0, len(refs), _BODIES_MAX):
+        part = refs[start : start + _BODIES_MAX]
+        answer, _ = await access.readers.run("load_jobs", encode((part, 1, ())))
+        for at, ref in enumerate(part):
+            record, _, claim, past = answer[4 * at : 4 * at + 4]
+            if not record or claim:
+                continue
+            stored = read_job(record)
+            expires_ms = options_of(stored.options).expires_ms
+            if expires_ms is not None and expires_ms < now_ms:
+                continue
+            size = len(record) - stored.body_at
+            if len(seen) >= limit or (seen and size > max_bytes):
+                return seen
+            max_bytes -= size
+            _, priority, job_id = parts_of(ref)
+            seen.append(handed_out(priority, job_id, record, past, 0))
+    return seen
+
+
+async def counts(run: Run, queues: Sequence[str] | None, due_by_ms: int) -> list[QueueCounts]:
+    """From the sizes of the indexes; the part that isn't due as of the last look."""
+    found = await run("count_jobs", due_by_ms, encode(list(queues or ())), "1" if queues is None else "0")
+    rows = []
+    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first in found:
+        oldest_ms = time_of(first) if first else None
+        e, c, s, f, r, _ = (int(total) for total in totals)
+        rows.append(
+            QueueCounts(
+                queue=name.decode(),
+                priority=priority,
+                pending=waiting,
+                future=future,
+                in_progress=in_progress,
+                succeeded=succeeded,
+                failed=failed,
+                enqueued_total=e,
+                claimed_total=c,
+                succeeded_total=s,
+                failed_total=f,
+                retried_total=r,
+                oldest_due_at_ms=oldest_ms if oldest_ms is not None and oldest_ms <= due_by_ms else None,
+            )
+        )
+    return sorted(rows)
+
+
+async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
+    """All queues with their ids, by name."""
+    found = await readers.run("list_queues")
+    queues = []
+    for at in range(0, len(found), 3):
+        name, queue, settings = found[at : at + 3]
+        config = config_of(settings[1:].decode() if settings else "{}")
+        queues.append((queue, Queue(name.decode(), config, settings[:1] == b"1")))
+    return sorted(queues, key=lambda found: found[1].name)
+
+
+async def find_requests(
+    readers: Readers, wanted: Sequence[RequestRef], now_ms: int
+) -> list[Inserted | PinLaterError | None]:
+    """What each was answered before, if it was."""
+    kept = await readers.run("find_keys", encode([("k", ref.queue, ref.request_key) for ref in wanted]))
+    found: list[Inserted | PinLaterError | None] = []
+    for ref, answer in zip(wanted, kept, strict=True):
+        if not answer or int(answer[0]) + REQUEST_KEY_KEPT_MS < now_ms:
+            found.append(None)
+        elif answer[1] != ref.fingerprint:
+            found.append(RequestKeyConflict(ref.request_key))
+        else:
+            found.append(repeated(answer[2], answer[3]))
+    return found
+
+
+async def find_unique(readers: Readers, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
+    """Who has each key now."""
+    kept = await readers.run("find_keys", encode([("u", ref.queue, ref.key) for ref in wanted]))
+    return [(id_of(held[2:10]), held[1]) if is_held(held, now_ms) else None for held in kept]
+
+
+def is_held(held: bytes, now_ms: int) -> bool:
+    """Whether a unique key is taken now."""
+    return bool(held) and (len(held) == 10 or int(held[10:]) > now_ms)
+
+
+async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
+    found = await readers.run("list_unique_queues")
+    rows = zip(found[::2], found[1::2], strict=True)
+    return sorted(UniqueHeld(name.decode(), id_of(lowest)) for name, lowest in rows)

@@ -1,0 +1,213 @@
+-- Stores jobs, request by request.
+--   ARGV[3] now, in ms
+--   ARGV[4] {names of the queues, their ids, requests, highest new id}
+--   request {queue's place, plain, jobs, lines, expiries, request key or false, fingerprint, ids, max_pending or -1, count}
+--     plain  true: `jobs` is the list key, record, ...; `lines` {{priority, list of score, id, ...}, ...}; `expiries` the list of
+--            score, ref, ... (lists as `strings` in `shared.lua` reads them)
+--            false, where jobs have unique keys: `jobs` is {{key, record, priority, score, id, expiry or false,
+--            unique key or false, what to store under it, when it ends}, ...}
+-- Answers nothing where all were stored and nothing is to be said; else for each request 0 (stored) or a list:
+--   {0, existing} stored but for those, {1, ids, existing} answered so before, {2, waiting} full, {3} another request has the key
+--   existing {place, id, priority, ...}
+local again = before()
+if again then
+    return again
+end
+local now = ARGV[3]
+local names, ids, requests, top = unpack(cmsgpack.unpack(ARGV[4]))
+if stale(names, ids) then
+    return redis.error_reply(STALE)
+end
+-- First of all writes: one that Redis refuses where there is no memory left.
+done({})
+
+local KEPT_MS = 120000
+local now_ms = tonumber(now)
+local priorities = {}
+
+local function priorities_of(queue)
+    local known = priorities[queue]
+    if not known then
+        known = call('HGET', T .. 'pr', queue) or ''
+        priorities[queue] = known
+    end
+    return known
+end
+
+local function note_priority(queue, priority)
+    local known = priorities_of(queue)
+    if string.find(known, priority, 1, true) then
+        return
+    end
+    local all = { priority }
+    for i = 1, #known do
+        all[#all + 1] = sub(known, i, i)
+    end
+    table.sort(all)
+    priorities[queue] = concat(all)
+    call('HSET', T .. 'pr', queue, priorities[queue])
+end
+
+local function waiting_in(queue)
+    local known, count = priorities_of(queue), 0
+    for i = 1, #known do
+        count = count + call('ZCARD', T .. 'r' .. queue .. sub(known, i, i))
+    end
+    return count
+end
+
+local function enqueued(queue, priority, count)
+    if count > 0 then
+        note_priority(queue, priority)
+        call('HINCRBY', T .. 'n' .. queue .. priority, 'e', count)
+    end
+end
+
+-- Keeps of pairs (score, member) those whose member ends with an id that isn't known.
+local function without(known, pairs_)
+    local kept = {}
+    for i = 1, #pairs_, 2 do
+        if not known[sub(pairs_[i + 1], -8)] then
+            kept[#kept + 1] = pairs_[i]
+            kept[#kept + 1] = pairs_[i + 1]
+        end
+    end
+    return kept
+end
+
+local function store_plain(queue, jobs, lines, expiries)
+    local known = nil
+    for first = 1, #jobs, PART do
+        local last = math.min(first + PART - 1, #jobs)
+        if call('MSETNX', unpack(jobs, first, last)) == 0 then
+            for i = first, last, 2 do
+                if call('SETNX', jobs[i], jobs[i + 1]) == 0 then
+                    known = known or {}
+                    known[sub(jobs[i], -8)] = true
+                end
+            end
+        end
+    end
+    for _, line in ipairs(lines) do
+        local priority, waiting = line[1], strings(line[2])
+        if known then
+            waiting = without(known, waiting)
+        end
+        spread('ZADD', T .. 'r' .. queue .. priority, waiting)
+        enqueued(queue, priority, #waiting / 2)
+    end
+    if known then
+        expiries = without(known, expiries)
+    end
+    spread('ZADD', T .. 'e', expiries)
+end
+
+-- Who has a unique key now: id and priority. A job that was lost has none.
+local function holder_of(queue, key)
+    local held = call('HGET', T .. 'u' .. queue, key)
+    if not held then
+        return nil
+    end
+    local scope, priority, id = byte(held, 1), sub(held, 2, 2), sub(held, 3, 10)
+    if scope == 2 then
+        if tonumber(sub(held, 11)) <= now_ms then
+            return nil
+        end
+    elseif call('EXISTS', T .. 'j' .. queue .. priority .. id) == 0 then
+        return nil
+    end
+    return id, priority
+end
+
+-- Which of the jobs are there already under their keys, in the shard or earlier in the same request.
+local function twins_of(queue, jobs)
+    local existing, taken = {}, {}
+    for i = 1, #jobs do
+        local id, key = jobs[i][5], jobs[i][7]
+        if key then
+            local twin, priority
+            if taken[key] then
+                twin, priority = taken[key][1], taken[key][2]
+            else
+                twin, priority = holder_of(queue, key)
+            end
+            if not twin or twin == id then
+                taken[key] = { id, jobs[i][3] }
+            else
+                existing[#existing + 1] = i - 1
+                existing[#existing + 1] = twin
+                existing[#existing + 1] = byte(priority)
+                jobs[i] = false
+            end
+        end
+    end
+    return existing
+end
+
+local function store_each(queue, jobs)
+    for i = 1, #jobs do
+        if jobs[i] then
+            local key, record, priority, score, id, expiry, unique, held, ends = unpack(jobs[i])
+            if call('SETNX', key, record) == 1 then
+                call('ZADD', T .. 'r' .. queue .. priority, score, id)
+                enqueued(queue, priority, 1)
+                if expiry then
+                    call('ZADD', T .. 'e', expiry, queue .. priority .. id)
+                end
+                if unique then
+                    call('HSET', T .. 'u' .. queue, unique, held)
+                    if ends then
+                        call('ZADD', T .. 't', ends, queue .. unique)
+                    end
+                end
+            end
+        end
+    end
+end
+
+local answers, plainly = {}, true
+for place, request in ipairs(requests) do
+    local at, plain, jobs, lines, expiries, key, fingerprint, own, most, count = unpack(request)
+    local queue = ids[at]
+    local answer = 0
+    local kept = key and call('HGET', T .. 'k' .. queue, key)
+    if kept then
+        local seen, print, old_ids, old_existing = unpack(cmsgpack.unpack(kept))
+        if seen + KEPT_MS >= now_ms then
+            answer = print == fingerprint and { 1, old_ids, old_existing } or { 3 }
+        end
+    end
+    if answer == 0 then
+        local existing = plain and {} or twins_of(queue, jobs)
+        local growth = count - #existing / 3
+        local waiting = most >= 0 and growth > 0 and waiting_in(queue) or 0
+        if most >= 0 and growth > 0 and waiting + growth > most then
+            answer = { 2, waiting }
+        else
+            if plain then
+                store_plain(queue, strings(jobs), lines, strings(expiries))
+            else
+                store_each(queue, jobs)
+            end
+            if growth > 0 then
+                made_ready(queue)
+            end
+            if #existing > 0 then
+                answer = { 0, existing }
+            end
+            if key then
+                call('HSET', T .. 'k' .. queue, key, cmsgpack.pack({ now_ms, fingerprint, own, existing }))
+                call('ZADD', T .. 'o', now, queue .. key)
+            end
+        end
+    end
+    answers[place] = answer
+    plainly = plainly and answer == 0
+end
+if top > (call('GET', T .. 'top') or '') then
+    call('SET', T .. 'top', top)
+end
+if plainly then
+    return {}
+end
+return done(answers)

@@ -1,0 +1,39 @@
+-- Reads jobs. Changes nothing.
+--   ARGV[1] {refs, whole, keys}: `whole` 1: with bodies; keys {queue, unique key}
+-- Answers {jobs, keys}: jobs {record (without the body, unless whole), its size, claim, past, ...}, '' for what isn't there;
+-- keys: what is stored under each.
+local refs, whole, keys = unpack(cmsgpack.unpack(ARGV[1]))
+local claims, pasts = fetch('HMGET', T .. 'h', refs), fetch('HMGET', T .. 'p', refs)
+local jobs, held = {}, {}
+for i = 1, #refs do
+    local key = T .. 'j' .. refs[i]
+    local record, size
+    if whole == 1 then
+        record = call('GET', key) or ''
+        size = #record
+    else
+        record = call('GETRANGE', key, 0, 1023)
+        size = #record
+        if size == 1024 then
+            size = call('STRLEN', key)
+        end
+        if size > 0 then
+            local last = 21
+            if byte(record, 1) % 2 == 1 then
+                local text, key_size = unpack_struct('>I4I4', record, 39)
+                last = 46 + text + key_size
+            end
+            if last > #record then
+                record = call('GETRANGE', key, 0, last - 1)
+            else
+                record = sub(record, 1, last)
+            end
+        end
+    end
+    local at = 4 * i
+    jobs[at - 3], jobs[at - 2], jobs[at - 1], jobs[at] = record, size, claims[i] or '', pasts[i] or ''
+end
+for i = 1, #keys do
+    held[i] = call('HGET', T .. 'u' .. keys[i][1], keys[i][2]) or ''
+end
+return { jobs, held }

@@ -1,0 +1,108 @@
+"""Settings of the Redis store, and where a shard is. Imports no driver: the settings are read where none is installed, too."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PREFIX = re.compile(r"[A-Za-z0-9_.:$-]{0,40}", re.ASCII)
+_SHARD = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RedisEndpoint:
+    """Where a shard's Redis is, and as whom to go there. `tls` None: as the settings say.
+
+    With `sentinels` (host and port of each) `host` and `port` aren't used: they are asked for the address of the master called
+    `master`, at each new connection. Never shown with its password; that is why it is no tuple, which whoever shows a list would
+    show part by part.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 6379
+    user: str = ""
+    password: str = ""
+    db: int = 0
+    socket: str | None = None
+    tls: bool | None = None
+    sentinels: tuple[tuple[str, int], ...] = ()
+    master: str = ""
+
+    def __post_init__(self) -> None:
+        if self.sentinels and not self.master:
+            raise ValueError("sentinels need the master's name beside them")
+
+    def __str__(self) -> str:
+        if self.sentinels:
+            return f"{self.master}@{','.join(f'{host}:{port}' for host, port in self.sentinels)}/{self.db}"
+        return f"{self.socket or f'{self.host}:{self.port}'}/{self.db}"
+
+    def __repr__(self) -> str:
+        return f"RedisEndpoint({self})"
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """Of the Redis and Valkey store: who logs in, how keys are named, connections, limits of time and memory for each shard."""
+
+    user: str = ""
+    """Who logs in, where the URL or the shard file names nobody. Empty: Redis' default user."""
+    password: str | None = field(default=None, repr=False, metadata={"secret": True})
+    """The password, where the URL or the shard file has none. Better in `PINLATER_REDIS_PASSWORD` or in a file than in the settings."""
+    password_file: Path | None = None
+    """A file that holds that password in its first line, looked at again every 10 s."""
+    sentinels: tuple[str, ...] = ()
+    """Sentinels, each `HOST:PORT`, to ask where the master is, for a URL or an entry that names a master and no Sentinels."""
+    sentinel_user: str = ""
+    """Who logs in to Sentinels."""
+    sentinel_password: str | None = field(default=None, repr=False, metadata={"secret": True})
+    """The Sentinels' password, where they ask for one."""
+    key_prefix: str = "pinlater"
+    """Shard `1` has the keys `pinlater{1}:…`: this, and the shard's name in braces."""
+    reader_connections: int = field(default=2, metadata={"most": 1_000})
+    """Most connections for reading to one shard; for writing there are four."""
+    connect_timeout_ms: int = 3_000
+    """How long making a connection may take."""
+    command_timeout_ms: int = 5_000
+    """How long Redis may take to answer; then the connection is cut."""
+    retries: int = field(default=3, metadata={"least": 0, "most": 100})
+    """How often a change is tried again after a lost connection, or where somebody else changed a job meanwhile."""
+    retry_pause_ms: int = 20
+    """The longest pause before the first of these; each doubles it."""
+    waiting_reads_max: int = 1_000
+    """Most reads of one shard that wait for a connection."""
+    lease_ms: int = field(default=60_000, metadata={"least": 5_000})
+    """How long after its last sign of life a server's place in a shard may be taken by another server."""
+    memory_used_max_percent: int = field(default=95, metadata={"least": 1, "most": 100})
+    """Enqueues are refused once Redis uses this much of its `maxmemory`; claims and acks go on."""
+    finished_bytes_max: int | None = None
+    """Most bytes that finished jobs of a shard may take: beyond it the oldest go before their time. Not set: time alone decides."""
+    tls: bool = False
+    """Encrypt connections and check the server's certificate. A URL (`rediss://`) or an entry of the shard file may say otherwise."""
+    tls_ca: Path | None = None
+    """Authorities, in PEM, that may have signed the server's certificate. Not set: the machine's own."""
+    tls_cert: Path | None = None
+    """Our certificate, in PEM, for servers that ask for one."""
+    tls_key: Path | None = None
+    """Its key, where it is not in the same file."""
+    tls_check_hostname: bool = True
+    """Whether the certificate must be for the name or address that the connection goes to."""
+    priority_levels: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("reader_connections", "connect_timeout_ms", "command_timeout_ms", "lease_ms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive")
+        if not _PREFIX.fullmatch(self.key_prefix):
+            raise ValueError(
+                "key_prefix must be at most 40 letters, digits and the signs _ . : $ - (it begins each key)"
+            )
+        if self.tls_key is not None and self.tls_cert is None:
+            raise ValueError("tls_key needs tls_cert beside it")
+
+    def tag_of(self, shard: str) -> str:
+        """What all keys of a shard begin with, its hash tag in it."""
+        if not _SHARD.fullmatch(shard):
+            raise ValueError(f"not a shard's name: {shard!r}")
+        return f"{self.key_prefix}{{{shard}}}"

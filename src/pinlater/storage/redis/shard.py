@@ -1,0 +1,405 @@
+"""The Redis store's shard: all keys of one hash slot. Each method names who does the work, and on which of the writers or on a reader.
+
+Inserts, claims and ends of attempts each have a connection of their own, so that a large answer of one holds no other up; everything
+else that changes something shares a fourth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, StoreFull
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, config_text
+from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.storage.interface import (
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Member,
+    Page,
+    PageRow,
+    Purge,
+    RequestRef,
+    Requeue,
+    Swept,
+    TimeToLive,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.storage.redis.access import Access, conflict
+from pinlater.storage.redis.arguments import encode
+from pinlater.storage.redis.book import Book
+from pinlater.storage.redis.connection import Connection, connect
+from pinlater.storage.redis.errors import StaleBook
+from pinlater.storage.redis.fitness import Memory, check_server
+from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
+from pinlater.storage.redis.membership import Membership, members
+from pinlater.storage.redis.pulse import NEVER_MS, Facts, Pulse
+from pinlater.storage.redis.readers import Readers
+from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.storage.redis.stats import Stats
+from pinlater.storage.redis.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_WRITERS = 4
+_BOOK_TRIES = 5
+# A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
+_BODY_BYTES_MAX = 256 * 1024 * 1024
+
+
+class RedisShard:
+    """Implements `storage.interface.Shard` on the keys of one hash tag. `monotonic` in seconds."""
+
+    capabilities = Capabilities(
+        kind="redis",
+        shared=True,
+        durable=True,
+        custom_status_chars_max=REDIS_STATUS.chars_max,
+        ack_replaces_status=REDIS_STATUS.ack_replaces,
+        body_bytes_max=_BODY_BYTES_MAX,
+        body_bytes_bound="what fits into one command of Redis",
+    )
+
+    def __init__(
+        self,
+        endpoint: RedisEndpoint,
+        settings: RedisSettings | None = None,
+        name: str = "1",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.endpoint = endpoint
+        self.stats = Stats()
+        self._settings = settings or RedisSettings()
+        self._monotonic = monotonic
+        self._front = front_of(self._settings.tag_of(name))
+        self._book = Book()
+        self._membership = Membership(self._settings.lease_ms, _WRITERS)
+        self._readers = Readers(self._connect, endpoint, self._settings)
+        self._inserting, self._claiming, self._finishing, self._other = self._writers = [
+            Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, _WRITERS) for _ in range(_WRITERS)
+        ]
+        self._joining = asyncio.Lock()
+        self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
+        self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
+        self._doubtful: list[tuple[bytes, str]] = []  # claims that nobody ever got
+        self._unsure = False  # whether there may be some
+        self._given_back: set[str] = set()  # queues that got such jobs back
+        self._activity: Mapping[bytes, bytes] = {}
+        self._due_by_ms = 0
+        self._advanced = 0  # how many of those due since then were said already
+        self._highest_id = 0
+        self._is_open = False
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        """Takes a slot, reads what queues there are."""
+        if self._is_open:
+            return
+        await check_server(self._readers, self.endpoint)
+        await self._join()
+        await self._refresh()
+        self._due_by_ms = now_ms
+        self._activity = (await self._look()).activity
+        self._is_open = True
+
+    async def _join(self) -> None:
+        slot, top = await self._membership.join(self._readers.run)
+        self._highest_id = max(self._highest_id, top)
+        self._membership.slot = slot
+        for index, writer in enumerate(self._writers):
+            await writer.become(slot * _WRITERS + index, self._membership.lease)
+
+    async def _rejoin(self, lost: int) -> None:
+        """Takes another slot after this one was lost, if that hasn't happened yet."""
+        async with self._joining:
+            if lost == self._membership.slot:
+                logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
+                self._membership.lost.add(lost)
+                await self._join()
+
+    async def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(PinLaterError):  # the lease lapses by itself
+                await self._membership.leave(self._readers.run)
+        await asyncio.gather(*(writer.close() for writer in self._writers))
+        await self._readers.close()
+
+    async def ping(self, now_ms: int | None = None) -> None:
+        """A sign of life in the store, which is a write."""
+        self._check_open()
+        slot, asked = self._membership.slot, self._monotonic()
+        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
+        if not await self._membership.renew(self._readers.run, time_ms):
+            await self._rejoin(slot)
+
+    def figures(self) -> Mapping[str, float]:
+        return self.stats.figures()
+
+    async def time_ms(self) -> int:
+        self._check_open()
+        return await self._membership.agreed_ms(self._readers.run)
+
+    async def announce(self, address: str) -> str:
+        self._check_open()
+        return await self._membership.announce(self._readers.run, address)
+
+    async def members(self) -> Sequence[Member]:
+        """The servers that use this shard now."""
+        return await members(self._readers.run, self._settings.lease_ms)
+
+    @property
+    def slot(self) -> int:
+        return self._membership.slot
+
+    @property
+    def highest_id(self) -> int:
+        return self._highest_id
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ShardConnectionFailed(f"{self.endpoint} is not open")
+
+    async def _connect(self) -> Connection:
+        return await connect(self.endpoint, self._front, self._settings, self.stats)
+
+    async def _refresh(self) -> None:
+        """The book as Redis has it."""
+        found = await reading.list_queues(self._readers)
+        self._book.replace([(queue.name, number) for number, queue in found])
+
+    async def _with_book(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
+        """Looks again where a name is not in the book, or where the book has a queue that is another now."""
+        self._check_open()
+        if any([name not in self._book.queues for name in names]):  # noqa: C419 a list is quicker than a generator here
+            await self._refresh()
+        access = Access(writer, self._readers, self._book, self.stats)
+        for _ in range(_BOOK_TRIES):
+            try:
+                return await work(access)
+            except StaleBook:
+                await self._refresh()
+        raise conflict()
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+        await self._other.run("create_queues", encode(list(names)))
+        await self._refresh()
+
+    async def delete_queues(self, names: Sequence[str]) -> None:
+        await self._other.run("delete_queues", encode(list(names)))
+        await self._refresh()
+
+    async def list_queues(self) -> Sequence[Queue]:
+        self._check_open()
+        found = await reading.list_queues(self._readers)
+        self._book.replace([(queue.name, number) for number, queue in found])
+        return [queue for _, queue in found]
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+    ) -> None:
+        settings = "" if config is None else config_text(config)
+        switch = "" if paused is None else str(int(paused))
+        if await self._other.run("configure_queue", name, settings, switch) != [1]:
+            raise QueueNotFound(name)
+
+    # --- the three hot paths ------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        self._check_open()
+        if await self._memory.is_full(self._readers):
+            raise StoreFull(f"{self.endpoint}: {self._memory}")
+        lost = self._membership.lost
+        return await self._with_book(
+            self._inserting,
+            [request.queue for request in requests],
+            lambda access: inserting.insert(access, self._front, requests, now_ms, lost),
+        )
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        try:
+            return await self._with_book(
+                self._claiming,
+                [order.queue for order in orders],
+                lambda access: claiming.claim(access, orders, now_ms, self._doubtful),
+            )
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._unsure = True
+            raise
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        return await self._with_book(
+            self._finishing,
+            [ack.key.queue for ack in acks],
+            lambda access: finishing.finish(access, acks, now_ms),
+        )
+
+    # --- keys across shards ---------------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        self._check_open()
+        return await reading.find_requests(self._readers, requests, now_ms)
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        self._check_open()
+        return await reading.find_unique(self._readers, keys, now_ms)
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        self._check_open()
+        return await reading.list_unique_queues(self._readers)
+
+    async def changed_queues(self) -> Sequence[str]:
+        self._check_open()
+        activity = (await self._pulse.facts()).activity
+        before, self._activity = self._activity, activity
+        changed, self._given_back = self._given_back, set()
+        for place, number in activity.items():
+            slot = int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS
+            if slot != self.slot and before.get(place) != number:
+                name = self._book.names.get(place[:QUEUE_BYTES])
+                if name is not None:
+                    changed.add(name)
+        return list(changed)
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        [since] = await self._other.run("note_map", now_ms, shard_map)
+        return int(since)
+
+    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+        return await self._with_book(
+            self._other,
+            [item.key.queue for item in checkpoints],
+            lambda access: finishing.checkpoint(access, checkpoints, now_ms),
+        )
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._with_book(
+            self._other, [ref.key.queue for ref in claims], lambda access: finishing.extend(access, claims, now_ms)
+        )
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._with_book(
+            self._other, [ref.key.queue for ref in claims], lambda access: finishing.release(access, claims, now_ms)
+        )
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return await self._with_book(
+            self._other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
+        )
+
+    # --- bulk ---------------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        return await self._with_book(self._other, [order.queue], lambda access: bulk.requeue(access, order, now_ms))
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        return await self._with_book(self._other, [order.queue], lambda access: bulk.purge(access, order, 0))
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        return await self._with_book(
+            self._other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
+        )
+
+    # --- looking ------------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        return await self._with_book(
+            self._other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
+        )
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        return await self._with_book(
+            self._other, [key.queue for key in keys], lambda access: reading.lookup(access, keys, bodies=bodies)
+        )
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        return await self._with_book(self._other, [page.queue], lambda access: reading.scan(access, page))
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        self._check_open()
+        return await reading.counts(self._readers.run, queues, self._due_by_ms)
+
+    # --- maintenance --------------------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> Facts:
+        found = await self._readers.run("pulse")
+        deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
+        activity = dict(zip(found[6][::2], found[6][1::2], strict=True))
+        return Facts(deadline, expiry, seen, until, int(found[4]), int(found[5]), activity)
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        """Nothing has to be moved here: what is due is counted up to the time of the last look. This is that look."""
+        self._check_open()
+        if limit <= 0:
+            return 0
+        if now_ms <= self._due_by_ms:
+            return 0
+        became: int = await self._readers.run("count_became_due", self._due_by_ms, now_ms)
+        left = max(0, became - self._advanced)
+        if left > limit:
+            self._advanced += limit
+            return limit
+        self._advanced = 0
+        self._due_by_ms = now_ms
+        return left
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if self._unsure or self._doubtful:
+            await self._give_back_doubtful(now_ms)
+        if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
+            return []
+        return await self._with_book(self._other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit))
+
+    async def _give_back_doubtful(self, now_ms: int) -> None:
+        """Claims that were made, and whose callers were told that they may have failed: nobody works on these jobs."""
+        await self._claiming.settle()
+        self._unsure = False
+        claims = list(self._doubtful)
+        if claims:
+            self._given_back |= await self._with_book(
+                self._other, (), lambda access: finishing.release_claims(access, claims, now_ms)
+            )
+            self._doubtful = [claim for claim in self._doubtful if claim not in claims]
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if limit <= 0 or (await self._pulse.facts()).first_expiry_ms >= now_ms:
+            return []
+        return await self._with_book(self._other, (), lambda access: sweeping.expire_jobs(access, now_ms, limit))
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if limit <= 0:
+            return []
+        facts, most = await self._pulse.facts(), self._settings.finished_bytes_max
+        return await self._with_book(
+            self._other, (), lambda access: sweeping.collect_garbage(access, facts, ttls, now_ms, limit, most)
+        )

@@ -1,0 +1,36 @@
+"""What a shard's connections and writers did, for operators: totals since the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Stats:
+    """Added to where it happens; `figures` by the names of `storage.interface.FIGURES`."""
+
+    def __init__(self) -> None:
+        self.transactions = 0
+        self.transaction_s = 0.0
+        self.changes = 0  # calls of writers, which may have changed something
+        self.statements = 0
+        self.round_trips = 0
+        self.lost_connections = 0
+        self.settled = 0  # outcomes that were found out after a lost answer
+        self.conflicts = 0  # changes decided anew, as somebody else had changed a job meanwhile
+        self.slots_lost = 0
+        self.connections = 0  # open now
+        self.jobs_lost = 0  # index entries without their job
+
+    def figures(self) -> Mapping[str, float]:
+        return {
+            "transactions": self.transactions,
+            "transaction_seconds": self.transaction_s,
+            "statements": self.statements,
+            "round_trips": self.round_trips,
+            "lost_connections": self.lost_connections,
+            "outcomes_settled": self.settled,
+            "slots_lost": self.slots_lost,
+            "connections": self.connections,
+            "conflicts": self.conflicts,
+            "jobs_lost": self.jobs_lost,
+        }

@@ -1,0 +1,56 @@
+"""The TLS that a store's settings ask for. Made anew for each connection, so that renewed certificates are taken up."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+
+class TlsFiles(Protocol):
+    """The settings of a store that speak of TLS."""
+
+    @property
+    def tls_ca(self) -> Path | None:
+        """Authorities that may have signed the database's certificate."""
+
+    @property
+    def tls_cert(self) -> Path | None:
+        """Our certificate."""
+
+    @property
+    def tls_key(self) -> Path | None:
+        """Its key, where it is elsewhere."""
+
+    @property
+    def tls_check_hostname(self) -> bool:
+        """Whether the certificate must be for who we connect to."""
+
+
+def make_context(settings: TlsFiles) -> ssl.SSLContext:
+    """Raises OSError with the file's name where one is missing or is not what it should be."""
+    with _naming(settings.tls_ca):
+        context = ssl.create_default_context(cafile=None if settings.tls_ca is None else str(settings.tls_ca))
+    context.check_hostname = settings.tls_check_hostname
+    if settings.tls_cert is not None:
+        key = settings.tls_key or settings.tls_cert
+        with _naming(settings.tls_cert, key):
+            context.load_cert_chain(str(settings.tls_cert), str(key), _no_passphrase)
+    return context
+
+
+@contextlib.contextmanager
+def _naming(*files: Path | None) -> Iterator[None]:
+    """The library's errors don't say which file they speak of."""
+    try:
+        yield
+    except OSError as error:
+        names = " and ".join(dict.fromkeys(str(file) for file in files if file is not None))
+        raise OSError(f"{names}: {error.strerror or error}") from error
+
+
+def _no_passphrase() -> str:
+    """Without it the library would ask on the terminal, and wait."""
+    raise OSError("the key is locked by a passphrase; give one without")

@@ -1,0 +1,185 @@
+"""The original's file of Redis shards: what is in it, what is wrong with it, and what becomes of it while a server runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinlater.cli.store_file import store_of
+from pinlater.config.errors import SettingsError
+from pinlater.config.files import FileBroken
+from pinlater.config.load import load
+from pinlater.config.redis_shards import parse
+from pinlater.config.settings import Settings
+from pinlater.config.shard_file import ShardSource, find_shards
+from pinlater.config.shard_place import ShardPlace
+from pinlater.config.store import StoreLocation
+from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
+
+THE_ORIGINALS = """
+{
+    "shards": [
+        {
+            "name": "1",
+            "shardConfig": {
+                "master": {"host": "host1", "port": 6379},
+                "slave": {"host": "host1", "port": 6379},
+                "dequeueOnly": false
+            }
+        },
+        {
+            "name": "2",
+            "shardConfig": {
+                "master": {"host": "host2", "port": 6380},
+                "slave": {"host": "host2", "port": 6380},
+                "dequeueOnly": true
+            }
+        }
+    ]
+}
+"""
+CONFIG: Mapping[str, Any] = {"master": {"host": "h", "port": 1}, "passwd": "very-secret"}
+
+
+def settings(path: Path, **redis: Any) -> Settings:
+    return Settings(store=StoreLocation("redis", shard_file=path), redis=RedisSettings(**redis))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "shards.json"
+    path.write_text(THE_ORIGINALS)
+    return path
+
+
+def test_the_originals_file_is_read_as_it_is(path: Path) -> None:
+    assert find_shards(settings(path, user="u", password="p")) == [
+        ShardPlace("1", "1", RedisEndpoint("host1", 6379, "u", "p")),
+        ShardPlace("2", "2", RedisEndpoint("host2", 6380, "u", "p"), takes_enqueues=False),
+    ]
+
+
+def shard(name: object = "1", **changes: Any) -> str:
+    config = {**CONFIG, **changes}
+    return json.dumps({"shards": [{"name": name, "shardConfig": config}]})
+
+
+def test_our_own_words_say_where_and_as_whom(path: Path) -> None:
+    path.write_text(shard("a-b.c", user="u", db=3, tls=True, socket="/s"))
+    [place] = find_shards(settings(path))
+    assert place == ShardPlace("a-b.c", "a-b.c", RedisEndpoint("", 6379, "u", "very-secret", 3, "/s", True))
+    path.write_text(shard(sentinelMaster="m", sentinels=["s1", "s2:7"]))
+    [place] = find_shards(settings(path, sentinels=("other",)))
+    assert place.endpoint == RedisEndpoint("", password="very-secret", sentinels=(("s1", 26379), ("s2", 7)), master="m")
+    path.write_text(shard(sentinelMaster="m", master=None))
+    [place] = find_shards(settings(path, sentinels=("other",)))
+    assert place.endpoint == RedisEndpoint("", password="very-secret", sentinels=(("other", 26379),), master="m")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "Expecting value"),
+        ("[]", "it holds no object"),
+        ("{}", 'it has no list "shards"'),
+        ('{"shards": {}}', 'it has no list "shards"'),
+        ('{"shards": []}', "it names no shard"),
+        ('{"shards": [1]}', "shard 1 of the list is no object with name and shardConfig"),
+        ('{"shards": [{}]}', "shard 1 of the list has no name"),
+        (shard(1), "shard 1 of the list has no name of letters, digits"),
+        (shard("a:b"), "shard 1 of the list has no name of letters, digits"),
+        (shard("x" * 65), "shard 1 of the list has no name of letters, digits"),
+        ('{"shards": [{"name": "1"}]}', "'1' has no shardConfig"),
+        (
+            '{"shards": [{"name": "1", "shardConfg": {}}]}',
+            "'1' has an unknown 'shardConfg' (did you mean shardConfig?)",
+        ),
+        (json.dumps({"shards": [{"name": "1", "shardConfig": CONFIG}] * 2}), "the shard '1' is there twice"),
+        (shard(master=None), "'1' has no master with host and port"),
+        (shard(master={"host": "h", "port": 0}), "'1': master's port is no number"),
+        (shard(dequeueOnly="true"), "'1': dequeueOnly is not true or false"),
+        (shard(dequeuOnly=True), "'1' has an unknown 'dequeuOnly' (did you mean dequeueOnly?)"),
+        (shard(password="very-secret"), "'1' has an unknown 'password' (did you mean passwd?)"),
+        (shard(passwd=["very-secret"]), "'1': passwd is not text"),
+        (shard(db="0"), "'1': db is no number of a database"),
+        (shard(db=-1), "'1': db is no number of a database"),
+        (shard(sentinels="s"), "'1': sentinels is no list"),
+        (shard(sentinels=["a b"], sentinelMaster="m"), "'1' has an address of a Sentinel that is not HOST:PORT"),
+        (shard(sentinels=["s"]), "'1' has sentinels, and no sentinelMaster"),
+        (shard(sentinelMaster="m"), "'1' has a sentinelMaster, and neither it nor the settings"),
+        (shard(sentinels=["s"], sentinelMaster="m", socket="/s"), "'1' has a socket and a sentinelMaster"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_shard(path: Path, text: str, complaint: str) -> None:
+    """And never with the password."""
+    path.write_text(text)
+    with pytest.raises(FileBroken) as caught:
+        find_shards(settings(path))
+    assert str(caught.value).startswith(f"{path} is broken: ")
+    assert complaint in str(caught.value)
+    assert "very-secret" not in str(caught.value)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
+    st.sampled_from(["shards", "name", "shardConfig", "master", "host", "port", "dequeueOnly", "sentinels", "sentinelMaster"]), inner
+)))  # fmt: skip
+def test_whatever_is_in_the_file_it_gives_shards_or_one_clear_error(document: Any) -> None:
+    with suppress(ValueError):
+        assert parse(json.dumps({"shards": document}).encode(), RedisSettings())
+
+
+def test_the_flag_for_a_shard_file_finds_out_of_which_kind_it_is(path: Path, tmp_path: Path) -> None:
+    """One flag, `--shards`, for both kinds of files; where it can't be told the error is that of the file."""
+    assert store_of(None, path) == f"redis:{path}"
+    (tmp_path / "mysql.json").write_text('{"db1": {"master": {"host": "h", "port": 1}}}')
+    assert store_of(None, tmp_path / "mysql.json") == f"mysql:{tmp_path / 'mysql.json'}"
+    assert store_of(None, tmp_path / "nowhere.json") == f"mysql:{tmp_path / 'nowhere.json'}"
+
+
+def test_each_kind_of_file_given_to_the_other_store_is_said(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"it is a file of Redis shards: redis:FILE is the store"):
+        load(flags={"store": f"mysql:{path}"})
+    (tmp_path / "mysql.json").write_text('{"db1": {"master": {"host": "h", "port": 1}}}')
+    with pytest.raises(SettingsError, match=r'it has no list "shards", as a file of Redis shards has'):
+        load(flags={"store": f"redis:{tmp_path / 'mysql.json'}"})
+
+
+def test_a_file_with_a_password_that_all_may_read_gives_a_warning(path: Path) -> None:
+    """The original's file of Redis shards holds none, and may be read by all."""
+    path.chmod(0o644)
+    assert load(flags={"store": f"redis:{path}"}).warnings == ()
+    path.write_text(shard())
+    (warning,) = load(flags={"store": f"redis:{path}"}).warnings
+    assert warning.startswith(f"{path} can be read by every user")
+
+
+# --- while a server runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_file_gives_other_shards_once(path: Path) -> None:
+    source = ShardSource(settings(path))
+    assert not source.refresh()
+    path.write_text(THE_ORIGINALS.replace("host1", "host3").replace('"dequeueOnly": true', '"dequeueOnly": false'))
+    assert source.refresh()
+    assert [(str(place.endpoint), place.takes_enqueues) for place in source.places] == [
+        ("host3:6379/0", True),
+        ("host2:6380/0", True),
+    ]
+    assert not source.refresh()
+
+
+def test_a_broken_file_keeps_the_shards(path: Path) -> None:
+    source = ShardSource(settings(path))
+    before = source.places
+    path.write_text(THE_ORIGINALS.replace("6379", '"many"'))
+    assert not source.refresh()
+    assert source.places == before
+    assert source.last_error is not None
+    assert "'1': master's port is no number" in source.last_error

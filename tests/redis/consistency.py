@@ -1,0 +1,64 @@
+"""Whether all keys of a shard say the same: each job is in the index of its state and in no other, sums are right, nothing is left over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.domain.job import JobState
+from pinlater.storage.options import options_of
+from pinlater.storage.redis.keys import INDEX_OF
+from pinlater.storage.redis.packing import HAS_PAST, read_claim, read_job
+from tests.servers.redis import RedisServer
+
+_JOB = b"j"
+
+
+def keys_of(server: RedisServer) -> list[bytes]:
+    """All keys of the database."""
+    return sorted(server.execute("KEYS", "*"))
+
+
+def inconsistencies(server: RedisServer, front: bytes = b"pinlater{1}:", *, lost: bool = False) -> list[str]:
+    """What is wrong, in words. `lost`: jobs' records were deleted behind our back; what they left isn't complained of."""
+    ask = server.execute
+    wrong: list[str] = []
+    names = [key.removeprefix(front) for key in keys_of(server) if key.startswith(front)]
+    jobs = {name[1:] for name in names if name.startswith(_JOB) and len(name) == 14}
+    claims: dict[bytes, bytes] = _fields(ask("HGETALL", front + b"h"))
+    pasts: dict[bytes, bytes] = _fields(ask("HGETALL", front + b"p"))
+    places: dict[bytes, set[bytes]] = {}
+    for name in names:
+        if name[:1] in INDEX_OF.values() and len(name) == 6:
+            for job_id in ask("ZRANGE", front + name, 0, -1):
+                places.setdefault(name[1:] + job_id, set()).add(name[:1])
+    deadlines, expiries = set(ask("ZRANGE", front + b"c", 0, -1)), set(ask("ZRANGE", front + b"e", 0, -1))
+    finished_bytes = 0
+    for ref in jobs:
+        record = ask("GET", front + _JOB + ref)
+        claim, stored = read_claim(claims.get(ref, b"")), read_job(record)
+        state = JobState.PENDING if claim is None else claim.state
+        if places.get(ref) != {INDEX_OF[state]}:
+            wrong.append(f"{ref!r} is {state.name} and in {places.get(ref)}")
+        if (ref in deadlines) is not (state is JobState.IN_PROGRESS):
+            wrong.append(f"{ref!r} is {state.name}; has a deadline: {ref in deadlines}")
+        expires = options_of(stored.options).expires_ms is not None and state is JobState.PENDING
+        if (ref in expiries) is not expires:
+            wrong.append(f"{ref!r} is {state.name}; expires: {ref in expiries}")
+        if bool(stored.flags & HAS_PAST) is not (ref in pasts):
+            wrong.append(f"{ref!r} has flags {stored.flags} and a past: {ref in pasts}")
+        if claim is not None and claim.size != len(record):
+            wrong.append(f"{ref!r} has {len(record)} bytes, not {claim.size}")
+        if claim is not None and claim.state is not JobState.IN_PROGRESS:
+            finished_bytes += len(record)
+    if not lost:
+        for kind, refs in (("claims", claims), ("pasts", pasts), ("places", places)):
+            wrong += [f"{ref!r} is gone and has left {kind}" for ref in refs if ref not in jobs]
+        wrong += [f"{ref!r} is gone and has left a time" for ref in deadlines | expiries if ref not in jobs]
+        counted = int(ask("GET", front + b"fb") or 0)
+        if counted != finished_bytes:
+            wrong.append(f"finished jobs have {finished_bytes} bytes, not {counted}")
+    return wrong
+
+
+def _fields(flat: Any) -> dict[bytes, bytes]:
+    return dict(flat) if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))

@@ -1,0 +1,58 @@
+"""Redis' clock jumps while servers use it: who comes after goes by the time of those that are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.redis.rig import FRONT, Rig
+
+HOUR_MS = 3_600_000
+
+
+def shift_seen(rig: Rig, slot: int, by_ms: int) -> None:
+    """As if Redis' clock had been another when the server was seen last."""
+    server: bytes = rig.server.execute("HGET", FRONT + b"servers", slot)
+    seen_ms = int.from_bytes(server[24:32], "big") + by_ms
+    rig.server.execute("HSET", FRONT + b"servers", slot, server[:24] + seen_ms.to_bytes(8, "big") + server[32:])
+
+
+@pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS])
+async def test_who_comes_later_goes_by_the_time_of_those_that_are_there(rig: Rig, ahead_ms: int) -> None:
+    one = await rig.open()
+    redis_ms = await one.time_ms()
+    await one.ping(redis_ms + ahead_ms)
+
+    other = await rig.open()
+
+    assert abs(await other.time_ms() - redis_ms - ahead_ms) < 30_000
+    await other.ping(await other.time_ms())
+    assert abs(await one.time_ms() - redis_ms - ahead_ms) < 30_000
+
+
+async def test_small_differences_are_redis_time(rig: Rig) -> None:
+    """Its clock is the one that is corrected."""
+    one, other = await rig.open(), await rig.open()
+    before_ms = await one.time_ms()
+    await one.ping(before_ms + 400)
+
+    assert await other.time_ms() - before_ms < 30_000
+
+
+async def test_a_jump_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Seen from here it is the server's own time that differs suddenly."""
+    shard = await rig.open()
+    now_ms = await shard.time_ms()
+    await shard.ping(now_ms)
+    assert "jumped" not in caplog.text
+    await shard.ping(now_ms + HOUR_MS)
+    assert "jumped" in caplog.text
+
+
+@pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
+async def test_a_sign_of_life_from_another_time_counts_for_nothing_until_the_next(rig: Rig, by_ms: int) -> None:
+    """From the past it is old; from the future it is from before the clock was set back."""
+    one, other = await rig.open(), await rig.open()
+    shift_seen(rig, one.slot, by_ms)
+    assert [member.slot for member in await other.members()] == [other.slot]
+    await one.ping()
+    assert [member.slot for member in await other.members()] == [one.slot, other.slot]

@@ -1,0 +1,133 @@
+"""A job's data is gone from Redis (evicted, or deleted by hand): the job is lost, is said to be, and nothing wedges."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pinlater.domain.job import JobState, Outcome, UniqueScope
+from pinlater.storage.interface import Inserted, JobKey
+from tests.contract.desk import ALL, TIMEOUT_MS, Desk, unique
+from tests.redis.rig import FRONT, Rig, stats_of
+
+
+def lose(rig: Rig, key: JobKey) -> None:
+    """As an eviction does it."""
+    [found] = [name for name in rig.server.execute("KEYS", "*") if name.endswith(key.id.to_bytes(8, "big"))]
+    assert found.startswith(FRONT + b"j")
+    assert rig.server.execute("DEL", found) == 1
+
+
+async def test_a_claim_passes_over_a_lost_job(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """It is taken out of the index, counted, and said in the log."""
+    lost, kept = await desk.put(b"lost"), await desk.put(b"kept")
+    lose(rig, lost)
+    assert (await desk.counts()).pending == 2
+
+    with caplog.at_level(logging.ERROR):
+        [held] = await desk.claim(10)
+
+    assert held.key == kept
+    assert (await desk.counts()).pending == 0
+    assert stats_of(desk).jobs_lost == 1
+    assert "gone" in caplog.text
+    rig.assert_consistent()
+
+
+async def test_a_queue_of_lost_jobs_is_gone_through_to_its_end(rig: Rig, desk: Desk) -> None:
+    """However many there are."""
+    keys = [await desk.put(priority=1 + number % 3) for number in range(60)]
+    for key in keys:
+        lose(rig, key)
+    last = await desk.put(b"last", priority=3)
+
+    assert [held.key for held in await desk.claim(1)] == [last]
+    assert stats_of(desk).jobs_lost == 60
+    rig.assert_consistent()
+
+
+async def test_a_lost_job_that_was_claimed_is_gone_after_its_timeout(rig: Rig, desk: Desk) -> None:
+    """Counted as the original does it: `<queue>_timeout_evict`."""
+    held = await desk.put_and_take()
+    other = await desk.put_and_take(b"other")
+    lose(rig, held.key)
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+
+    [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+
+    assert (swept.lost, swept.retried) == (1, 1)
+    assert (await desk.counts()).in_progress == 0
+    assert (await desk.look(other.key)).state is JobState.PENDING
+    rig.assert_consistent()
+
+
+async def test_a_lost_job_that_expires_is_gone_then(rig: Rig, desk: Desk) -> None:
+    key = await desk.put(expires_in_ms=10, delay_ms=1_000)
+    lose(rig, key)
+    desk.clock.advance(ms=11)
+
+    [swept] = await desk.shard.expire_jobs(desk.now, ALL)
+
+    assert (swept.lost, swept.failed) == (1, 0)
+    rig.assert_consistent()
+
+
+@pytest.mark.parametrize("state", list(JobState))
+async def test_who_looks_for_a_lost_job_finds_nothing(rig: Rig, desk: Desk, state: JobState) -> None:
+    """In lookups and scans; and operators' words don't meet it."""
+    lost, kept = await desk.put_in(state), await desk.put_in(state)
+    lose(rig, lost)
+
+    assert await desk.find(lost) is None
+    assert [job.id for job in await desk.scan(state)] == [kept.id]
+    assert await desk.shard.delete_jobs([lost]) == 0
+    assert (await desk.cancel(lost)).outcome is Outcome.NOT_FOUND
+    if state is JobState.FAILED:
+        assert await desk.retry_failed() == 1
+    else:
+        assert await desk.purge(state) == 1
+        rig.assert_consistent()
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_an_ack_of_a_lost_job_harms_nobody(rig: Rig, desk: Desk, succeeded: bool) -> None:
+    """A success counts: it was done. A failure can't be tried again."""
+    held, other = await desk.put_and_take(), await desk.put_and_take()
+    lose(rig, held.key)
+
+    acked = await (desk.succeed(held.key) if succeeded else desk.fail(held.key))
+
+    assert acked.outcome is (Outcome.APPLIED if succeeded else Outcome.NOT_FOUND)
+    assert (await desk.succeed(other.key)).outcome is Outcome.APPLIED
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    await desk.shard.time_out_claims(desk.now, ALL)
+    await desk.collect(succeeded_ms=0, failed_ms=0)
+    rig.assert_consistent()
+
+
+@pytest.mark.parametrize("scope", [UniqueScope.PENDING, UniqueScope.UNFINISHED])
+async def test_the_unique_key_of_a_lost_job_is_free(rig: Rig, desk: Desk, scope: UniqueScope) -> None:
+    lost = await desk.put(unique=unique("k", scope))
+    lose(rig, lost)
+
+    job = desk.job(unique=unique("k", scope))
+    inserted = await desk.insert(job)
+
+    assert isinstance(inserted, Inserted)
+    assert (list(inserted.ids), inserted.existing) == ([job.id], {})
+
+
+async def test_a_shard_whose_keys_are_all_gone_goes_on(rig: Rig, desk: Desk) -> None:
+    """FLUSHALL by mistake, or a Redis without persistence that was started again: queues must be made again, that is all."""
+    held = await desk.put_and_take()
+    rig.server.execute("FLUSHALL")
+
+    await desk.shard.create_queues(["emails"], desk.now)
+    assert (await desk.succeed(held.key)).outcome is Outcome.NOT_FOUND
+    await desk.open()  # ids are made with the new slot
+    key = await desk.put(b"new")
+    assert (await desk.take()).key == key
+    await desk.shard.ping()
+    assert [member.slot for member in await desk.shard.members()] == [desk.shard.slot]
+    rig.assert_consistent()

@@ -1,0 +1,54 @@
+"""What docs/how-to/run-on-redis.md tells an administrator to do at Redis is done here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from pinlater.client import Ack, Client, Job
+from pinlater.testing.real_server import RealServer
+from tests.house.snippets import blocks
+from tests.servers.redis import RedisServer
+from tests.servers.redis_users import WITH_USERS, as_admin
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-on-redis.md"
+
+
+def block_with(word: str) -> str:
+    (found,) = (block.text for block in blocks(PAGE.read_text()) if word in block.text and block.language == "none")
+    return found
+
+
+def test_the_pages_settings_and_user_are_enough(start_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
+    """A Redis as the page's redis.conf makes it, a user as its command makes it, and nothing more; nothing to warn of."""
+    lines = [line for line in block_with("appendonly").splitlines() if not line.startswith("#")]
+    server = start_redis(**WITH_USERS, **dict(shlex.split(line) for line in lines))
+    command = shlex.split(block_with("ACL SETUSER").replace("SETUSER pinlater ", "SETUSER page "))
+    with as_admin(server) as admin:
+        admin.execute_command(*command)
+    url = f"redis://page:a-long-password@{server.address}/0"
+    with RealServer(tmp_path, store=url) as running:
+        with Client(running.address) as client:
+            client.create_queue("emails")
+            client.enqueue("emails", [Job(b"x"), Job(b"y")])
+            done, failed = client.dequeue("emails", limit=2).jobs
+            assert client.ack("emails", [Ack(done.descriptor, token=done.token)])[0].outcome.name == "APPLIED"
+            client.ack("emails", [Ack(failed.descriptor, succeeded=False, token=failed.token)])
+            assert client.queue_stats("emails")[0].total("succeeded") == 1
+        assert [line for line in running.said if "pinlater.storage.redis" in line] == []
+
+
+def test_nobody_elses_keys_are_in_reach_of_that_user(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis(**WITH_USERS)
+    command = shlex.split(block_with("ACL SETUSER").replace("SETUSER pinlater ", "SETUSER page "))
+    with as_admin(server) as admin:
+        admin.execute_command(*command)
+        for refused in (
+            ["GET", "other"],
+            ["SET", "other", "x"],
+            ["FLUSHALL"],
+            ["CONFIG", "SET", "save", ""],
+            ["KEYS", "*"],
+        ):
+            assert b"no permissions" in admin.execute_command("ACL", "DRYRUN", "page", *refused), refused
