@@ -13,7 +13,7 @@ import pytest
 
 from bench.servers import Server
 from pinlater.client import Ack, Client, Job
-from pinlater.storage.interface import FIGURES
+from pinlater.storage.mysql.stats import Stats
 from tests.mysql.shard_file import ShardFile
 from tests.servers.mariadb import MariaDb
 from tests.servers.ports import free_port
@@ -77,7 +77,7 @@ def test_metrics_tell_of_each_shard(server: Server) -> None:
         lane = f"insert {shard}"
         assert requests[lane] == stored[shard] >= calls[lane] > 0
         assert busy[lane] > 0
-    figures = {name: metric(server, f"pinlater_store_{name}") for name in FIGURES}
+    figures = {name: metric(server, f"pinlater_store_{name}") for name in Stats().figures()}
     assert {frozenset(values) for values in figures.values()} == {frozenset("12")}
     for name in ("transactions", "transaction_seconds", "statements", "round_trips", "connections"):
         assert min(figures[name].values()) > 0, name
