@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import Outcome
 from pinlater.sharding.shards import ShardLanes
 from pinlater.storage.interface import InsertRequest
 from pinlater.storage.redis.scripts import script
 from tests.contract.desk import Desk
-from tests.redis.rig import FRONT, QUEUE, Rig, stats_of
+from tests.redis.rig import FRONT, QUEUE, Rig, stats_of, until
 
 
 def lapse(rig: Rig) -> None:
@@ -106,6 +106,31 @@ async def test_a_servers_lanes_make_ids_with_the_new_slot(rig: Rig) -> None:
     made = lanes.ids.make(2)
     assert {slot_of(job_id) for job_id in made} == {1}
     assert min(made) > highest
+
+
+async def test_a_change_is_never_called_undone_because_the_slot_was_taken_before_its_answer_came(rig: Rig) -> None:
+    """It was stored; whoever believed that it wasn't would put the job elsewhere, too."""
+    sleeper = await rig.desk(retries=12)
+    await sleeper.insert()  # connects
+    job = sleeper.job(b"sleeper's")
+    trap = rig.proxy.lose_answer(script("insert_jobs").sha)
+    rig.proxy.refuse()
+    inserting = asyncio.ensure_future(sleeper.insert(job))
+
+    async def is_sprung() -> bool:
+        return trap.sprung
+
+    await until(is_sprung)
+    lapse(rig)
+    heir = await rig.desk(direct=True)
+    assert heir.shard.slot == 0
+    rig.proxy.heal()
+    with pytest.raises(OutcomeUnknown, match="took this one's slot"):
+        await inserting
+    assert [held.job.body for held in await heir.claim(10)] == [b"sleeper's"]
+    await sleeper.shard.ping()
+    assert sleeper.shard.slot == 1
+    rig.assert_consistent()
 
 
 async def test_an_outcome_is_not_read_from_the_heirs_numbers(rig: Rig) -> None:

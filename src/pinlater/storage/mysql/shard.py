@@ -128,7 +128,7 @@ class MysqlShard:
         """Takes a slot. Whoever had it before makes no more ids once that is done, so the highest is known after."""
         joiner = self._new_writer()
         # The slot decides the writers' numbers; until there is one, this writer's number is nobody's.
-        await joiner.become(_WRITERS * SLOTS + self._membership.incarnation[0], 0, 2**63)
+        await joiner.become_anybody(_WRITERS * SLOTS + self._membership.incarnation[0])
         try:
             slot, first = await joiner.carry_out(self._membership.join)
         finally:

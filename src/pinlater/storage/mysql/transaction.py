@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
@@ -186,12 +187,19 @@ class Writer:
         self._newest = 0
         self.number = 0
 
-    async def become(self, number: int, first: int, numbers: int = NUMBERS) -> None:
+    async def become(self, number: int, first: int) -> None:
         """Another writer from the next transaction on, with numbers from `first` on."""
         async with self._turn:
             self.number = number
             self._newest = first
-            self._numbers = (first, first + numbers - 1)
+            self._numbers = (first, first + NUMBERS - 1)
+
+    async def become_anybody(self, number: int) -> None:
+        """A writer whose row others may share: with numbers that nobody else is likely to have, whatever the row says."""
+        async with self._turn:
+            self.number = number
+            self._newest = secrets.randbits(62)
+            self._numbers = (0, 2**63 - 1)
 
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.

@@ -162,7 +162,7 @@ class Writer:
     ) -> Any:
         """The time is up, and nobody knows: the answer if it was carried out, else an error, and it never will be.
 
-        Raises `OutcomeUnknown` where Redis can't be asked.
+        Raises `OutcomeUnknown` where Redis can't be asked, or another server has this one's slot by now.
         """
         self._unsettled = (self._newest, if_answered)
         give_up_at = _now() + self._settings.connect_timeout_ms / 1000
@@ -216,7 +216,10 @@ class Writer:
         if self._unsettled is None:
             return
         number, if_answered = self._unsettled
-        answered = await self._was_carried_out(connection, number)
+        try:
+            answered = await self._was_carried_out(connection, number)
+        except OutcomeUnknown:
+            return  # for ever; what it may have claimed times out
         self._unsettled = None
         if answered is not None:
             self._stats.settled += 1
@@ -224,11 +227,20 @@ class Writer:
                 if_answered(answered)
 
     async def _was_carried_out(self, connection: Connection, number: int) -> Any:
-        """What it answered; None where it wasn't, and then it never will be, as its number is too low from now on."""
+        """What it answered; None where it wasn't, and then it never will be, as its number is too low from now on.
+
+        Raises `OutcomeUnknown` where the number is gone, since another server has the slot.
+        """
         above = max(self._newest, number) + 1
         found = await connection.run(script("settle"), self._packed, self._head(number), above.to_bytes(8, "big"))
         if found[0] == 1:
             return found[1]
+        if found[0] == 2:
+            self._unsettled = None
+            raise OutcomeUnknown(
+                f"{self._endpoint}: meanwhile another server took this one's slot; "
+                "whether the change before was carried out is not known"
+            )
         # Whoever calls next, or sends again, is beyond it.
         self._newest = above + 1
         return None
