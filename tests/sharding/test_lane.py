@@ -304,7 +304,7 @@ async def _turns() -> None:
 async def test_what_has_arrived_when_a_call_ends_rides_in_the_next_one_before_the_call_is_answered() -> None:
     """So the store has work again while its last answers are on their way."""
     store, order = Store(), list[list[list[int]]]()
-    lane: Lane[int, int] = Lane("test", store.execute)
+    lane: Lane[int, int] = Lane("test", store.execute, reads_on=True)
     store.gate.clear()
     first = lane.submit(1)
     first.add_done_callback(lambda _: order.append(list(store.batches)))

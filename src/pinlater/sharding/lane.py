@@ -33,6 +33,8 @@ class Lane(Generic[Item, Result]):
     `execute` answers in order, with a `PinLaterError` value for an item that can't be done. `orphaned` is told of results whose
     caller has gone away meanwhile. `weigh` says how much an item counts against `batch_max` and `waiting_max` (default: one).
     `observe` is told how each call ended: None, or the error of all of it. `monotonic` (seconds) measures calls.
+    `reads_on`: at a call's end what has arrived meanwhile is read first. It fills the next call where the store works elsewhere; where it
+    works in this process it only costs a turn.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Lane(Generic[Item, Result]):
         orphaned: Callable[[Item, Result], None] | None = None,
         observe: Callable[[PinLaterError | None], None] | None = None,
         monotonic: Callable[[], float] = lambda: 0.0,
+        reads_on: bool = False,
     ) -> None:
         self.name = name
         self._execute = execute
@@ -55,6 +58,7 @@ class Lane(Generic[Item, Result]):
         self._orphaned = orphaned
         self._observe = observe
         self._monotonic = monotonic
+        self._reads_on = reads_on
         self._waiting: deque[tuple[Item, asyncio.Future[Result], int]] = deque()
         self._under_way: list[tuple[Item, asyncio.Future[Result], int]] | None = None
         self._began_at = 0.0
@@ -216,7 +220,8 @@ class Lane(Generic[Item, Result]):
             raise
         else:
             try:
-                await asyncio.sleep(0)  # what has arrived already is read in this turn, and rides in the next call
+                if self._reads_on:
+                    await asyncio.sleep(0)  # what has arrived already is read in this turn, and rides in the next call
             finally:
                 if self._ended(batch, None):
                     self._answer(batch, results)

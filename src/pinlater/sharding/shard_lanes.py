@@ -133,7 +133,14 @@ class ShardLanes:
 
     def _lane(self, name: str, execute: Callable[[list[Any]], Awaitable[Sequence[Any]]], **more: Any) -> Lane[Any, Any]:
         observe = None if self.trusted else self._observe
-        return Lane(f"{name} {self.name}", execute, observe=observe, monotonic=self.clock.monotonic, **more)
+        return Lane(
+            f"{name} {self.name}",
+            execute,
+            observe=observe,
+            monotonic=self.clock.monotonic,
+            reads_on=self.raw.capabilities.shared,
+            **more,
+        )
 
     def _groups(
         self, name: str, act: Callable[[Sequence[Item], int], Awaitable[Sequence[Answer]]]
