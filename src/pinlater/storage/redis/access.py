@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.errors import ShardRefused
@@ -26,6 +26,7 @@ class Access(NamedTuple):
     readers: Readers
     book: Book
     stats: Stats
+    refresh: Callable[[], Awaitable[None]]  # reads the book anew
 
     async def change(
         self, refs: Sequence[bytes], now_ms: int, decide: Callable[[Changes], T], names: Sequence[str]

@@ -192,7 +192,7 @@ class RedisShard:
         self._check_open()
         if any([name not in self._book.queues for name in names]):  # noqa: C419 a list is quicker than a generator here
             await self._refresh()
-        access = Access(writer, self._readers, self._book, self.stats)
+        access = Access(writer, self._readers, self._book, self.stats, self._refresh)
         for _ in range(_BOOK_TRIES):
             try:
                 return await work(access)

@@ -49,15 +49,20 @@ async def _sweep_some(
     access: Access, index: bytes, state: JobState, now_ms: int, limit: int, tally: Tally
 ) -> tuple[int, int]:
     """How many entries were looked at, and how many of them were jobs of the state."""
-    names = access.book.names
     for _ in range(_TRIES):
         refs = await access.readers.run("select_first", index, f"({now_ms}", limit)
         if not refs:
             return 0, 0
         changes = Changes(now_ms)
         await changes.load(access.readers, refs)
+        if any(ref[:QUEUE_BYTES] not in access.book.names for ref in refs):
+            # Another server may have made a queue that isn't in our book yet. What is in none read after this look is deleted.
+            await access.refresh()
+        names = access.book.names
         swept = []
         for ref, job in changes.loaded.items():
+            if state is JobState.IN_PROGRESS and (job.deadline_ms or 0) >= now_ms:
+                continue  # claimed again, or renewed, since its deadline was looked at
             if job.queue_id not in names:
                 changes.delete(job)
                 changes.writing.leave("ZREM", index, ref)

@@ -1,0 +1,91 @@
+"""Two servers sweep one shard at the same time: what one has seen overdue may be another claim by the time it acts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.storage.redis.shard import RedisShard
+from tests.contract.desk import TIMEOUT_MS, Desk, Held
+from tests.redis.rig import Rig
+
+
+@pytest.fixture
+async def desks(rig: Rig) -> tuple[Desk, Desk]:
+    """Two servers' views of one shard."""
+    return await rig.desk(), await rig.desk(direct=True)
+
+
+def after_the_look(desk: Desk, happens: Callable[[], Awaitable[None]]) -> None:
+    """Between its look at the index of deadlines and its look at the jobs, once."""
+    shard = desk.shard
+    assert isinstance(shard, RedisShard)
+    readers, left = shard._readers, [happens]
+    run = readers.run
+
+    async def watched(name: str, *arguments: bytes | int | str) -> Any:
+        answer = await run(name, *arguments)
+        if name == "select_first" and left:
+            await left.pop()()
+        return answer
+
+    readers.run = watched  # type: ignore[method-assign]
+
+
+async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(desks: tuple[Desk, Desk], rig: Rig) -> None:
+    """The other server times it out and hands it out anew; that claim has all its time before it."""
+    one, other = desks
+    await one.put_and_take()
+    for desk in desks:
+        desk.clock.advance(ms=TIMEOUT_MS + 1)
+    anew: list[Held] = []
+
+    async def happens() -> None:
+        await other.shard.time_out_claims(other.now, 10)
+        anew.append(await other.take())
+
+    after_the_look(one, happens)
+    assert list(await one.shard.time_out_claims(one.now, 10)) == []
+    [held] = anew
+    assert (await one.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+    rig.assert_consistent()
+
+
+async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(desks: tuple[Desk, Desk], rig: Rig) -> None:
+    """The sign of life came in time, at the other server."""
+    one, other = desks
+    held = await one.put_and_take()
+    one.clock.advance(ms=TIMEOUT_MS + 1)
+    other.clock.advance(ms=TIMEOUT_MS - 1)
+
+    async def happens() -> None:
+        assert (await other.heartbeat(held.ref)).outcome is Outcome.APPLIED
+
+    after_the_look(one, happens)
+    assert list(await one.shard.time_out_claims(one.now, 10)) == []
+    assert (await one.look(held.key)).state is JobState.IN_PROGRESS
+    rig.assert_consistent()
+
+
+@pytest.mark.parametrize("waiting", [True, False], ids=["expired", "timed-out"])
+async def test_a_sweep_knows_the_queues_that_another_server_has_just_made(
+    desks: tuple[Desk, Desk], rig: Rig, waiting: bool
+) -> None:
+    """Taken for what a deleted queue left, its jobs would be thrown away."""
+    one, other = desks
+    await other.shard.list_queues()
+    await one.shard.create_queues(["new"], one.now)
+    key = await one.put(queue="new", expires_in_ms=TIMEOUT_MS if waiting else None)
+    if not waiting:
+        await one.take(queue="new")
+    other.clock.advance(ms=TIMEOUT_MS + 1)
+
+    sweep = other.shard.expire_jobs if waiting else other.shard.time_out_claims
+    [swept] = await sweep(other.now, 10)
+
+    assert (swept.queue, swept.lost) == ("new", 0)
+    assert (await one.look(key)).state is (JobState.FAILED if waiting else JobState.PENDING)
+    rig.assert_consistent()
