@@ -13,13 +13,10 @@ from pathlib import Path
 from tests.faults.faults import FAULTS
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
+from tests.faults.stores import STORES
 from tests.faults.verdict import Verdict, judge, suffer
-from tests.servers.database import DatabaseServer
 from tests.servers.farm import ServerFarm
-from tests.servers.mariadb import MariaDb
-from tests.servers.mysql import MySql8
 
-_KINDS: dict[str, type[DatabaseServer]] = {"mariadb": MariaDb, "mysql8": MySql8}
 _NORMAL_S = 15.0
 _SHARDS = 3
 
@@ -29,9 +26,17 @@ async def run(options: argparse.Namespace, seed: int, folder: Path) -> list[Verd
     names = options.fault or list(FAULTS)
     verdicts: list[Verdict] = []
     with ServerFarm() as farm:
-        databases = [await asyncio.to_thread(farm.start, _KINDS[options.kind]) for _ in range(_SHARDS)]
+        store = STORES[options.kind]
+        databases = [await asyncio.to_thread(store.start, farm) for _ in range(_SHARDS)]
         async with Stage(
-            folder, farm, databases, seed=seed, servers=options.servers, length=options.length, pace=Pace(options.rate)
+            folder,
+            farm,
+            store,
+            databases,
+            seed=seed,
+            servers=options.servers,
+            length=options.length,
+            pace=Pace(options.rate),
         ) as stage:
             for number in range(options.rounds):
                 for name in names:
@@ -67,7 +72,7 @@ def main() -> None:
     parser.add_argument("--length", type=float, default=1.0, help="0.2: everything lasts a fifth of its time")
     parser.add_argument("--rate", type=float, default=Pace().requests_per_s, help="enqueue requests a second")
     parser.add_argument("--servers", type=int, default=2, help="servers of ours")
-    parser.add_argument("--kind", choices=list(_KINDS), default="mariadb")
+    parser.add_argument("--kind", choices=list(STORES), default="mariadb")
     parser.add_argument("--seed", type=int, default=None, help="the seed a failed run printed")
     parser.add_argument("--dir", type=Path, default=Path("var/faults"))
     options = parser.parse_args()

@@ -13,7 +13,6 @@ from tests.servers.database import DatabaseServer
 from tests.servers.proxy import Trap
 
 HARMED = "2"
-COMMIT = b";COMMIT"  # not that of READ COMMITTED
 _TRAP_PATIENCE_S = 30.0
 
 
@@ -35,7 +34,7 @@ class Fault(NamedTuple):
 async def a_database_is_killed(stage: Stage) -> None:
     """kill -9, and its return on the same address."""
     database = stage.places[HARMED].database
-    database.kill()
+    await stage.store.kill(database)
     await stage.lasts(20, without=HARMED)
     await asyncio.to_thread(database.start)
     await stage.back(HARMED)
@@ -56,10 +55,10 @@ async def a_shard_moves_to_another_host(stage: Stage) -> None:
     """A failover: the primary dies, its replica has all of it; the primary returns as a replica that refuses writes; the file changes."""
     place = stage.places[HARMED]
     old = place.database
-    old.kill()
-    new = stage.farm.copy(old)
+    await stage.store.kill(old)
+    new = stage.store.copy(stage.farm, old)
     await asyncio.to_thread(new.start)
-    await asyncio.to_thread(old.start, read_only=True)
+    await asyncio.to_thread(stage.store.start_as_replica, old, new)
     await stage.lasts(10, without=HARMED)
     place.database, place.proxy = new, await stage.proxy_of(new)
     stage.write_map()
@@ -99,11 +98,11 @@ async def a_shard_is_drained_and_removed(stage: Stage) -> None:
 
 
 async def answers_of_commits_are_lost(stage: Stage) -> None:
-    """Connections are cut, or go silent, between a COMMIT and its answer, or just before the COMMIT; on every shard."""
+    """Connections are cut, or go silent, between a change's COMMIT (or script) and its answer, or just before it; on every shard."""
     for _ in range(stage.times(10)):
         for place in stage.places.values():
             set_trap = stage.dice.choice((place.proxy.lose_answer, place.proxy.lose_answer, place.proxy.lose_request))
-            await _sprung(set_trap(COMMIT, hang=stage.dice.random() < 0.2))
+            await _sprung(set_trap(stage.store.change(stage.dice), hang=stage.dice.random() < 0.2))
     for place in stage.places.values():
         place.proxy.heal()
     for shard in stage.places:

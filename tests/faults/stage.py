@@ -14,42 +14,17 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from bench.servers import Server
 from tests.faults.load import QUEUE, Load, Pace, client_of
-from tests.servers.database import DatabaseServer
+from tests.faults.stores import AnyServer, Place, Store
 from tests.servers.farm import ServerFarm
 from tests.servers.ports import free_port
 from tests.servers.proxy import Proxy
 
 PATIENCE_S = 60.0
-_SETTINGS = """\
-store = "mysql:shards.json"
-
-[mysql]
-database_prefix = "{prefix}"
-lease_ms = 10000
-
-[maintenance]
-sweep_interval_ms = 200
-file_interval_ms = 1000
-
-[sharding]
-removal_grace_ms = 1000
-"""
-
-
-@dataclass(slots=True)
-class Place:
-    """Where a shard is now. `entry` is what else the shard file says of it."""
-
-    database: DatabaseServer
-    proxy: Proxy
-    entry: dict[str, Any]
 
 
 class Stage:
@@ -59,7 +34,8 @@ class Stage:
         self,
         folder: Path,
         farm: ServerFarm,
-        databases: Sequence[DatabaseServer],
+        store: Store,
+        databases: Sequence[AnyServer],
         *,
         seed: int,
         servers: int = 2,
@@ -69,6 +45,7 @@ class Stage:
     ) -> None:
         self.folder = folder
         self.farm = farm
+        self.store = store
         self.dice = Random(seed)
         self.prefix = prefix
         self.places: dict[str, Place] = {}
@@ -87,7 +64,7 @@ class Stage:
             for number, database in enumerate(self._databases, start=1):
                 self.places[str(number)] = Place(database, await self.proxy_of(database), {})
             self.write_map()
-            self.settings.write_text(_SETTINGS.format(prefix=self.prefix))
+            self.settings.write_text(self.store.settings.format(prefix=self.prefix))
             for _ in range(self._server_count):
                 await self.add_server()
             async with client_of(self.server_set) as client:
@@ -114,7 +91,7 @@ class Stage:
     def shard_file(self) -> Path:
         return self.folder / "shards.json"
 
-    async def proxy_of(self, database: DatabaseServer) -> Proxy:
+    async def proxy_of(self, database: AnyServer) -> Proxy:
         """One more, that ends with the stage."""
         return await self._undo.enter_async_context(Proxy(database.address))
 
@@ -127,17 +104,8 @@ class Stage:
 
     def write_map(self) -> None:
         """The shard file as `places` has it; servers find it within a second."""
-        document = {
-            f"pinlaterdb{int(name):03}": {
-                "master": {"host": place.proxy.host, "port": place.proxy.port},
-                "user": place.database.user,
-                "passwd": place.database.password,
-                **place.entry,
-            }
-            for name, place in self.places.items()
-        }
         new = self.shard_file.with_suffix(".new")
-        new.write_text(json.dumps(document, indent=2))
+        new.write_text(json.dumps(self.store.document(self.places), indent=2))
         new.chmod(0o600)
         new.replace(self.shard_file)
 

@@ -13,6 +13,7 @@ import pytest
 from tests.faults.faults import FAULTS
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
+from tests.faults.stores import STORES
 from tests.faults.verdict import judge, suffer
 from tests.servers.database import DatabaseServer
 from tests.servers.farm import ServerFarm
@@ -42,7 +43,10 @@ async def stage(tmp_path: Path, server_farm: ServerFarm, databases: list[Databas
     seed = int(os.environ.get("FAULTS_SEED") or secrets.randbelow(2**31))
     print(f"FAULTS_SEED={seed}")
     prefix = f"faults{next(_numbers)}"
-    async with Stage(tmp_path, server_farm, databases, seed=seed, length=_LENGTH, pace=_PACE, prefix=prefix) as stage:
+    store = STORES["mariadb"]
+    async with Stage(
+        tmp_path, server_farm, store, databases, seed=seed, length=_LENGTH, pace=_PACE, prefix=prefix
+    ) as stage:
         yield stage
     databases[:] = [place.database for place in stage.places.values()]
     for database in databases:

@@ -15,14 +15,11 @@ from tests.faults.faults import Fault
 from tests.faults.latency import KINDS, PICKUP, SENT_ON, Figures
 from tests.faults.load import QUEUE, client_of
 from tests.faults.stage import Stage
-from tests.mysql.consistency import inconsistencies
+from tests.faults.stores import Sums
 
 DRAIN_S_MAX = 60.0
 SLOWER_MAX = 3.0
 _LOOKUP_CHUNK = 1_000
-_TOTALS = """
-SELECT SUM(enqueued_total), SUM(succeeded_total), SUM(succeeded), SUM(pending) + SUM(in_progress) + SUM(failed) FROM counters
-"""
 
 
 class Compared(NamedTuple):
@@ -210,18 +207,11 @@ async def _miscounted(stage: Stage) -> list[str]:
     """Tables that don't agree, and counters that don't with what clients were told: every enqueue has been answered by now."""
     broken: list[str] = []
     for shard, place in stage.places.items():
-        name = stage.database_of(shard)
-        broken += [f"shard {shard}: {each}" for each in await inconsistencies(place.database, name)]
-        async with place.database.connect(database=name) as connection, connection.cursor() as cursor:
-            await cursor.execute(_TOTALS)
-            counted = tuple(int(number or 0) for number in await cursor.fetchone())
+        broken += [f"shard {shard}: {each}" for each in await stage.store.inconsistencies(place, stage.prefix, shard)]
         stored = stage.load.enqueued[shard]
-        expected = (stored, stored, stored, 0)
+        counted, expected = await stage.store.sums(place, stage.prefix, shard), Sums(stored, stored, stored, 0)
         if counted != expected:
-            broken.append(
-                f"shard {shard} counts {counted} jobs enqueued, succeeded ever, succeeded and kept, and not succeeded; "
-                f"clients know of {expected}"
-            )
+            broken.append(f"shard {shard} counts {counted}; clients know of {expected}")
     return broken
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pinlater.domain.job import JobState
@@ -20,9 +21,13 @@ def keys_of(server: RedisServer) -> list[bytes]:
 
 def inconsistencies(server: RedisServer, front: bytes = b"pinlater{1}:", *, lost: bool = False) -> list[str]:
     """What is wrong, in words. `lost`: jobs' records were deleted behind our back; what they left isn't complained of."""
-    ask = server.execute
+    with server.session() as ask:
+        return _inconsistencies(ask, front, lost)
+
+
+def _inconsistencies(ask: Callable[..., Any], front: bytes, lost: bool) -> list[str]:
     wrong: list[str] = []
-    names = [key.removeprefix(front) for key in keys_of(server) if key.startswith(front)]
+    names = [key.removeprefix(front) for key in ask("KEYS", "*") if key.startswith(front)]
     jobs = {name[1:] for name in names if name.startswith(_JOB) and len(name) == 14}
     claims: dict[bytes, bytes] = _fields(ask("HGETALL", front + b"h"))
     pasts: dict[bytes, bytes] = _fields(ask("HGETALL", front + b"p"))

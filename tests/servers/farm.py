@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import tempfile
 import threading
 from contextlib import ExitStack
@@ -77,6 +78,15 @@ class ServerFarm:
     def start_redis(self, *, tls: bool = False, **options: Option) -> RedisServer:
         """A new, empty Redis that takes connections."""
         return self.make_redis(tls=tls, **options).start()
+
+    def copy_redis(self, server: RedisServer) -> RedisServer:
+        """A new Redis, not yet started, with the log and the options of one that doesn't run."""
+        assert not server.running
+        with self._making:
+            twin = RedisServer(self._home() / f"redis-{next(self._numbers)}", server.options, server.certificates)
+            self._servers.append(twin)
+        shutil.copytree(server.data, twin.data, dirs_exist_ok=True)
+        return twin
 
     @property
     def certificates(self) -> Certificates:

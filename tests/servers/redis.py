@@ -6,13 +6,14 @@ options are Redis' own, with underscores: `RedisServer(folder, {"appendfsync": "
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -57,6 +58,11 @@ class RedisServer:
     def address(self) -> str:
         """`host:port`."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """Those that it was given, at the first start and later ones."""
+        return dict(self._options)
 
     @property
     def running(self) -> bool:
@@ -131,6 +137,12 @@ class RedisServer:
 
     def execute(self, *words: str | bytes | int) -> Any:
         """One command by the test itself, past whatever proxy the product uses; its answer, undecoded."""
+        with self.session() as ask:
+            return ask(*words)
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Callable[..., Any]]:
+        """`execute` for many commands on one connection."""
         import redis  # here, since every run of tests loads this module and few need the driver
 
         password = self._options.get("requirepass")
@@ -138,7 +150,7 @@ class RedisServer:
             self.host, self.port, password=None if password is None else str(password), protocol=2
         )
         try:
-            return client.execute_command(*words)
+            yield client.execute_command
         finally:
             client.close()
 

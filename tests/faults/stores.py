@@ -1,0 +1,238 @@
+"""What of a stage depends on the store behind it: its servers, the shard file, our settings, and how a shard's own sums are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar, NamedTuple
+
+from pinlater.storage.redis.scripts import script
+from tests.mysql import consistency as mysql_consistency
+from tests.redis import consistency as redis_consistency
+from tests.servers.database import DatabaseServer
+from tests.servers.farm import ServerFarm
+from tests.servers.mariadb import MariaDb
+from tests.servers.mysql import MySql8
+from tests.servers.proxy import Proxy
+from tests.servers.redis import RedisServer
+from tests.servers.redis_users import PASSWORD, USER, WITH_USERS
+
+AnyServer = DatabaseServer | RedisServer
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a shard is now. `entry` is what else the shard file says of it."""
+
+    database: Any
+    proxy: Proxy
+    entry: dict[str, Any]
+
+
+class Sums(NamedTuple):
+    """A shard's own, over all its queues: jobs enqueued ever, succeeded ever, succeeded and kept, and not succeeded."""
+
+    enqueued: int
+    succeeded: int
+    kept: int
+    unfinished: int
+
+
+class Store(ABC):
+    """One kind of server and how PinLater uses it."""
+
+    name: ClassVar[str]
+    settings: ClassVar[str]  # `{prefix}` in it
+
+    @abstractmethod
+    def start(self, farm: ServerFarm) -> AnyServer:
+        """A new server that runs."""
+
+    async def kill(self, database: Any) -> None:
+        """kill -9, at a moment at which nothing that was answered may be lost."""
+        database.kill()
+
+    @abstractmethod
+    def copy(self, farm: ServerFarm, dead: Any) -> AnyServer:
+        """A new one, not yet started, that has all that the dead one had."""
+
+    @abstractmethod
+    def start_as_replica(self, database: Any, of: Any) -> None:
+        """A dead one returns, and refuses writes."""
+
+    @abstractmethod
+    def document(self, places: Mapping[str, Place]) -> dict[str, Any]:
+        """The shard file."""
+
+    @abstractmethod
+    def change(self, dice: Random) -> bytes:
+        """What is in a request that changes something, and in no other."""
+
+    @abstractmethod
+    async def inconsistencies(self, place: Place, prefix: str, shard: str) -> list[str]:
+        """What doesn't agree within the shard, in words. Nothing is under way."""
+
+    @abstractmethod
+    async def sums(self, place: Place, prefix: str, shard: str) -> Sums:
+        """As the shard's counters have them."""
+
+
+_SWEEPS = """
+[maintenance]
+sweep_interval_ms = 200
+file_interval_ms = 1000
+
+[sharding]
+removal_grace_ms = 1000
+"""
+
+
+class MySqlStore(Store):
+    """MariaDB or MySQL 8."""
+
+    settings = (
+        """\
+store = "mysql:shards.json"
+
+[mysql]
+database_prefix = "{prefix}"
+lease_ms = 10000
+"""
+        + _SWEEPS
+    )
+
+    def __init__(self, kind: type[DatabaseServer]) -> None:
+        self._kind = kind
+
+    def start(self, farm: ServerFarm) -> DatabaseServer:
+        return farm.start(self._kind)
+
+    def copy(self, farm: ServerFarm, dead: Any) -> DatabaseServer:
+        twin: DatabaseServer = farm.copy(dead)
+        return twin
+
+    def start_as_replica(self, database: Any, of: Any) -> None:
+        database.start(read_only=True)
+
+    def document(self, places: Mapping[str, Place]) -> dict[str, Any]:
+        return {
+            f"pinlaterdb{int(name):03}": {
+                "master": {"host": place.proxy.host, "port": place.proxy.port},
+                "user": place.database.user,
+                "passwd": place.database.password,
+                **place.entry,
+            }
+            for name, place in places.items()
+        }
+
+    def change(self, dice: Random) -> bytes:
+        return b";COMMIT"  # not that of READ COMMITTED
+
+    async def inconsistencies(self, place: Place, prefix: str, shard: str) -> list[str]:
+        return await mysql_consistency.inconsistencies(place.database, f"{prefix}_{shard}")
+
+    async def sums(self, place: Place, prefix: str, shard: str) -> Sums:
+        async with (
+            place.database.connect(database=f"{prefix}_{shard}") as connection,
+            connection.cursor() as cursor,
+        ):
+            await cursor.execute(_TOTALS)
+            return Sums(*(int(number or 0) for number in await cursor.fetchone()))
+
+
+_TOTALS = """
+SELECT SUM(enqueued_total), SUM(succeeded_total), SUM(succeeded), SUM(pending) + SUM(in_progress) + SUM(failed) FROM counters
+"""
+
+# Redis begins to flush its log at the first write of each second of its clock; by then that flush is long over.
+_QUIET = 0.25, 0.75
+_CHANGES = ("insert_jobs", "claim_jobs", "finish_jobs", "change_jobs")
+
+
+class RedisStore(Store):
+    """Redis, or what TEST_REDIS_PROGRAM names, flushing once a second."""
+
+    name = "redis"
+    settings = (
+        """\
+store = "redis:shards.json"
+
+[redis]
+key_prefix = "{prefix}"
+lease_ms = 10000
+"""
+        + _SWEEPS
+    )
+
+    def start(self, farm: ServerFarm) -> RedisServer:
+        return self.make(farm).start()
+
+    def make(self, farm: ServerFarm) -> RedisServer:
+        """One that is new and doesn't run yet."""
+        return farm.make_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
+
+    async def kill(self, database: Any) -> None:
+        """Once its log is written: what is answered while a flush is under way waits in Redis' own memory for the flush to end.
+
+        The next flush begins with the next second, so if none is under way in the middle of one, none begins before the kill.
+        """
+        await asyncio.to_thread(_kill_with_its_log_written, database)
+
+    def copy(self, farm: ServerFarm, dead: Any) -> RedisServer:
+        return farm.copy_redis(dead)
+
+    def start_as_replica(self, database: Any, of: Any) -> None:
+        database.start(replicaof=f"{of.host} {of.port}")
+
+    def document(self, places: Mapping[str, Place]) -> dict[str, Any]:
+        shards = []
+        for name, place in places.items():
+            here = {"host": place.proxy.host, "port": place.proxy.port}
+            config = {"master": here, "slave": here, "user": USER, "passwd": PASSWORD, **place.entry}
+            shards.append({"name": name, "shardConfig": config})
+        return {"shards": shards}
+
+    def change(self, dice: Random) -> bytes:
+        return script(dice.choice(_CHANGES)).sha
+
+    async def inconsistencies(self, place: Place, prefix: str, shard: str) -> list[str]:
+        return await asyncio.to_thread(redis_consistency.inconsistencies, place.database, _front(prefix, shard))
+
+    async def sums(self, place: Place, prefix: str, shard: str) -> Sums:
+        return await asyncio.to_thread(_redis_sums, place.database, _front(prefix, shard))
+
+
+def _front(prefix: str, shard: str) -> bytes:
+    return f"{prefix}{{{shard}}}:".encode()
+
+
+def _redis_sums(server: RedisServer, front: bytes) -> Sums:
+    with server.session() as ask:
+        names = ask("KEYS", front + b"n*")
+        totals = [[int(number or 0) for number in ask("HMGET", name, "e", "s")] for name in names]
+        lines = [name.removeprefix(front + b"n") for name in names]
+        sizes = {index: sum(ask("ZCARD", front + index + line) for line in lines) for index in (b"r", b"i", b"s", b"f")}
+    enqueued, succeeded = (sum(column) for column in zip(*totals, strict=True)) if totals else (0, 0)
+    return Sums(enqueued, succeeded, sizes[b"s"], sizes[b"r"] + sizes[b"i"] + sizes[b"f"])
+
+
+def _kill_with_its_log_written(database: RedisServer) -> None:
+    begins, ends = _QUIET
+    quiet = 0
+    with database.session() as ask:
+        while quiet < 2:  # what had waited for a flush is written after the first look, and may have begun another
+            part = time.time() % 1
+            if begins < part < ends:
+                quiet = quiet + 1 if int(ask("INFO", "persistence")["aof_pending_bio_fsync"]) == 0 else 0
+                time.sleep(0.03)
+            else:
+                quiet = 0
+                time.sleep((begins - part) % 1 + 0.01)
+        database.kill()
+
+
+STORES: dict[str, Store] = {"mariadb": MySqlStore(MariaDb), "mysql8": MySqlStore(MySql8), "redis": RedisStore()}

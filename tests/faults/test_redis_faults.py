@@ -1,0 +1,61 @@
+"""Each fault of shards on Redis for some seconds, judged as in the soak but for the latency."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.faults import FAULTS
+from tests.faults.load import Pace
+from tests.faults.stage import Stage
+from tests.faults.stores import STORES
+from tests.faults.verdict import judge, suffer
+from tests.servers.farm import ServerFarm
+from tests.servers.fixtures import start_redis_or_skip
+
+pytestmark = pytest.mark.crash
+
+_NORMAL_S = 2.0
+_LENGTH = 0.1  # of what they last in the soak
+_PACE = Pace(requests_per_s=25, claim_timeout_ms=1_500)
+_STORE = STORES["redis"]
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, server_farm: ServerFarm) -> AsyncIterator[Stage]:
+    """Two servers of ours on three shards that are new, under load."""
+    start_redis_or_skip(server_farm).remove()
+    seed = int(os.environ.get("FAULTS_SEED") or secrets.randbelow(2**31))
+    print(f"FAULTS_SEED={seed}")
+    databases = [_STORE.start(server_farm) for _ in range(3)]
+    async with Stage(tmp_path, server_farm, _STORE, databases, seed=seed, length=_LENGTH, pace=_PACE) as stage:
+        yield stage
+    for place in stage.places.values():
+        place.database.remove()
+
+
+async def nothing_is_broken_by(name: str, stage: Stage) -> None:
+    verdict = await suffer(stage, FAULTS[name], normal_s=_NORMAL_S)
+    print(verdict.text())
+    assert not verdict.broken, verdict.text()
+
+
+async def test_a_redis_is_killed_and_comes_back(stage: Stage) -> None:
+    """kill -9; what it had answered is in its log, flushed or not."""
+    await nothing_is_broken_by("a_database_is_killed", stage)
+
+
+async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
+    """A check that can't fail is worth nothing."""
+    await stage.flows(["1", "2", "3"], jobs=10)
+    _, broken = await judge(stage)
+    assert broken == []
+    with stage.places["1"].database.session() as ask:
+        ask("DEL", next(key for key in ask("KEYS", "pinlater{1}:j*") if len(key) == len("pinlater{1}:j") + 13))
+    _, broken = await judge(stage, everything=True)
+    assert [each for each in broken if each.startswith("LOST")]
+    assert [each for each in broken if "is gone and has left" in each]
