@@ -11,7 +11,7 @@ from pinlater.storage.events import Record
 from pinlater.storage.interface import JobKey, Purge, Requeue
 from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.changes import FUTURE, Changes
-from pinlater.storage.mysql.statements import delete_ready, delete_rows, keys_are, rows, sql
+from pinlater.storage.mysql.statements import delete_ready, delete_rows, json_rows, keys_are, rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
 
@@ -26,6 +26,7 @@ _UNIQUE_KEYS = sql("lock_unique_keys")
 _DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _FREE_KEY = sql("free_unique_key")
+_DELETE_FUTURE = sql("delete_future")
 _STATES = sql("lock_states")
 
 
@@ -142,6 +143,7 @@ async def delete_ids(
     went: list[tuple[int, int, JobState]] = []
     gone: list[int] = []
     waiting: list[tuple[int, int, int, int]] = []
+    future: list[tuple[int, int]] = []
     claimed: list[int] = []
     finished: list[int] = []
     found = await transaction.select_jobs(_STATES, sorted(set(ids)))
@@ -156,6 +158,8 @@ async def delete_ids(
         counter = transaction.counters.of(queue_id, priority) if queue_id in transaction.book.by_id else None
         if now_in is JobState.PENDING:
             waiting.append((queue_id, priority, run_after_ms, job_id))
+            if ready_flags & FUTURE:
+                future.append((run_after_ms, job_id))
             if counter is not None:
                 counter.pending -= 1
                 counter.future -= bool(ready_flags & FUTURE)
@@ -172,6 +176,8 @@ async def delete_ids(
             change(_FREE_KEY(queue_id=queue_id, key=unique.key.encode(), id=job_id))
     if waiting:
         change(delete_ready(waiting))
+    if future:
+        change(_DELETE_FUTURE(keys=json_rows(future)))
     if claimed:
         change(delete_rows(b"claims", sorted(claimed)))
     if finished:

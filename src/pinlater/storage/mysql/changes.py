@@ -22,6 +22,7 @@ _RENEW = sql("renew_claims")
 _SAVE_PROGRESS = sql("save_progress")
 _SAVE_BODY = sql("save_body")
 _READY = sql("insert_ready")
+_FUTURE = sql("insert_future")
 _DONE = sql("insert_done")
 _EXPIRIES = sql("insert_expiries")
 _FREE_KEY = sql("free_unique_key")
@@ -118,6 +119,7 @@ class Changes(Events):
 
     def _enter(self, jobs: Sequence[Record]) -> None:
         ready: list[tuple[int, ...]] = []
+        future: list[tuple[int, ...]] = []
         done: list[tuple[object, ...]] = []
         expiries: list[tuple[int, int]] = []
         renewed: list[tuple[int, int, int]] = []
@@ -126,6 +128,8 @@ class Changes(Events):
                 renewed.append((job.id, job.deadline_ms, job.flags | HAS_PROGRESS if job.changed else job.flags))
             elif job.state is PENDING:
                 ready.append(_ready_row(job))
+                if job.counted_future:
+                    future.append((job.run_after_ms, job.id, job.queue_id, job.priority))
                 self._transaction.book.waits_from(job.queue_id, job.priority, job.run_after_ms)
                 if job.options.expires_ms is not None:
                     expiries.append((job.options.expires_ms, job.id))
@@ -135,6 +139,7 @@ class Changes(Events):
         if renewed:
             change(_RENEW(claims=json_rows(renewed)))
         self._insert(_READY, sorted(ready))
+        self._insert(_FUTURE, sorted(future))
         self._insert(_EXPIRIES, expiries)
         self._insert(_DONE, done)
 

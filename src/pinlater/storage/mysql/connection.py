@@ -24,9 +24,13 @@ from pinlater.storage.tls import make_context
 _PACKET_SLACK_BYTES = 1024
 # A connection that is younger was made after whatever failover there was.
 _LONG_OPEN_S = 1.0
+# Whatever the server's own defaults are: they are made for others, and some would change what a statement of ours means.
 _SESSION = (
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION innodb_lock_wait_timeout = {lock_wait_s}, "
-    "SESSION lock_wait_timeout = {lock_wait_s}, SESSION time_zone = '+00:00'"
+    "SET NAMES utf8mb4, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00', "
+    "SESSION autocommit = {autocommit:d}, SESSION completion_type = 0, "
+    "SESSION foreign_key_checks = 1, SESSION unique_checks = 1, "
+    "SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_select_limit = 18446744073709551615, "
+    "SESSION innodb_lock_wait_timeout = {lock_wait_s}, SESSION lock_wait_timeout = {lock_wait_s}"
     # From a thousand ids on MariaDB would make a table of them and may then walk over all jobs.
     " /*M! , SESSION in_predicate_conversion_threshold = 0 */"
 )
@@ -209,6 +213,7 @@ async def connect(
         raise ConnectionLost(f"{endpoint}: {error}") from error
     connection = Connection(raw, endpoint, settings, stats or Stats())
     session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(
+        autocommit=autocommit,
         lock_wait_s=settings.lock_wait_s,
         idle_s=settings.idle_writer_s,
         limit_s=settings.statement_timeout_ms / 1000,

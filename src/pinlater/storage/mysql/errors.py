@@ -14,15 +14,16 @@ DEADLOCKS = {1213, 3101}
 LOCK_WAIT = 1205
 NO_PARENT = {1216, 1452}
 NOT_NULL = 1048
-# read-only servers, read-only transactions, replicas after a failover
-READ_ONLY = {1290, 1792, 1836, 3100}
+# read-only servers (innodb_read_only, too), read-only transactions, replicas after a failover
+READ_ONLY = {1036, 1290, 1792, 1836, 3100}
 # Answers to a COMMIT after which the transaction has surely been rolled back: the server looked before it began with it. Any other
 # error may have come on the way (the binary log could not be written, a plugin of the replication said no), and says nothing sure.
 UNDONE = DEADLOCKS | {1290, 1792, 1836}
 # a disk or a table space is full; the server can't write a file
 _FULL = {3, 1021, 1026, 1030, 1114, 3675}
 _TOO_MANY = {1040, 1203, 1226}
-_DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
+# no such user, wrong password, missing rights; expired, locked
+_DENIED = {1044, 1045, 1142, 1143, 1227, 1698, 1820, 1862, 3118, 4151}
 _PACKET = {1153}
 _NO_DATABASE = 1049
 

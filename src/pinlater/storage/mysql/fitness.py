@@ -19,6 +19,8 @@ from pinlater.storage.mysql.statements import sql
 logger = logging.getLogger(__name__)
 
 _LOAD = sql("load_server_settings")
+# Less would be the limit for the bodies of all shards.
+_LEAST_PACKET = 256 * 1024
 _LEAST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 
 
@@ -50,6 +52,11 @@ def judge(variables: Mapping[str, str]) -> Verdict:
     logs = variables.get("log_bin", "OFF") == "ON"
     if logs and variables.get("binlog_format", "ROW") == "STATEMENT":
         return Verdict("its binlog_format is STATEMENT, which READ COMMITTED forbids; make it ROW or MIXED")
+    packet = int(variables.get("max_allowed_packet", _LEAST_PACKET))
+    if packet < _LEAST_PACKET:
+        return Verdict(
+            f"its max_allowed_packet is {packet}, which holds next to nothing; make it {_LEAST_PACKET} or more"
+        )
     warnings = []
     if variables.get("innodb_flush_log_at_trx_commit", "1") != "1":
         warnings.append(
@@ -58,6 +65,10 @@ def judge(variables: Mapping[str, str]) -> Verdict:
     if logs and variables.get("sync_binlog", "1") != "1":
         warnings.append(
             "there is a binary log and sync_binlog is not 1: what was answered can be lost with the database's machine"
+        )
+    if variables.get("innodb_file_per_table", "ON") != "ON":
+        warnings.append(
+            "innodb_file_per_table is OFF: what is dropped gives no disk back, the shared file only ever grows"
         )
     return Verdict(None, tuple(warnings))
 

@@ -23,6 +23,7 @@ from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
 
 _JOBS = sql("insert_jobs")
 _READY = sql("insert_ready")
+_FUTURE = sql("insert_future")
 _EXPIRIES = sql("insert_expiries")
 _REQUEST_KEYS = sql("insert_request_keys")
 _SELECT_REQUEST_KEYS = sql("select_request_keys")
@@ -59,6 +60,7 @@ class _Batch:
         self._now_ms = now_ms
         self._jobs: list[bytes] = []
         self._ready: list[bytes] = []
+        self._future: list[bytes] = []
         self._expiries: list[bytes] = []
         self._known: set[int] = set()
         self._pending: dict[int, int] = {}
@@ -185,6 +187,7 @@ class _Batch:
             if run_after_ms > now_ms:
                 counter.future += 1
                 flags = FUTURE
+                self._future.append(b"(%d,%d,%d,%d)" % (run_after_ms, job_id, queue_id, priority))
             if status or headers or unique is not None or timeout_ms is not None or expires_ms is not None:
                 flags |= OPTIONS
                 options = literal(options_text(job))
@@ -226,6 +229,7 @@ class _Batch:
             (_SAVE_UNIQUE_KEYS, list(self._unique_keys.values())),
             (_JOBS, self._jobs),
             (_READY, self._ready),
+            (_FUTURE, self._future),
             (_EXPIRIES, self._expiries),
         ):
             for part in in_statements(new, most):

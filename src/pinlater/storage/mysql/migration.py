@@ -13,7 +13,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import SchemaRefused, ShardConnectionFailed
 from pinlater.storage.mysql.connection import Connection, code_of
-from pinlater.storage.mysql.statements import sql
+from pinlater.storage.mysql.statements import lock_name, sql
 
 FOLDER = files("pinlater.storage.mysql") / "migrations"
 LOCK_WAIT_S = 60
@@ -79,8 +79,8 @@ async def migrate(connection: Connection, database: str, newest: int | None = No
         )
     if version >= newest:
         return []
-    lock = f"'pinlater-migration-{database}'"
-    [held] = await connection.run([f"SELECT GET_LOCK({lock}, {LOCK_WAIT_S})".encode()])
+    lock = lock_name("migration", database)
+    [held] = await connection.run([b"SELECT GET_LOCK(%b, %d)" % (lock, LOCK_WAIT_S)])
     if held.rows[0][0] != 1:
         raise ShardConnectionFailed(f"{database}: another server migrates it, for over {LOCK_WAIT_S} s")
     done = []
@@ -93,5 +93,5 @@ async def migrate(connection: Connection, database: str, newest: int | None = No
                 await connection.run([sql("save_meta")(name="schema", value=str(migration.number))])
                 done.append(migration.name)
     finally:
-        await connection.run([f"SELECT RELEASE_LOCK({lock})".encode()])
+        await connection.run([b"SELECT RELEASE_LOCK(%b)" % lock])
     return done

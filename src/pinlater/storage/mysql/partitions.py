@@ -22,7 +22,7 @@ from asyncmy import errors as driver
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.ids import first_id_at, made_at_ms
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of
-from pinlater.storage.mysql.statements import Sql, delete_rows, sql
+from pinlater.storage.mysql.statements import Sql, delete_rows, lock_name, sql
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +64,7 @@ class Partitions:
         """Makes partitions for the time to come and drops those that hold no jobs any more; the names of what was dropped."""
         connection = await self._connect()
         try:
-            lock = f"'pinlater-partitions-{self._database}'"
-            [held] = await connection.run([f"SELECT GET_LOCK({lock}, 0)".encode()])
+            [held] = await connection.run([b"SELECT GET_LOCK(%b, 0)" % lock_name("partitions", self._database)])
             if held.rows[0][0] != 1:
                 return []
             await self._look_ahead(connection, now_ms)

@@ -19,6 +19,7 @@ NEVER_MS = I64_MAX
 class Facts(NamedTuple):
     """The first of each kind, in milliseconds (`NEVER_MS` for none); and what others have written, to be compared."""
 
+    first_future_ms: int = NEVER_MS
     first_deadline_ms: int = NEVER_MS
     first_expiry_ms: int = NEVER_MS
     first_request_key_ms: int = NEVER_MS

@@ -370,19 +370,14 @@ class MysqlShard:
         own = self.slot * _WRITERS
         statement = sql("pulse")(own_first=own, own_last=own + _WRITERS - 1)
         [found] = await self._readers.read(lambda c: c.run([statement]))
-        deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
-            NEVER_MS if value is None else value for value in found.rows[0]
-        ]
-        return Facts(deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
+        *firsts, dropped, others = [NEVER_MS if value is None else value for value in found.rows[0]]
+        return Facts(*firsts, dropped, str(others))
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         self._check_open()
-        mark = self._pulse.mark(await self._pulse.facts())
-        if limit <= 0 or not self._memory.due_wanted(mark, now_ms):
+        if limit <= 0 or (await self._pulse.facts()).first_future_ms > now_ms:
             return 0
-        moved = await self._other.carry_out(lambda t: sweeping.advance_due(t, self._memory, now_ms, limit))
-        self._memory.due_mark = (self.stats.changes, mark[1])
-        return moved
+        return await self._other.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()

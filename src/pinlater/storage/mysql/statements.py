@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 
 FOLDER = files("pinlater.storage.mysql") / "queries"
@@ -19,6 +20,7 @@ FOLDER = files("pinlater.storage.mysql") / "queries"
 STATEMENT_BYTES = 1_000
 # What the longest body's statement needs beside it: a job's options may be long, too.
 _ROOM_BYTES = 100_000
+_LOCK_NAME_MAX = 64
 _NAME = re.compile(rb":([a-z_]+)")
 
 
@@ -130,6 +132,14 @@ def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
 
 JOBS = Sql(b"jobs FORCE INDEX (PRIMARY)")
 KEPT_JOBS = Sql(b"kept_jobs AS jobs FORCE INDEX (PRIMARY)")
+
+
+def lock_name(purpose: str, database: str) -> Sql:
+    """What a server-wide lock for one database is called, as a literal. MySQL takes names of up to 64 letters, as many as a database's."""
+    name = f"pinlater-{purpose}-{database}"
+    if len(name) > _LOCK_NAME_MAX:
+        name = f"pinlater-{purpose}-{sha256(database.encode()).hexdigest()[:32]}"
+    return Sql(literal(name))
 
 
 def json_ids(ids: Sequence[int]) -> Sql:

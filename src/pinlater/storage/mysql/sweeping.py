@@ -21,9 +21,10 @@ from pinlater.storage.tally import Tally
 _READ_MAX = 2_000
 _EXPIRY_ROUNDS_MAX = 10
 
-_FUTURE = sql("list_future")
-_FIRST_READY = sql("select_first_ready")
+_FUTURE = sql("lock_future")
 _COUNTED_FUTURE = sql("lock_counted_future")
+_STILL_COUNTED_FUTURE = sql("select_counted_future")
+_DELETE_FUTURE = sql("delete_future")
 _COUNT_AS_DUE = sql("count_as_due")
 _OVERDUE = sql("lock_overdue_claims")
 _EXPIRED = sql("lock_expired")
@@ -43,41 +44,35 @@ class Memory:
     """What sweeps remember between their runs, so that they don't look in vain."""
 
     def __init__(self) -> None:
-        self.due_mark: tuple[int, str] | None = None  # as of the last run of `advance_due`
-        self.next_due_ms = NEVER_MS
         self.finished_mark: tuple[int, str] | None = None
         self.oldest_finish: dict[tuple[int, int, JobState], int] = {}
 
-    def due_wanted(self, mark: tuple[int, str], now_ms: int) -> bool:
-        return mark != self.due_mark or self.next_due_ms <= now_ms
 
-
-async def advance_due(transaction: Transaction, memory: Memory, now_ms: int, limit: int) -> int:
-    """Counts jobs whose time has come as due; remembers when the next one comes."""
-    [future] = await transaction.select(_FUTURE())
-    moved = 0
-    next_due_ms = NEVER_MS
-    for queue_id, priority in future.rows:
-        if queue_id not in transaction.book.by_id:
-            continue
-        found_all = False
-        while moved < limit and not found_all:
-            asked = min(limit - moved, _READ_MAX)
-            [found] = await transaction.select(
-                _COUNTED_FUTURE(queue_id=queue_id, priority=priority, from_ms=LOWEST_MS, now_ms=now_ms, limit=asked)
-            )
-            found_all = len(found.rows) < asked
-            if found.rows:
-                transaction.change(_COUNT_AS_DUE(keys=json_rows(found.rows)))
-                transaction.counters.of(queue_id, priority).future -= len(found.rows)
-                moved += len(found.rows)
-        if not found_all:
-            next_due_ms = now_ms
+async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
+    """Counts jobs whose time has come as due. Those that somebody else has in hand come again: they may be let go as they were."""
+    moved, left = 0, limit
+    while left > 0:
+        [found] = await transaction.select(_FUTURE(now_ms=now_ms, limit=min(left, _READ_MAX)))
+        if not found.rows:
             break
-        [first] = await transaction.select(_FIRST_READY(queue_id=queue_id, priority=priority, from_ms=now_ms + 1))
-        if first.rows[0][0] is not None:
-            next_due_ms = min(next_due_ms, first.rows[0][0])
-    memory.next_due_ms = next_due_ms
+        left -= len(found.rows)
+        keys = json_rows(sorted(found.rows))
+        [counted] = await transaction.select(_COUNTED_FUTURE(keys=keys))
+        if counted.rows:
+            transaction.change(_COUNT_AS_DUE(keys=json_rows(counted.rows)))
+            moved += len(counted.rows)
+        for queue_id, priority, _, _ in counted.rows:
+            if queue_id in transaction.book.by_id:
+                transaction.counters.of(queue_id, priority).future -= 1
+        in_hand: set[int] = set()
+        if len(counted.rows) < len(found.rows):
+            [still] = await transaction.select(_STILL_COUNTED_FUTURE(keys=keys))
+            in_hand = {job_id for (job_id,) in still.rows}  # what this transaction has counted is not among them
+        gone = [(run_after_ms, job_id) for _, _, run_after_ms, job_id in found.rows if job_id not in in_hand]
+        if gone:
+            transaction.change(_DELETE_FUTURE(keys=json_rows(gone)))
+        if in_hand:
+            break
     return moved
 
 

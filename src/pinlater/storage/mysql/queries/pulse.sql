@@ -1,6 +1,7 @@
 -- All that tells whether there is anything to do, in one look: the first of each index, and the writers' newest
 -- transactions, whose numbers only grow: another sum means that somebody has changed something.
 SELECT
+  (SELECT min(run_after_ms) FROM future),
   (SELECT min(deadline_ms) FROM claims),
   (SELECT min(expires_at_ms) FROM expiries),
   (SELECT min(seen_at_ms) FROM request_keys),
