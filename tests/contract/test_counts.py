@@ -61,7 +61,7 @@ async def test_advancing_is_bounded_and_gets_there_step_by_step(desk: Desk) -> N
         steps.append(moved)
         assert len(steps) < 100, "it never ends"
 
-    assert max(steps) <= 10
+    assert max(steps, default=0) <= 10  # a store that counts by time has nothing to move
     [counts] = [one for one in await desk.shard.count_jobs([QUEUE]) if one.priority == 1]
     assert (counts.pending, counts.future) == (25, 0)
 

@@ -447,7 +447,8 @@ class Shard(Protocol):
 
     # --- maintenance: each call bounded by `limit` rows; one that can know there is nothing to do costs no I/O ---
     async def advance_due(self, now_ms: int, limit: int) -> int:
-        """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many."""
+        """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many (none where a store
+        counts by time, and has nothing to move)."""
         ...
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:

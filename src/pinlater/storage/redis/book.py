@@ -16,6 +16,14 @@ class Book:
         self.queues = dict(queues)
         self.names = {queue: name for name, queue in self.queues.items()}
 
+    def learn(self, found: Iterable[tuple[str, bytes]]) -> None:
+        """These are so now, whatever else there is."""
+        for name, queue in found:
+            self.names.pop(self.queues.pop(name, b""), None)
+            if queue:
+                self.queues[name] = queue
+                self.names[queue] = name
+
     def claims_about(self, names: Iterable[str]) -> tuple[list[str], list[bytes]]:
         """Those of the names that are known, with their ids: what scripts are to check."""
         known = [name for name in dict.fromkeys(names) if name in self.queues]

@@ -3,7 +3,7 @@
 Queues and jobs have short names: a queue is its number (4 bytes), a *line* is a queue and a priority (5 bytes), a *ref* is a line and a
 job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as a Lua number an id would lose digits).
 
-    meta     HASH   schema, last queue number, secret, shard map and since when
+    meta     HASH   schema, last queue number, how many writers there were, secret, shard map and since when
     q        HASH   queue's name -> queue
     qc       HASH   queue -> paused ('0' or '1') and settings
     pr       HASH   queue -> its priorities, a byte each
@@ -22,7 +22,8 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     k<queue> HASH   request key -> when it was seen, fingerprint, answer
     o        ZSET   request keys, by when they were seen: queue and key
     n<line>  HASH   totals: e(nqueued) c(laimed) s(ucceeded) f(ailed) r(etried) l(ost)
-    a        HASH   queue and writer -> the writer's newest call that made jobs ready
+    a        ZSET   changes that made jobs ready, by their number: queue and writer, the newest of each
+    an       STRING the number of the newest of these
     fb       STRING bytes of finished jobs
     top      STRING the highest id that was stored (8 bytes)
     servers  HASH   slot -> who has it

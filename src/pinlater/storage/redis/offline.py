@@ -39,7 +39,7 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
         schema = await _version_of(readers, front)
         if not schema:
             return Look(0)
-        return Look(schema, await members(readers.run, settings.lease_ms), await reading.counts(readers.run, None, 0))
+        return Look(schema, await members(readers.run, settings.lease_ms), await reading.counts(readers, None, 0))
 
 
 async def _version_of(readers: Readers, front: bytes) -> int:

@@ -6,7 +6,7 @@ The looks are shared: whoever needs to know takes the last one, unless it is too
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from pinlater.domain.descriptor import I64_MAX
@@ -16,10 +16,7 @@ NEVER_MS = I64_MAX
 
 
 class Facts(NamedTuple):
-    """The first of each kind, in milliseconds (`NEVER_MS` for none).
-
-    `activity`: by queue and writer, the writer's newest call that made jobs ready there.
-    """
+    """The first of each kind, in milliseconds (`NEVER_MS` for none)."""
 
     first_deadline_ms: int = NEVER_MS
     first_expiry_ms: int = NEVER_MS
@@ -27,7 +24,6 @@ class Facts(NamedTuple):
     first_key_until_ms: int = NEVER_MS
     dropped_queues: int = 0
     finished_bytes: int = 0
-    activity: Mapping[bytes, bytes] = {}
 
 
 class Pulse:

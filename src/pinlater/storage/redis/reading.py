@@ -1,9 +1,9 @@
-"""Looking: lookups, scans, counts, and what a claim would give. On readers' connections; each look is one script."""
+"""Looking: lookups, scans, counts, and what a claim would give. On readers' connections; long looks are several scripts."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
@@ -13,6 +13,7 @@ from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
 from pinlater.storage.looking import job_of
 from pinlater.storage.options import options_of
+from pinlater.storage.redis import walking
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.claiming import handed_out, time_of
@@ -22,7 +23,6 @@ from pinlater.storage.redis.packing import read_claim, read_job, read_past
 from pinlater.storage.redis.readers import Readers
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 
-Run = Callable[..., Awaitable[Any]]
 logger = logging.getLogger(__name__)
 
 # A look holds Redis up: so many jobs, or so many with their bodies, at once.
@@ -165,9 +165,10 @@ async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: in
     return seen
 
 
-async def counts(run: Run, queues: Sequence[str] | None, due_by_ms: int) -> list[QueueCounts]:
+async def counts(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[QueueCounts]:
     """From the sizes of the indexes; the part that isn't due as of the last look."""
-    found = await run("count_jobs", due_by_ms, encode(list(queues or ())), "1" if queues is None else "0")
+    names = list(await walking.queues(readers)) if queues is None else queues
+    found = [row async for piece in walking.walk(readers, "count_jobs", names, due_by_ms) for row in piece]
     rows = []
     for name, priority, waiting, future, in_progress, succeeded, failed, totals, first in found:
         oldest_ms = time_of(first) if first else None
@@ -194,10 +195,8 @@ async def counts(run: Run, queues: Sequence[str] | None, due_by_ms: int) -> list
 
 async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
     """All queues with their ids, by name."""
-    found = await readers.run("list_queues")
     queues = []
-    for at in range(0, len(found), 3):
-        name, queue, settings = found[at : at + 3]
+    for name, (queue, settings) in (await walking.queues(readers)).items():
         config = config_of(settings[1:].decode() if settings else "{}")
         queues.append((queue, Queue(name.decode(), config, settings[:1] == b"1")))
     return sorted(queues, key=lambda found: found[1].name)
@@ -231,6 +230,8 @@ def is_held(held: bytes, now_ms: int) -> bool:
 
 
 async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
-    found = await readers.run("list_unique_queues")
-    rows = zip(found[::2], found[1::2], strict=True)
-    return sorted(UniqueHeld(name.decode(), id_of(lowest)) for name, lowest in rows)
+    names = {queue: name for name, (queue, _) in (await walking.queues(readers)).items()}
+    held = []
+    async for rows in walking.walk(readers, "list_unique_queues", list(names)):
+        held += [UniqueHeld(names[rows[at]].decode(), id_of(rows[at + 1])) for at in range(0, len(rows), 2)]
+    return sorted(held)

@@ -46,6 +46,7 @@ from pinlater.storage.redis.book import Book
 from pinlater.storage.redis.connection import Connection, connect
 from pinlater.storage.redis.errors import StaleBook
 from pinlater.storage.redis.fitness import Memory, check_server
+from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
 from pinlater.storage.redis.membership import Membership, members
 from pinlater.storage.redis.pulse import NEVER_MS, Facts, Pulse
@@ -60,6 +61,8 @@ T = TypeVar("T")
 
 _WRITERS = 4
 _BOOK_TRIES = 5
+# Of more, some may be there and others not yet when a call fails; repeating it is safe.
+_QUEUES_A_CALL = 500
 # A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 
@@ -102,9 +105,10 @@ class RedisShard:
         self._doubtful: list[tuple[bytes, str]] = []  # claims that nobody ever got
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
-        self._activity: Mapping[bytes, bytes] = {}
+        self._finished = Finished()
+        self._seen_change = b""  # the number of the newest change that another look told of
+        self._changed: set[bytes] = set()  # queue and writer of changes that nobody asked for yet
         self._due_by_ms = 0
-        self._advanced = 0  # how many of those due since then were said already
         self._highest_id = 0
         self._is_open = False
 
@@ -118,7 +122,7 @@ class RedisShard:
         await self._join()
         await self._refresh()
         self._due_by_ms = now_ms
-        self._activity = (await self._look()).activity
+        await self._look()
         self._is_open = True
 
     async def _join(self) -> None:
@@ -190,8 +194,9 @@ class RedisShard:
     async def _with_book(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
         """Looks again where a name is not in the book, or where the book has a queue that is another now."""
         self._check_open()
-        if any([name not in self._book.queues for name in names]):  # noqa: C419 a list is quicker than a generator here
-            await self._refresh()
+        unknown = [name for name in names if name not in self._book.queues]
+        if unknown:
+            self._book.learn(zip(unknown, await self._readers.run("find_queues", encode(unknown)), strict=True))
         access = Access(writer, self._readers, self._book, self.stats, self._refresh)
         for _ in range(_BOOK_TRIES):
             try:
@@ -203,11 +208,13 @@ class RedisShard:
     # --- queues -----------------------------------------------------------------------------------------------------------
 
     async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        await self._other.run("create_queues", encode(list(names)))
+        for start in range(0, len(names), _QUEUES_A_CALL):
+            await self._other.run("create_queues", encode(list(names[start : start + _QUEUES_A_CALL])))
         await self._refresh()
 
     async def delete_queues(self, names: Sequence[str]) -> None:
-        await self._other.run("delete_queues", encode(list(names)))
+        for start in range(0, len(names), _QUEUES_A_CALL):
+            await self._other.run("delete_queues", encode(list(names[start : start + _QUEUES_A_CALL])))
         await self._refresh()
 
     async def list_queues(self) -> Sequence[Queue]:
@@ -273,15 +280,13 @@ class RedisShard:
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
-        activity = (await self._pulse.facts()).activity
-        before, self._activity = self._activity, activity
+        await self._pulse.facts()
         changed, self._given_back = self._given_back, set()
-        for place, number in activity.items():
-            slot = int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS
-            if slot != self.slot and before.get(place) != number:
-                name = self._book.names.get(place[:QUEUE_BYTES])
-                if name is not None:
-                    changed.add(name)
+        places, self._changed = self._changed, set()
+        for place in places:
+            name = self._book.names.get(place[:QUEUE_BYTES])
+            if name is not None and int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS != self.slot:
+                changed.add(name)
         return list(changed)
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
@@ -344,31 +349,23 @@ class RedisShard:
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         self._check_open()
-        return await reading.counts(self._readers.run, queues, self._due_by_ms)
+        return await reading.counts(self._readers, queues, self._due_by_ms)
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> Facts:
-        found = await self._readers.run("pulse")
+        found = await self._readers.run("pulse", self._seen_change)
+        self._changed.update(found[6])
+        self._seen_change = found[7]
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
-        activity = dict(zip(found[6][::2], found[6][1::2], strict=True))
-        return Facts(deadline, expiry, seen, until, int(found[4]), int(found[5]), activity)
+        return Facts(deadline, expiry, seen, until, int(found[4]), int(found[5]))
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
-        """Nothing has to be moved here: what is due is counted up to the time of the last look. This is that look."""
+        """Nothing has to be moved here: what is due is counted up to this time."""
         self._check_open()
-        if limit <= 0:
-            return 0
-        if now_ms <= self._due_by_ms:
-            return 0
-        became: int = await self._readers.run("count_became_due", self._due_by_ms, now_ms)
-        left = max(0, became - self._advanced)
-        if left > limit:
-            self._advanced += limit
-            return limit
-        self._advanced = 0
-        self._due_by_ms = now_ms
-        return left
+        if limit > 0:
+            self._due_by_ms = max(self._due_by_ms, now_ms)
+        return 0
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
@@ -401,5 +398,7 @@ class RedisShard:
             return []
         facts, most = await self._pulse.facts(), self._settings.finished_bytes_max
         return await self._with_book(
-            self._other, (), lambda access: sweeping.collect_garbage(access, facts, ttls, now_ms, limit, most)
+            self._other,
+            (),
+            lambda access: sweeping.collect_garbage(access, self._finished, facts, ttls, now_ms, limit, most),
         )

@@ -1,22 +1,22 @@
--- Deletes the oldest finished jobs of one queue, priority and state.
---   ARGV[3] queue and priority        ARGV[4] index ('s' or 'f')        ARGV[5] finished up to when        ARGV[6] how many at most
---   ARGV[7] no more once so many bytes are freed, or ''
--- Answers {how many, bytes}.
+-- Deletes the oldest finished jobs of some lines and states, line after line.
+--   ARGV[3] {{queue and priority, index ('s' or 'f'), finished up to when}, ...}        ARGV[4] how many jobs at most
+--   ARGV[5] no more once so many bytes are freed, or ''
+-- Answers for each {how many, bytes, when the oldest that is left was finished, '' for none}.
 local again = before()
 if again then
     return again
 end
-local line, index = ARGV[3], T .. ARGV[4] .. ARGV[3]
-local ids = call('ZRANGEBYSCORE', index, '-inf', ARGV[5], 'LIMIT', 0, ARGV[6])
-local enough = ARGV[7] ~= '' and tonumber(ARGV[7])
-local bytes, count = 0, 0
-if #ids > 0 then
-    local refs, keys, gone = {}, {}, {}
+local left, enough = tonumber(ARGV[4]), ARGV[5] ~= '' and tonumber(ARGV[5])
+local freed, answers = 0, {}
+
+local function collect(line, index, up_to)
+    local ids = left > 0 and call('ZRANGEBYSCORE', index, '-inf', up_to, 'LIMIT', 0, left) or {}
+    local refs, keys, gone, bytes, count = {}, {}, {}, 0, 0
     for i = 1, #ids do
         refs[i] = line .. ids[i]
     end
     local claims = fetch('HMGET', T .. 'h', refs)
-    while count < #ids and not (enough and bytes >= enough) do
+    while count < #ids and not (enough and freed + bytes >= enough) do
         count = count + 1
         keys[count], gone[count] = T .. 'j' .. refs[count], ids[count]
         if claims[count] then
@@ -26,12 +26,21 @@ if #ids > 0 then
     for i = count + 1, #refs do
         refs[i] = nil
     end
-    for first = 1, count, PART do
-        call('DEL', unpack(keys, first, math.min(first + PART - 1, count)))
+    if count > 0 then
+        for first = 1, count, PART do
+            call('DEL', unpack(keys, first, math.min(first + PART - 1, count)))
+        end
+        spread('HDEL', T .. 'h', refs)
+        spread('HDEL', T .. 'p', refs)
+        spread('ZREM', index, gone)
+        call('DECRBY', T .. 'fb', string.format('%.0f', bytes))
     end
-    spread('HDEL', T .. 'h', refs)
-    spread('HDEL', T .. 'p', refs)
-    spread('ZREM', index, gone)
-    call('DECRBY', T .. 'fb', string.format('%.0f', bytes))
+    left = left - count
+    freed = freed + bytes
+    return { count, bytes, call('ZRANGE', index, 0, 0, 'WITHSCORES')[2] or '' }
 end
-return done({ count, bytes })
+
+for place, order in ipairs(cmsgpack.unpack(ARGV[3])) do
+    answers[place] = collect(order[1], T .. order[2] .. order[1], order[3])
+end
+return done(answers)

@@ -52,10 +52,10 @@ end
 freed = freed + call('HLEN', T .. 'u' .. queue) + call('HLEN', T .. 'k' .. queue)
 call('UNLINK', T .. 'u' .. queue, T .. 'k' .. queue)
 call('HDEL', T .. 'pr', queue)
-for _, place in ipairs(call('HKEYS', T .. 'a')) do
-    if sub(place, 1, 4) == queue then
-        call('HDEL', T .. 'a', place)
-    end
+local places = {}
+for writer = 0, tonumber(call('HGET', T .. 'meta', 'writers') or '0') - 1 do
+    places[#places + 1] = queue .. pack('>H', writer)
 end
+spread('ZREM', T .. 'a', places)
 call('SREM', T .. 'z', queue)
 return done({ freed, call('SCARD', T .. 'z') })

@@ -33,6 +33,9 @@ if not schema then
 end
 local now8 = pack('>I8', now)
 call('HSET', T .. 'servers', slot, lease .. now8 .. now8 .. ARGV[4])
+if (slot + 1) * writers > tonumber(call('HGET', T .. 'meta', 'writers') or '0') then
+    call('HSET', T .. 'meta', 'writers', (slot + 1) * writers)
+end
 for writer = slot * writers, slot * writers + writers - 1 do
     call('SET', T .. 'w' .. pack('>H', writer), lease .. string.rep('\0', 8))
 end

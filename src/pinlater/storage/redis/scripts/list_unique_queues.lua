@@ -1,9 +1,12 @@
--- Queues that have unique keys: {name, lowest id, ...}. Looks at a bounded part of the keys, and gives 0 for the id where there are
--- more. Changes nothing.
+-- Which of some queues have unique keys. Changes nothing.
+--   ARGV[1] {ids} of queues        ARGV[2] the place (from 1) to begin at
+-- Answers {rows, the place to go on at, or 0}; rows: {id, lowest id of a job, ...}, the latter 0 where there are too many keys to look
+-- at. Ends after some thousand keys.
 local LOOKED_AT_MAX = 2000
-local all, rows = call('HGETALL', T .. 'q'), {}
-for i = 1, #all, 2 do
-    local key = T .. 'u' .. all[i + 1]
+local ids, rows, looked_at = cmsgpack.unpack(ARGV[1]), {}, 0
+local place = tonumber(ARGV[2])
+while place <= #ids and looked_at < LOOKED_AT_MAX do
+    local key = T .. 'u' .. ids[place]
     local count = call('HLEN', key)
     if count > 0 then
         local lowest = nil
@@ -14,9 +17,12 @@ for i = 1, #all, 2 do
                     lowest = id
                 end
             end
+            looked_at = looked_at + count
         end
-        rows[#rows + 1] = all[i]
+        rows[#rows + 1] = ids[place]
         rows[#rows + 1] = lowest or string.rep('\0', 8)
     end
+    looked_at = looked_at + 1
+    place = place + 1
 end
-return rows
+return { rows, place <= #ids and place or 0 }

@@ -135,7 +135,7 @@ end
 
 -- Which queues other servers may have made jobs ready in.
 local function made_ready(queue)
-    call('HSET', T .. 'a', queue .. ARGV[1], sub(ARGV[2], 17, 24))
+    call('ZADD', T .. 'a', call('INCR', T .. 'an'), queue .. ARGV[1])
 end
 
 -- A claim (packing.py): state, flags, size, claimed, timeout, renewed, lengths of token and descriptor, token, descriptor, source.
