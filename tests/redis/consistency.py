@@ -36,7 +36,7 @@ def _inconsistencies(ask: Callable[..., Any], front: bytes, lost: bool) -> list[
         if name[:1] in INDEX_OF.values() and len(name) == 6:
             for job_id in ask("ZRANGE", front + name, 0, -1):
                 places.setdefault(name[1:] + job_id, set()).add(name[:1])
-    deadlines, expiries = set(ask("ZRANGE", front + b"c", 0, -1)), set(ask("ZRANGE", front + b"e", 0, -1))
+    deadlines, expiries = set(ask("ZRANGE", front + b"c", 0, -1)) - {b""}, set(ask("ZRANGE", front + b"e", 0, -1))
     finished_bytes = 0
     for ref in jobs:
         record = ask("GET", front + _JOB + ref)

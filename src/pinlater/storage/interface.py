@@ -50,6 +50,7 @@ FIGURES: Mapping[str, str] = {
     "connections": "Connections open now",
     "conflicts": "Changes decided anew, since somebody else had changed one of the jobs meanwhile",
     "jobs_lost": "Jobs whose data was gone, taken out of the indexes",
+    "jobs_mended": "Jobs whose place in an index or whose claim was gone, put right",
 }
 """What a store may count of itself, and what that is."""
 

@@ -9,9 +9,9 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.storage.interface import JobKey, Purge, Requeue
 from pinlater.storage.redis.access import Access, conflict
-from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.changes import Changes, RedisRecord
 from pinlater.storage.redis.keys import FAILED, INDEX_OF, line_of, may_exist, ref_of
+from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.reading import is_held
 
 # A requeue that passes over jobs whose keys are taken looks at this many more than it may put back.
@@ -67,7 +67,7 @@ async def _load_keys(access: Access, changes: Changes, jobs: Sequence[RedisRecor
         if (unique := job.options.unique) is not None and unique.scope is UniqueScope.UNFINISHED
     }
     if keys:
-        _, held = await access.readers.run("load_jobs", encode(((), 0, list(keys))))
+        _, held = await load_jobs(access.readers, (), keys=list(keys))
         changes.held_keys.update(zip(keys, held, strict=True))
 
 

@@ -15,6 +15,7 @@ from pinlater.storage.interface import JobKey
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.book import Book
 from pinlater.storage.redis.keys import INDEX_OF, line_of, packed_id, parts_of
+from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.packing import (
     HAD_HOLDER,
     HAS_PAST,
@@ -115,7 +116,7 @@ class Changes(Events):
         wanted = list(dict.fromkeys(refs))
         if not wanted:
             return []
-        found, _ = await readers.run("load_jobs", encode((wanted, 0, ())))
+        found, _ = await load_jobs(readers, wanted)
         for at, ref in enumerate(wanted):
             if found[4 * at]:
                 totals = self._totals.setdefault(ref[:5], Totals())

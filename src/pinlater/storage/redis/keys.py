@@ -5,8 +5,9 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
 
     meta     HASH   schema, last queue number, how many writers there were, secret, shard map and since when
     q        HASH   queue's name -> queue
+    qn       HASH   queue -> its name
     qc       HASH   queue -> paused ('0' or '1') and settings
-    pr       HASH   queue -> its priorities, a byte each
+    pr       HASH   queue -> its priorities, a byte each; and '' -> '', from which its loss is seen
     z        SET    deleted queues whose rows are still to be freed
     j<ref>   STRING a job: fixed fields, options, body; written once, unless a checkpoint brings a new body
     p        HASH   ref -> the job's past: attempts, errors, status; from the first change on
@@ -15,7 +16,7 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     i<line>  ZSET   in progress, by claim time: id
     s<line>  ZSET   succeeded, by finish time: id
     f<line>  ZSET   failed, by finish time: id
-    c        ZSET   all claims by deadline: ref
+    c        ZSET   all claims by deadline: ref; and '' at the end of time, from which its loss is seen
     e        ZSET   waiting jobs that expire, by when: ref
     u<queue> HASH   unique key -> scope, priority, id, end
     t        ZSET   unique keys that end by time, by when: queue and key

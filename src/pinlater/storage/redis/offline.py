@@ -49,7 +49,8 @@ async def _version_of(readers: Readers, front: bytes) -> int:
 
 @asynccontextmanager
 async def _readers(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings) -> AsyncIterator[Readers]:
-    readers = Readers(lambda: connect(endpoint, front, settings, Stats()), endpoint, settings)
+    stats = Stats()
+    readers = Readers(lambda: connect(endpoint, front, settings, stats), endpoint, settings, stats)
     try:
         yield readers
     finally:

@@ -24,6 +24,7 @@ class Facts(NamedTuple):
     first_key_until_ms: int = NEVER_MS
     dropped_queues: int = 0
     finished_bytes: int = 0
+    gone: str = ""  # which keys that are always there are not, see `pulse.lua`
 
 
 class Pulse:

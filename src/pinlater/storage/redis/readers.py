@@ -11,15 +11,21 @@ from pinlater.storage.redis.connection import Connection
 from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, translate
 from pinlater.storage.redis.scripts import script
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.storage.redis.stats import Stats
 
 
 class Readers:
     """At most so many connections; who finds none free waits, up to a bound."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[Connection]], endpoint: RedisEndpoint, settings: RedisSettings
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        endpoint: RedisEndpoint,
+        settings: RedisSettings,
+        stats: Stats,
     ) -> None:
         self._connect = connect
+        self.stats = stats
         self.endpoint = endpoint
         self._free = asyncio.Semaphore(settings.reader_connections)
         self._idle: list[Connection] = []

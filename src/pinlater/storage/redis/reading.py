@@ -19,6 +19,7 @@ from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.claiming import handed_out, time_of
 from pinlater.storage.redis.inserting import repeated
 from pinlater.storage.redis.keys import INDEX_OF, id_of, line_of, may_exist, packed_id, parts_of, ref_of
+from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.packing import read_claim, read_job, read_past
 from pinlater.storage.redis.readers import Readers
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
@@ -48,7 +49,7 @@ async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> lis
 
 async def _jobs(access: Access, refs: Sequence[bytes], *, bodies: bool) -> dict[bytes, Job]:
     """Those that are there."""
-    answer, _ = await access.readers.run("load_jobs", encode((refs, int(bodies), ())))
+    answer, _ = await load_jobs(access.readers, refs, bodies=bodies)
     found = {}
     for at, ref in enumerate(refs):
         record, _, claim, past = answer[4 * at : 4 * at + 4]
@@ -147,7 +148,7 @@ async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: in
     refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
     for start in range(0, len(refs), _BODIES_MAX):
         part = refs[start : start + _BODIES_MAX]
-        answer, _ = await access.readers.run("load_jobs", encode((part, 1, ())))
+        answer, _ = await load_jobs(access.readers, part, bodies=True)
         for at, ref in enumerate(part):
             record, _, claim, past = answer[4 * at : 4 * at + 4]
             if not record or claim:

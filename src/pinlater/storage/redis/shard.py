@@ -49,6 +49,7 @@ from pinlater.storage.redis.fitness import Memory, check_server
 from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
 from pinlater.storage.redis.membership import Membership, members
+from pinlater.storage.redis.mending import Mender
 from pinlater.storage.redis.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.redis.readers import Readers
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
@@ -95,7 +96,7 @@ class RedisShard:
         self._front = front_of(self._settings.tag_of(name))
         self._book = Book()
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
-        self._readers = Readers(self._connect, endpoint, self._settings)
+        self._readers = Readers(self._connect, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
             Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, _WRITERS) for _ in range(_WRITERS)
         ]
@@ -106,6 +107,7 @@ class RedisShard:
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = Finished()
+        self._mender = Mender()
         self._seen_change = b""  # the number of the newest change that another look told of
         self._changed: set[bytes] = set()  # queue and writer of changes that nobody asked for yet
         self._due_by_ms = 0
@@ -355,10 +357,10 @@ class RedisShard:
 
     async def _look(self) -> Facts:
         found = await self._readers.run("pulse", self._seen_change)
-        self._changed.update(found[6])
-        self._seen_change = found[7]
+        self._changed.update(found[7])
+        self._seen_change = found[8]
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
-        return Facts(deadline, expiry, seen, until, int(found[4]), int(found[5]))
+        return Facts(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Nothing has to be moved here: what is due is counted up to this time."""
@@ -371,6 +373,9 @@ class RedisShard:
         self._check_open()
         if self._unsure or self._doubtful:
             await self._give_back_doubtful(now_ms)
+        gone = (await self._pulse.facts()).gone
+        if gone:
+            await self._with_book(self._other, (), lambda access: self._mender.mend(access, gone))
         if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
             return []
         return await self._with_book(self._other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit))
@@ -397,6 +402,7 @@ class RedisShard:
         if limit <= 0:
             return []
         facts, most = await self._pulse.facts(), self._settings.finished_bytes_max
+        await self._with_book(self._other, (), lambda access: self._mender.look_around(access, facts.finished_bytes))
         return await self._with_book(
             self._other,
             (),

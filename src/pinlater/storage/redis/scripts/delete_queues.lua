@@ -8,6 +8,7 @@ for _, name in ipairs(cmsgpack.unpack(ARGV[3])) do
     local queue = call('HGET', T .. 'q', name)
     if queue then
         call('HDEL', T .. 'q', name)
+        call('HDEL', T .. 'qn', queue)
         call('HDEL', T .. 'qc', queue)
         call('SADD', T .. 'z', queue)
     end

@@ -30,6 +30,10 @@ if slot >= tonumber(ARGV[7]) then
 end
 if not schema then
     call('HSET', T .. 'meta', 'schema', ARGV[5])
+    if call('EXISTS', T .. 'q', T .. 'qn', T .. 'pr') == 0 then
+        call('ZADD', T .. 'c', '+inf', '')
+        call('HSET', T .. 'pr', '', '')
+    end
 end
 local now8 = pack('>I8', now)
 call('HSET', T .. 'servers', slot, lease .. now8 .. now8 .. ARGV[4])

@@ -1,7 +1,7 @@
 -- Reads jobs. Changes nothing.
 --   ARGV[1] {refs, whole, keys}: `whole` 1: with bodies; keys {queue, unique key}
--- Answers {jobs, keys}: jobs {record (without the body, unless whole), its size, claim, past, ...}, '' for what isn't there;
--- keys: what is stored under each.
+-- Answers {jobs, keys}: jobs {record (without the body, unless whole), its size, claim, past, ...}, '' for what isn't there, and a
+-- claim of one zero byte for a job that has none and doesn't wait either (see `mend_jobs.lua`); keys: what is stored under each.
 local refs, whole, keys = unpack(cmsgpack.unpack(ARGV[1]))
 local claims, pasts = fetch('HMGET', T .. 'h', refs), fetch('HMGET', T .. 'p', refs)
 local jobs, held = {}, {}
@@ -31,6 +31,9 @@ for i = 1, #refs do
         end
     end
     local at = 4 * i
+    if size > 0 and not claims[i] and not call('ZSCORE', T .. 'r' .. sub(refs[i], 1, 5), sub(refs[i], 6)) then
+        claims[i] = '\0'
+    end
     jobs[at - 3], jobs[at - 2], jobs[at - 1], jobs[at] = record, size, claims[i] or '', pasts[i] or ''
 end
 for i = 1, #keys do

@@ -1,0 +1,121 @@
+"""Puts right what an eviction or an operator's DEL left half, so that nothing wedges and nothing is kept for ever.
+
+What would hold up whole queues (claims by deadline, priorities, names of queues) is missed by the next look, within a second or two. All
+else is found by a walk over all jobs that never ends: a piece with each turn of the garbage, which takes Redis about a millisecond; a
+million jobs take it some twenty minutes for each round, divided by the number of servers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from pinlater.storage.redis.access import Access
+from pinlater.storage.redis.arguments import encode
+from pinlater.storage.redis.keys import IN_PROGRESS, line_of
+from pinlater.storage.redis.walking import walk
+
+logger = logging.getLogger(__name__)
+
+_URGENT_STEPS = 500
+_PIECES_A_TURN = 16
+_JOBS_A_PIECE = 250
+_QUEUES_A_PIECE = 5
+# The round's stations: all jobs, then claims and pasts, of which the job may be gone.
+_STATIONS = (b"j", b"h", b"p")
+_SURE = 2
+
+
+class Mender:
+    """Where one server is with its rounds."""
+
+    def __init__(self) -> None:
+        self._urgent: deque[tuple[str, tuple[bytes | str | int, ...]]] = deque()
+        self._round: deque[tuple[bytes, bytes]] = deque()
+        self._finished_bytes = 0
+        self._rounds_short = 0
+
+    async def mend(self, access: Access, gone: str) -> None:
+        """Some steps towards having again what `pulse.lua` says is gone."""
+        if not self._urgent:
+            logger.error("keys are gone from Redis (%s); they are made anew", gone)
+            await self._plan(access, gone)
+        for _ in range(_URGENT_STEPS):
+            if not self._urgent:
+                await access.refresh()
+                return
+            script, arguments = self._urgent[0]
+            answer = await access.readers.run(script, *arguments)
+            self._urgent.popleft()
+            if script == "mend_jobs":
+                self._count(access, answer)
+            if script in {"mend_jobs", "mend_names"} and answer[0] != b"0":
+                self._urgent.appendleft((script, (arguments[0], answer[0], arguments[2])))
+
+    async def _plan(self, access: Access, gone: str) -> None:
+        """For the first thing that is gone; the others are seen again after it."""
+        await access.refresh()
+        plan = self._urgent
+        if "q" in gone:
+            plan += [("mend_names", (place, "0", _JOBS_A_PIECE)) for place in ("q", "qn")]
+        elif "p" in gone:
+            queues = list(access.book.names)
+            parts = [queues[at : at + _QUEUES_A_PIECE] for at in range(0, len(queues), _QUEUES_A_PIECE)]
+            plan += [("mend_priorities", (encode(part),)) for part in parts]
+            plan.append(("mark_mended", ("p", "")))
+        else:
+            async for rows in walk(access.readers, "count_jobs", list(access.book.queues), 0):
+                for name, priority, _, _, in_progress, *_ in rows:
+                    queue = access.book.queues.get(name.decode())
+                    if in_progress and queue is not None:
+                        line = IN_PROGRESS + line_of(queue, priority)
+                        plan.append(("mend_jobs", (line, "0", _JOBS_A_PIECE)))
+            plan.append(("mark_mended", ("c", "")))
+
+    async def look_around(self, access: Access, finished_bytes: int) -> None:
+        """The next pieces of the round."""
+        for _ in range(_PIECES_A_TURN):
+            if not self._round:
+                self._round.extend((place, b"0") for place in _STATIONS)
+            place, cursor = self._round[0]
+            answer = await access.readers.run("mend_jobs", place, cursor, _JOBS_A_PIECE)
+            self._round.popleft()
+            self._count(access, answer)
+            cursor, _, _, queues, size = answer
+            await self._free_unknown(access, queues)
+            if place == b"j":
+                self._finished_bytes += size
+            if cursor != b"0":
+                self._round.appendleft((place, cursor))
+            elif place == b"j":
+                await self._compare_bytes(access, finished_bytes)
+            elif not self._round:
+                return
+
+    def _count(self, access: Access, answer: list[int]) -> None:
+        _, mended, lost, *_ = answer
+        access.stats.jobs_mended += mended
+        access.stats.jobs_lost += lost
+        if mended:
+            logger.error("claims or indexes of jobs are gone from Redis: %d jobs put right", mended)
+        if lost:
+            logger.error("jobs are gone from Redis: %d that had left something", lost)
+
+    async def _free_unknown(self, access: Access, queues: list[bytes]) -> None:
+        """What belongs to queues of which not even the name is left."""
+        if all(queue in access.book.names for queue in queues):
+            return
+        await access.refresh()
+        unknown = [queue for queue in queues if queue not in access.book.names]
+        dropped = await access.readers.run("drop_queues", encode(unknown)) if unknown else 0
+        if dropped:
+            logger.error("queues are gone from Redis: what %d of them left is freed", dropped)
+
+    async def _compare_bytes(self, access: Access, counted: int) -> None:
+        """A round isn't one moment, so only what is far too little twice is put right."""
+        found, self._finished_bytes = self._finished_bytes, 0
+        self._rounds_short = self._rounds_short + 1 if 2 * counted < found else 0
+        if self._rounds_short >= _SURE:
+            logger.error("finished jobs take %d bytes of Redis, not %d", found, counted)
+            await access.readers.run("mark_mended", "b", found)
+            self._rounds_short = 0

@@ -1,0 +1,195 @@
+"""Any key of a shard is deleted (evicted, or by an operator's DEL): nothing wedges, nothing is kept for ever, and what can be known from
+the other keys is put right. What a lost job's own data (`j`) means is in `test_failures_lost_jobs.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import NamedTuple
+
+import pytest
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.job import JobState, Outcome, UniqueScope
+from pinlater.domain.queue import QueueConfig
+from pinlater.storage.interface import InsertRequest, JobKey
+from pinlater.storage.redis import keys
+from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
+from tests.redis.consistency import keys_of
+from tests.redis.rig import FRONT, Rig, stats_of
+
+# All that the head of `keys.py` lists, but `x`, which is never there.
+KINDS = [kind for kind in re.findall(r"^    (\w+)(?:<\w+>)?\s", keys.__doc__ or "", re.MULTILINE) if kind != "x"]
+# Those whose loss takes a job along, or more than one.
+TAKES_JOBS = {"j"}
+
+
+class Life(NamedTuple):
+    """What there was before."""
+
+    bodies: set[bytes]  # of jobs that wait or are in hand
+    held: Held
+    finished: list[JobKey]
+
+
+async def live(desk: Desk) -> Life:
+    """A shard with something in every key."""
+    finished = [await desk.put_in(state, b"done") for state in (JobState.SUCCEEDED, JobState.FAILED)]
+    held = await desk.put_and_take(b"held")
+    tried = await desk.put_and_take(b"tried", priority=3, attempts=9)
+    await desk.fail(tried.key, error=("E", "text"))
+    await desk.put(b"waits", priority=2)
+    await desk.put(b"unique", unique=unique("k", UniqueScope.UNFINISHED))
+    await desk.put(b"timed", unique=unique("t", UniqueScope.TIME, 500))
+    await desk.put(b"expires", expires_in_ms=10 * TIMEOUT_MS, delay_ms=5)
+    await desk.request(InsertRequest(QUEUE, [desk.job(b"keyed")], "request", b"f"))
+    await desk.shard.configure_queue(QUEUE, config=QueueConfig())
+    await desk.shard.create_queues(["gone"], desk.now)
+    await desk.put(b"gone", queue="gone")
+    await desk.shard.delete_queues(["gone"])
+    await desk.shard.announce("127.0.0.1:9010")
+    await desk.shard.note_map("{}", desk.now)
+    bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
+    return Life(bodies, held, finished)
+
+
+def delete(rig: Rig, kind: str) -> None:
+    """All keys of a kind."""
+    pattern = re.compile(
+        re.escape(FRONT) + kind.encode() + (b"" if len(kind) > 1 or kind in "qzphcetoa" else b".*"), re.DOTALL
+    )
+    found = [key for key in keys_of(rig.server) if pattern.fullmatch(key)]
+    assert found, f"there is no {kind}"
+    rig.server.execute("DEL", *found)
+
+
+async def look_at_everything(desk: Desk, life: Life) -> None:
+    """Whoever asks gets an answer, or an error that says what is not there."""
+    with contextlib.suppress(QueueNotFound, ShardConnectionFailed):
+        await desk.find(life.held.key)
+        for state in JobState:
+            await desk.scan(state)
+        await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
+        await desk.shard.count_jobs()
+        await desk.shard.list_unique_queues()
+        await desk.shard.changed_queues()
+
+
+async def look_after(desk: Desk) -> None:
+    """What a server does by itself, and some time."""
+    for _ in range(4):
+        # The first of each turn makes the next look a new one; a server would wait for it for a second.
+        with contextlib.suppress(PinLaterError):
+            await desk.shard.ping()
+            await desk.shard.create_queues(["another"], desk.now)
+        await desk.shard.time_out_claims(desk.now, ALL)
+        await desk.shard.expire_jobs(desk.now, ALL)
+        await desk.collect(succeeded_ms=100 * TIMEOUT_MS, failed_ms=100 * TIMEOUT_MS)
+        await desk.shard.changed_queues()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_is_kept(
+    rig: Rig, desk: Desk, kind: str
+) -> None:
+    """Found by what a server does anyway; the jobs come whole, with all that is not in the lost key."""
+    life = await live(desk)
+    delete(rig, kind)
+    await look_at_everything(desk, life)
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    await look_after(desk)
+    stats = stats_of(desk)
+    await desk.reopen()  # where the slot was lost, ids must be made with another
+
+    done = set()
+    while claimed := await desk.claim(100):
+        for held in claimed:
+            assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+            done.add(held.job.body)
+    await desk.put(b"new")
+    assert (await desk.take()).job.body == b"new"
+
+    if kind in TAKES_JOBS:
+        assert done == set()
+        assert stats.jobs_lost + stats_of(desk).jobs_lost == len(life.bodies) + len(life.finished)
+    else:
+        assert done == life.bodies
+        for key, state in zip(life.finished, (JobState.SUCCEEDED, JobState.FAILED), strict=True):
+            assert (await desk.look(key)).state is state
+    desk.clock.advance(ms=200 * TIMEOUT_MS)
+    await look_after(desk)
+    counts = [await desk.counts(priority=priority) for priority in (1, 2, 3)]
+    assert sum(row.in_progress + row.succeeded + row.failed for row in counts) == 0
+    left = [key for key in keys_of(rig.server) if key.startswith(FRONT + b"j") and len(key) == len(FRONT) + 14]
+    assert len(left) == sum(row.pending for row in counts) == 1
+    if kind != "fb":  # see `test_lost_bytes_are_counted_again`
+        rig.assert_consistent()
+
+
+async def test_what_was_put_right_is_counted_and_said(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        await desk.put()
+    delete(rig, "r")
+    assert await desk.claim(10) == []
+    await desk.collect()
+
+    assert stats_of(desk).jobs_mended == 3
+    assert "3 jobs put right" in caplog.text
+    assert len(await desk.claim(10)) == 3
+
+
+async def test_a_claim_that_is_lost_ends_at_its_deadline_and_no_token_counts_for_it(rig: Rig, desk: Desk) -> None:
+    """Who holds the job nobody knows any more; so its worker is told that it isn't his, and it runs again."""
+    held = await desk.put_and_take()
+    delete(rig, "h")
+
+    assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.STALE_CLAIM
+    assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
+    assert stats_of(desk).jobs_mended == 1
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    [swept] = await desk.shard.time_out_claims(desk.now, ALL)
+    assert (swept.retried, swept.lost) == (1, 0)
+    rig.assert_consistent()
+
+
+async def test_a_queue_never_gets_the_number_of_another(rig: Rig, desk: Desk) -> None:
+    """The last number is gone, and so would be the line between two queues' jobs."""
+    await desk.shard.create_queues(["dropped"], desk.now)
+    await desk.put(b"dropped", queue="dropped")
+    await desk.shard.delete_queues(["dropped"])
+    await desk.put(b"one's")
+    delete(rig, "meta")
+
+    await desk.shard.create_queues(["other"], desk.now)
+    await desk.put(b"other's", queue="other")
+
+    assert [held.job.body for held in await desk.claim(10, queue="other")] == [b"other's"]
+    assert [held.job.body for held in await desk.claim(10)] == [b"one's"]
+
+
+async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
+    """By the rounds over all jobs; two of them, since a round isn't one moment. Else memory would fill up beyond its bound for good."""
+    desk = await rig.desk(finished_bytes_max=5_000)
+    for _ in range(8):
+        await desk.put_in(JobState.SUCCEEDED, bytes(979))
+        desk.clock.advance(seconds=1)
+    delete(rig, "fb")
+    assert [await desk.collect() for _ in range(4)] == [(0, 0), (0, 0), (0, 0), (0, 0)]
+
+    await desk.put()  # so that the next look is a new one, as it is after a second
+    assert await desk.collect() == (3, 0)
+    rig.assert_consistent()
+
+
+async def test_what_queues_left_that_nobody_knows_is_freed(
+    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both keys that hold queues' names are gone."""
+    await live(desk)
+    delete(rig, "q")
+    delete(rig, "qn")
+
+    await look_after(desk)
+
+    assert "what 1 of them left is freed" in caplog.text
+    assert [key for key in keys_of(rig.server) if key.startswith(FRONT + b"j")] == []
