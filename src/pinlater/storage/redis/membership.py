@@ -21,15 +21,15 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from pinlater.domain.errors import SchemaRefused, ShardConnectionFailed
+from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.storage.interface import Member
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.keys import id_of
+from pinlater.storage.redis.migration import NEWEST, check
 
 logger = logging.getLogger(__name__)
 
-SCHEMA = "1"
 # An answer that takes longer says too little of the time.
 _QUICK_MS = 500
 # Clocks that differ by less are as good as the same, and Redis' is the one that is corrected.
@@ -60,14 +60,14 @@ class Membership:
             self._lease_ms,
             self._writers,
             self._about(),
-            SCHEMA,
+            NEWEST,
             encode(sorted(self.lost)),
             SLOTS,
         )
-        if schema.decode() not in {"", SCHEMA}:
-            raise SchemaRefused(
-                f"The shard has schema {schema.decode()}, this program knows {SCHEMA}; use the program that made it"
-            )
+        version = int(schema or 0)
+        check(version, "The shard")
+        if version < NEWEST:  # it was emptied in this moment, or an old one was restored
+            raise ShardConnectionFailed(f"The shard has schema {version} and must be taken to {NEWEST} first")
         if slot < 0:
             raise ShardConnectionFailed(
                 f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse"

@@ -50,6 +50,7 @@ from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
 from pinlater.storage.redis.membership import Membership, members
 from pinlater.storage.redis.mending import Mender
+from pinlater.storage.redis.migration import migrate
 from pinlater.storage.redis.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.redis.readers import Readers
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
@@ -128,6 +129,7 @@ class RedisShard:
         self._is_open = True
 
     async def _join(self) -> None:
+        await migrate(self._readers)
         slot, top = await self._membership.join(self._readers.run)
         self._highest_id = max(self._highest_id, top)
         self._membership.slot = slot

@@ -1,12 +1,12 @@
 -- Takes the lowest slot that nobody has. Times are Redis' own.
 --   ARGV[1] the lease, 16 bytes        ARGV[2] how long a lease lasts, in ms        ARGV[3] writers of a slot
---   ARGV[4] what others are to know of the server        ARGV[5] schema version        ARGV[6] {slots not to be taken}
+--   ARGV[4] what others are to know of the server        ARGV[5] the program's schema        ARGV[6] {slots not to be taken}
 --   ARGV[7] number of slots
--- Answers {slot, highest id, schema version found ('' for none)}; slot -1 where all are taken, or the schema is another.
+-- Answers {slot, highest id, schema found ('' for none)}; slot -1 where all are taken, or the schema is neither this one nor the next.
 -- A server: its lease, when it joined and was seen last (8 bytes each), what others are to know.
 local lease, lasts, writers = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local schema = call('HGET', T .. 'meta', 'schema')
-if schema and schema ~= ARGV[5] then
+local schema = call('HGET', T .. 'meta', 'schema') or ''
+if schema ~= ARGV[5] and schema ~= tostring(ARGV[5] + 1) then
     return { -1, '', schema }
 end
 local time = call('TIME')
@@ -26,14 +26,7 @@ while taken[slot] do
     slot = slot + 1
 end
 if slot >= tonumber(ARGV[7]) then
-    return { -1, '', schema or '' }
-end
-if not schema then
-    call('HSET', T .. 'meta', 'schema', ARGV[5])
-    if call('EXISTS', T .. 'q', T .. 'qn', T .. 'pr') == 0 then
-        call('ZADD', T .. 'c', '+inf', '')
-        call('HSET', T .. 'pr', '', '')
-    end
+    return { -1, '', schema }
 end
 local now8 = pack('>I8', now)
 call('HSET', T .. 'servers', slot, lease .. now8 .. now8 .. ARGV[4])
@@ -43,4 +36,4 @@ end
 for writer = slot * writers, slot * writers + writers - 1 do
     call('SET', T .. 'w' .. pack('>H', writer), lease .. string.rep('\0', 8))
 end
-return { slot, call('GET', T .. 'top') or '', ARGV[5] }
+return { slot, call('GET', T .. 'top') or '', schema }

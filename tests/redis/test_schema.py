@@ -1,0 +1,76 @@
+"""The schema's version: made once, taken forward, and a newer one refused by the rules of all stores."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pinlater.domain.errors import SchemaRefused
+from pinlater.storage.redis.migration import NEWEST, STEPS, Step, migrate, version_of
+from pinlater.storage.redis.readers import Readers
+from tests.redis.rig import FRONT, Rig
+
+META = FRONT + b"meta"
+
+
+def readers_of(rig: Rig) -> Readers:
+    return rig.shard(direct=True)._readers
+
+
+async def test_a_schema_that_is_newer_by_one_is_used_on_redis(rig: Rig) -> None:
+    """So one step back is possible."""
+    first = await rig.open()
+    await first.close()
+    rig.server.execute("HSET", META, "schema", NEWEST + 1)
+    shard = await rig.open()
+    await shard.create_queues(["emails"], 0)
+    assert rig.server.execute("HGET", META, "schema") == b"%d" % (NEWEST + 1)
+
+
+async def test_a_schema_that_is_newer_by_two_is_refused_on_redis_with_both_numbers(rig: Rig) -> None:
+    rig.server.execute("HSET", META, "schema", NEWEST + 2)
+    with pytest.raises(
+        SchemaRefused, match=rf"schema {NEWEST + 2}.*schema {NEWEST} and runs on {NEWEST} and {NEWEST + 1}"
+    ):
+        await rig.open()
+    assert rig.server.execute("KEYS", "*") == [META]  # and nothing was touched
+
+
+async def test_servers_that_start_on_an_empty_redis_at_once_make_its_schema_once(rig: Rig) -> None:
+    shards = [rig.shard(direct=True) for _ in range(5)]
+    done = await asyncio.gather(*(migrate(shard._readers) for shard in shards))
+    assert sorted(done, reverse=True) == [["0001_first"], [], [], [], []]
+    assert rig.server.execute("HGET", META, "schema") == b"%d" % NEWEST
+
+
+async def test_an_older_schema_is_taken_forward_step_by_step_and_what_was_cut_off_is_begun_anew(rig: Rig) -> None:
+    """There is but one schema yet, so the steps are the test's own."""
+    await rig.open()
+    tried: list[int] = []
+
+    def step(number: int, *, breaks: bool = False) -> Step:
+        async def run(readers: Readers) -> None:
+            tried.append(number)
+            if breaks:
+                raise ConnectionError
+
+        return Step(number, f"{number:04}", run)
+
+    readers, second = readers_of(rig), NEWEST + 1
+    with pytest.raises(ConnectionError):
+        await migrate(readers, [*STEPS, step(second), step(second + 1, breaks=True)])
+    assert await version_of(readers) == second
+    assert await migrate(readers, [*STEPS, step(second), step(second + 1)]) == [f"{second + 1:04}"]
+    assert tried == [second, second + 1, second + 1]
+    assert await version_of(readers) == second + 1
+    await readers.close()
+
+
+async def test_a_version_never_goes_back(rig: Rig) -> None:
+    """Whoever was slower with the same step."""
+    rig.server.execute("HSET", META, "schema", 5)
+    readers = readers_of(rig)
+    assert await readers.run("set_schema", 4) == 0
+    assert await version_of(readers) == 5
+    await readers.close()
