@@ -65,6 +65,7 @@ def test_what_a_url_leaves_out_comes_from_the_settings() -> None:
     assert the_shard("mysql://db", given_elsewhere) == Endpoint("db", 3306, "jobs", "p", "plater_1")
     assert the_shard("mysql://u:q@db/x", given_elsewhere) == Endpoint("db", 3306, "u", "q", "x")
     assert the_shard("mysql://db") == Endpoint("db", 3306, "pinlater", "", "pinlater_1")
+    assert str(the_shard("mysql://[::1]:3307/x")) == "[::1]:3307/x"
 
 
 def test_the_password_of_a_file_goes_before_that_of_the_settings(tmp_path: Path) -> None:

@@ -232,6 +232,10 @@ async def test_after_a_failover_behind_one_address_connections_are_made_anew(mor
         (1205, PinLaterError, "nothing was changed"),
         (1213, PinLaterError, "nothing was changed"),
         (1317, PinLaterError, "interrupted"),
+        (1036, ShardConnectionFailed, "takes no writes"),
+        (1146, ShardConnectionFailed, "does not have all tables"),
+        (1862, ShardConnectionFailed, "lets us not in"),
+        (4151, ShardConnectionFailed, "lets us not in"),
     ],
 )
 def test_errors_are_told_apart(code: int, kind: type[PinLaterError], word: str) -> None:

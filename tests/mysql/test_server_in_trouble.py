@@ -131,3 +131,59 @@ async def test_what_a_full_disk_refuses_goes_to_another_shard(
         database.disk.free()
         wait_until(lambda: set(enqueue(client, 30)) == {"1", "2"})
         assert healthy(server) == {"1": True, "2": True}
+
+
+async def test_a_shard_without_its_tables_is_left_alone_until_they_are_back(
+    tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
+) -> None:
+    """Dropped by mistake, or an empty server answers at the old one's address: no enqueue fails for it, and no call by a bug."""
+    file = ShardFile(tmp_path / "shards.json", mariadb, 1, 2)
+    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
+    table = f"{mariadb_prefix}_2.ready"
+    with (
+        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
+        Client(server.address, retries=0) as client,
+    ):
+        client.create_queue("emails")
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        await mariadb.execute(f"RENAME TABLE {table} TO {table}_away")
+        assert set(enqueue(client, 60)) == {"1"}
+        wait_until(lambda: healthy(server) == {"1": True, "2": False})
+        assert client.dequeue("emails").jobs
+        assert any("does not have all tables" in line for line in server.said)
+        assert not [line for line in server.said if "Traceback" in line]
+        await mariadb.execute(f"RENAME TABLE {table}_away TO {table}")
+        wait_until(lambda: healthy(server) == {"1": True, "2": True})
+        assert set(enqueue(client, 30)) == {"1", "2"}
+
+
+async def test_a_shard_whose_rights_are_taken_away_is_left_alone_until_they_are_back(
+    tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
+) -> None:
+    """Or whose password changed: the shard file is given the new one while requests go on."""
+    user = f"{mariadb_prefix}user"
+    await mariadb.execute(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'first'")
+    await mariadb.execute(f"GRANT ALL ON `{mariadb_prefix}%`.* TO '{user}'@'%'")
+    file = ShardFile(tmp_path / "shards.json", mariadb)
+    file.write(pinlaterdb001={}, pinlaterdb002={"user": user, "passwd": "first"})
+    options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
+    with (
+        RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
+        Client(server.address, retries=0) as client,
+    ):
+        client.create_queue("emails")
+        assert set(enqueue(client, 30)) == {"1", "2"}
+        await mariadb.execute(f"REVOKE ALL ON `{mariadb_prefix}%`.* FROM '{user}'@'%'")
+        await mariadb.execute(f"KILL USER '{user}'")  # rights are looked at when a connection is made
+        assert set(enqueue(client, 60)) == {"1"}
+        wait_until(lambda: healthy(server) == {"1": True, "2": False})
+        await mariadb.execute(f"GRANT ALL ON `{mariadb_prefix}%`.* TO '{user}'@'%'")
+        wait_until(lambda: healthy(server) == {"1": True, "2": True})
+        await mariadb.execute(f"ALTER USER '{user}'@'%' IDENTIFIED BY 'second'")
+        await mariadb.execute(f"KILL USER '{user}'")
+        assert set(enqueue(client, 60)) == {"1"}
+        file.write(pinlaterdb001={}, pinlaterdb002={"user": user, "passwd": "second"})
+        server.reload()
+        wait_until(lambda: healthy(server) == {"1": True, "2": True})
+        assert set(enqueue(client, 30)) == {"1", "2"}
+    await mariadb.execute(f"DROP USER '{user}'@'%'")

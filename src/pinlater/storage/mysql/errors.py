@@ -26,6 +26,7 @@ _TOO_MANY = {1040, 1203, 1226}
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1698, 1820, 1862, 3118, 4151}
 _PACKET = {1153}
 _NO_DATABASE = 1049
+_NO_TABLE = 1146
 
 
 class BodyTooLong(CallerError):
@@ -77,6 +78,10 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
         return ShardConnectionFailed(
             f"{endpoint} is not there ({text}) and could not be made; make it, or grant CREATE", retryable=False
         )
+    if code == _NO_TABLE:
+        return ShardConnectionFailed(
+            f"{endpoint} does not have all tables ({text}); restore it, or restart the servers to have empty ones made"
+        )
     if code in _PACKET:
         return ShardRefused(f"{endpoint}: {text}; raise max_allowed_packet", retryable=False)
     return ShardConnectionFailed(f"{endpoint}: {text}")
@@ -84,6 +89,6 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
 
 def is_ours(error: Exception) -> bool:
     """Whether it speaks of the database, rather than of a bug of ours."""
-    return isinstance(error, ConnectionLost) or (
-        isinstance(error, driver.MySQLError) and not isinstance(error, driver.ProgrammingError)
-    )
+    if isinstance(error, driver.ProgrammingError):
+        return code_of(error) == _NO_TABLE  # dropped, or the database is an empty one under the old one's address
+    return isinstance(error, ConnectionLost | driver.MySQLError)

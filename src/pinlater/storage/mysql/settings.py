@@ -29,7 +29,8 @@ class Endpoint:
     tls: bool | None = None
 
     def __str__(self) -> str:
-        return f"{self.socket or f'{self.host}:{self.port}'}/{self.database}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.socket or f'{host}:{self.port}'}/{self.database}"
 
     def __repr__(self) -> str:
         return f"Endpoint({self})"
