@@ -10,7 +10,7 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -79,8 +79,7 @@ class MysqlStore:
 
     def settle(self) -> None:
         """Waits until its servers have flushed and purged what came before."""
-        for server in set(self.servers):
-            asyncio.run(_settle(server))
+        _settle_all(self.servers)
 
 
 class MysqlStores:
@@ -90,6 +89,7 @@ class MysqlStores:
 
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self._where = folder.resolve()
+        self._quick = quick
         self._options = {} if quick else dict(OPTIONS)
         self._guard: Guard | None = None
         self._all: list[MariaDb] = []
@@ -136,6 +136,10 @@ class MysqlStores:
             self._prepared[name] = store
         return self._prepared[name]
 
+    def rest(self) -> None:
+        if not self._quick:
+            _settle_all(self._all)
+
     def cpu_seconds(self) -> float:
         return sum(cpu_seconds(server.pid) for server in self._all)
 
@@ -167,6 +171,12 @@ async def _statements_during(server: MariaDb, work: Callable[[], T]) -> tuple[T,
         answer = work()
         own = 1  # the second look
         return answer, await _status(cursor, "Questions") - before - own
+
+
+def _settle_all(servers: Iterable[MariaDb]) -> None:
+    """One after the other: at rest they are all in the end, and they share a disk."""
+    for server in dict.fromkeys(servers):
+        asyncio.run(_settle(server))
 
 
 async def _settle(server: MariaDb) -> None:

@@ -65,13 +65,9 @@ class RedisStore:
 
     def settle(self) -> None:
         """Waits until the log has been written anew and nothing runs beside the server."""
-        deadline, pause = time.monotonic() + _SETTLED_SECONDS_MAX, threading.Event()
         with _client(self.server) as client:
             client.bgrewriteaof()
-            while any(client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"Redis did not come to rest within {_SETTLED_SECONDS_MAX:.0f} s")
-                pause.wait(_LOOK_SECONDS)
+        _rest(self.server)
 
 
 class RedisStores:
@@ -118,6 +114,10 @@ class RedisStores:
             self._prepared[name] = store
         return self._prepared[name]
 
+    def rest(self) -> None:
+        for server in self._servers:
+            _rest(server)
+
     def cpu_seconds(self) -> float:
         return sum(cpu_seconds(server.pid) for server in self._servers)
 
@@ -138,6 +138,15 @@ class RedisStores:
     def _store(self, server: RedisServer, *, is_kept: bool = False) -> RedisStore:
         self._number += 1
         return RedisStore(server, f"bench{self._number}", is_kept)
+
+
+def _rest(server: RedisServer) -> None:
+    deadline, pause = time.monotonic() + _SETTLED_SECONDS_MAX, threading.Event()
+    with _client(server) as client:
+        while any(client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"Redis did not come to rest within {_SETTLED_SECONDS_MAX:.0f} s")
+            pause.wait(_LOOK_SECONDS)
 
 
 def _client(server: RedisServer) -> Any:

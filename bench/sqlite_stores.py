@@ -66,6 +66,9 @@ class SqliteStores:
         kept.copy_to(copy)
         return copy
 
+    def rest(self) -> None:
+        """There is no server that could still be at work."""
+
     def cpu_seconds(self) -> float:
         return 0.0
 

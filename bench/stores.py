@@ -42,6 +42,9 @@ class Stores(Protocol):
     def prepared(self, name: str, fill: Callable[[Store], None]) -> Store:
         """One that `fill` has filled, at rest; made once where it is asked for again. For one run."""
 
+    def rest(self) -> None:
+        """Waits until database servers have worked off what came before, so that no load pays for the one before it."""
+
     def cpu_seconds(self) -> float:
         """CPU time that database servers have used so far; none where the store is part of our server."""
 

@@ -162,7 +162,8 @@ class Workplace:
             mine.remove()
 
     def load(self, server: Server, plan: Plan) -> Run:
-        """Runs the load in a process of its own beside the server."""
+        """Runs the load in a process of its own beside the server, once the databases are at rest."""
+        self.stores.rest()
         cpu, database_cpu, started = server.cpu_seconds(), self.stores.cpu_seconds(), time.perf_counter()
         process = subprocess.run(
             [sys.executable, "-m", "bench.load"],

@@ -19,6 +19,7 @@ HARMS = {
     "UPDATE ready SET flags = 0": "the waiting row",
     "UPDATE claims SET flags = flags ^ 1": "the claim of",
     "DELETE FROM expiries": "would never expire",
+    "DELETE FROM future": "would count as future for ever",
     "UPDATE unique_keys SET id = (SELECT id FROM done LIMIT 1)": "names job",
 }
 
@@ -29,6 +30,7 @@ async def test_harm_is_seen(rig: Rig, desk: Desk, harm: str) -> None:
         if state is not JobState.PENDING:
             await desk.put_in(state)
     await desk.put(unique=unique("key"), expires_in_ms=60_000)
+    await desk.put(delay_ms=60_000)
     assert await inconsistencies(rig.server, rig.database) == []
     await rig.ask(harm)
     assert any(HARMS[harm] in text for text in await inconsistencies(rig.server, rig.database))

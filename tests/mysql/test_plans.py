@@ -22,7 +22,18 @@ from tests.servers.database import DatabaseServer
 
 STATEMENTS = sorted(entry.name.removesuffix(".sql") for entry in FOLDER.iterdir() if entry.name.endswith(".sql"))
 # Tables that grow with the jobs.
-LARGE = {"jobs", "kept_jobs", "ready", "claims", "done", "progress", "expiries", "unique_keys", "request_keys"}
+LARGE = {
+    "jobs",
+    "kept_jobs",
+    "ready",
+    "claims",
+    "done",
+    "progress",
+    "future",
+    "expiries",
+    "unique_keys",
+    "request_keys",
+}
 
 # What may be read from end to end, and why.
 SCANS = {
@@ -61,6 +72,7 @@ FILL = [
     "INSERT INTO claims SELECT id, queue_id, priority, id, id, 1, 0, 't', 's', 'h' FROM jobs WHERE id % 3 = 2",
     "INSERT INTO done SELECT id, queue_id, 2 + id % 2, priority, id, 'h' FROM jobs WHERE id % 3 = 0",
     "INSERT INTO progress SELECT id, 1, 1, 1, run_after_ms, 1, '', '', '', '[]', NULL FROM jobs WHERE id % 2 = 0",
+    "INSERT INTO future SELECT run_after_ms, id, queue_id, priority FROM jobs",
     "INSERT INTO expiries SELECT run_after_ms, id FROM jobs",
     "INSERT INTO unique_keys SELECT queue_id, CONCAT('key', id), 2, id, priority, id FROM jobs",
     "INSERT INTO request_keys SELECT queue_id, CONCAT('key', id), id, 'f', 'a', NULL FROM jobs",
@@ -90,6 +102,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "before_ms": BASE + 5,
         "body": Sql(b"NULL"),
         "by_ms": BASE + 3_000,
+        "by_ms lock_counted_future": 500,
         "claims": json_rows([(one, 1, 1) for one in ids]),
         "claims end_claims": json.dumps([(one, 1, 1, True, "t") for one in ids]),
         "condition": Sql(b"TRUE"),
@@ -108,6 +121,8 @@ def values(ids: list[int]) -> dict[str, Any]:
         "keys": keys_are("unique_key", keys),
         "keys count_as_due": json_rows(ready),
         "keys delete_ready": json_rows(ready),
+        "keys select_counted_future": json_rows(ready),
+        "keys delete_future": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_request_keys": keys_are("request_key", keys),
         "keys select_request_keys": keys_are("request_key", keys),
@@ -122,7 +137,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "name": "emails",
         "newest": 5,
         "now_ms": BASE + 500,
-        "now_ms lock_counted_future": 500,
+        "now_ms lock_future": 500,
         "now_ms lock_expired": 500,
         "own_first": 0,
         "own_last": 3,

@@ -370,8 +370,10 @@ class MysqlShard:
         own = self.slot * _WRITERS
         statement = sql("pulse")(own_first=own, own_last=own + _WRITERS - 1)
         [found] = await self._readers.read(lambda c: c.run([statement]))
-        *firsts, dropped, others = [NEVER_MS if value is None else value for value in found.rows[0]]
-        return Facts(*firsts, dropped, str(others))
+        future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
+            NEVER_MS if value is None else value for value in found.rows[0]
+        ]
+        return Facts(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         self._check_open()

@@ -56,21 +56,21 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
         if not found.rows:
             break
         left -= len(found.rows)
-        keys = json_rows(sorted(found.rows))
-        [counted] = await transaction.select(_COUNTED_FUTURE(keys=keys))
+        last_ms = found.rows[-1][2]
+        [counted] = await transaction.select(_COUNTED_FUTURE(by_ms=last_ms, limit=len(found.rows)))
         if counted.rows:
-            transaction.change(_COUNT_AS_DUE(keys=json_rows(counted.rows)))
+            transaction.change(_COUNT_AS_DUE(keys=json_rows(sorted(counted.rows))))
             moved += len(counted.rows)
         for queue_id, priority, _, _ in counted.rows:
             if queue_id in transaction.book.by_id:
                 transaction.counters.of(queue_id, priority).future -= 1
         in_hand: set[int] = set()
         if len(counted.rows) < len(found.rows):
-            [still] = await transaction.select(_STILL_COUNTED_FUTURE(keys=keys))
+            [still] = await transaction.select(_STILL_COUNTED_FUTURE(keys=json_rows(sorted(found.rows))))
             in_hand = {job_id for (job_id,) in still.rows}  # what this transaction has counted is not among them
-        gone = [(run_after_ms, job_id) for _, _, run_after_ms, job_id in found.rows if job_id not in in_hand]
+        gone = {line[2:] for line in counted.rows} | {line[2:] for line in found.rows if line[3] not in in_hand}
         if gone:
-            transaction.change(_DELETE_FUTURE(keys=json_rows(gone)))
+            transaction.change(_DELETE_FUTURE(keys=json_rows(sorted(gone))))
         if in_hand:
             break
     return moved

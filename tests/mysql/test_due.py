@@ -1,0 +1,99 @@
+"""Counting jobs as due: exact, whoever has them in hand, and no dearer for how many others wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import Ack, TimeToLive
+from tests.contract.desk import Desk
+from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.test_failures_locks import stranger
+
+WAITING = 3_000
+_ROWS_READ = (
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Handler_read_next', 'Handler_read_rnd_next', 'Handler_read_prev')"
+)
+_DAY_MS = 86_400_000
+
+
+async def rows_read(rig: Rig) -> int:
+    return sum(int(value) for _, value in await rig.ask(_ROWS_READ))
+
+
+async def future_rows(rig: Rig) -> int:
+    [(count,)] = await rig.ask("SELECT COUNT(*) FROM future")
+    return int(count)
+
+
+async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(rig: Rig, desk: Desk) -> None:
+    """A sweep that read the backlog would cost a shard with millions of waiting jobs most of its time."""
+    await desk.insert(*[desk.job() for _ in range(WAITING)])
+    while held := await desk.claim(1000):
+        await desk.shard.finish_jobs([Ack(one.key, succeeded=True) for one in held], desk.now)
+    await desk.insert(*[desk.job(delay_ms=_DAY_MS + n) for n in range(WAITING)], *[desk.job() for _ in range(WAITING)])
+    await desk.insert(*[desk.job(delay_ms=10) for _ in range(20)])
+    desk.clock.advance(ms=20)
+    before = await rows_read(rig)
+    assert await desk.shard.advance_due(desk.now, 100) == 20
+    await desk.put()  # something happened: all look again
+    assert await desk.shard.advance_due(desk.now, 100) == 0
+    await desk.shard.time_out_claims(desk.now, 100)
+    await desk.shard.expire_jobs(desk.now, 100)
+    await desk.shard.collect_garbage([TimeToLive(QUEUE, _DAY_MS, _DAY_MS)], desk.now, 100)
+    looked_at = await rows_read(rig) - before
+    assert looked_at < WAITING / 3
+    await rig.assert_consistent()
+
+
+async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(rig: Rig, desk: Desk) -> None:
+    key = await desk.put(delay_ms=1000)
+    await desk.put(delay_ms=1000)
+    desk.clock.advance(ms=1000)
+    async with stranger(rig, f"SELECT * FROM ready WHERE id = {key.id} FOR UPDATE"):
+        assert await desk.shard.advance_due(desk.now, 100) == 1
+        assert await desk.shard.advance_due(desk.now, 100) == 0
+    assert await desk.shard.advance_due(desk.now, 100) == 1
+    assert ((await desk.counts()).pending, (await desk.counts()).future) == (2, 0)
+    assert await future_rows(rig) == 0
+    await rig.assert_consistent()
+
+
+async def test_a_job_that_is_claimed_before_it_was_counted_is_counted_once(rig: Rig, desk: Desk) -> None:
+    await desk.put(delay_ms=1000)
+    desk.clock.advance(ms=1000)
+    held = await desk.take()
+    assert await desk.shard.advance_due(desk.now, 100) == 0
+    assert await future_rows(rig) == 0
+    await desk.fail(held.key, delay_ms=1000)
+    counts = await desk.counts()
+    assert (counts.pending, counts.future) == (1, 1)
+    desk.clock.advance(ms=1000)
+    counts = await desk.counts()
+    assert (counts.pending, counts.future) == (1, 0)
+    await rig.assert_consistent()
+
+
+@pytest.mark.parametrize("how", ["purge", "delete", "queue"])
+async def test_nothing_is_left_of_future_jobs_that_are_deleted(rig: Rig, desk: Desk, how: str) -> None:
+    key = await desk.put(delay_ms=_DAY_MS)
+    if how == "purge":
+        await desk.purge(JobState.PENDING, limit=10)
+    elif how == "delete":
+        await desk.shard.delete_jobs([key])
+    else:
+        await desk.shard.delete_queues([QUEUE])
+        await desk.shard.collect_garbage([], desk.now, 1000)  # as every server does, sooner or later
+    assert await future_rows(rig) == 0
+
+
+async def test_a_shard_of_the_schema_before_lists_the_jobs_that_it_counts_as_future(rig: Rig, desk: Desk) -> None:
+    await desk.put(delay_ms=1000)
+    await desk.put()
+    await desk.shard.close()
+    await rig.ask("DROP TABLE future")
+    await rig.ask("UPDATE meta SET value = '2' WHERE name = 'schema'")
+    await desk.reopen()
+    await rig.assert_consistent()
+    desk.clock.advance(ms=1000)
+    assert ((await desk.counts()).pending, (await desk.counts()).future) == (2, 0)
