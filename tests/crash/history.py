@@ -64,6 +64,7 @@ class Heartbeat(NamedTuple):
     descriptor: str
     token: str
     outcome: int
+    ended_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -327,7 +328,9 @@ def _add_acks(history: History, call: Record, answer: Record | None) -> None:
 
 def _add_heartbeat(history: History, call: Record, answer: Record | None) -> None:
     if answer:
-        history.heartbeats.append(Heartbeat(call["at"], call["descriptor"], call["token"], answer["outcome"]))
+        history.heartbeats.append(
+            Heartbeat(call["at"], call["descriptor"], call["token"], answer["outcome"], answer["at"])
+        )
 
 
 _ADD = {"enqueue": _add_enqueue, "claim": _add_claims, "ack": _add_acks, "heartbeat": _add_heartbeat}

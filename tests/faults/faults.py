@@ -1,15 +1,13 @@
-"""What goes wrong. Each is one function that harms, lets it last, mends, and returns once the harmed shard is in use again."""
+"""What goes wrong, whatever the store. Each is one function that harms, lets it last, mends, and returns once the harmed shard is in
+use again."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from random import Random
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from tests.faults.stage import Stage
-from tests.servers.database import DatabaseServer
 from tests.servers.proxy import Trap
 
 HARMED = "2"
@@ -138,65 +136,6 @@ async def a_network_is_half_open(stage: Stage) -> None:
         await stage.back(HARMED)
 
 
-# --- a second client of the database ---------------------------------------------------------------------------------------------
-
-
-async def somebody_holds_row_locks(stage: Stage) -> None:
-    """Strangers lock rows in any order and hold them, so that there are deadlocks and waits; some change so much that we are sent away."""
-    database, name = stage.places[HARMED].database, stage.database_of(HARMED)
-    over = asyncio.Event()
-    strangers = [
-        asyncio.ensure_future(_lock_again_and_again(database, name, over, Random(f"{stage.dice.random()} {number}")))
-        for number in range(4)
-    ]
-    await stage.lasts(20, without=HARMED)
-    over.set()
-    await asyncio.gather(*strangers)
-    await stage.back(HARMED)
-
-
-_LOCKS = (
-    "SELECT * FROM ready ORDER BY id DESC LIMIT {many} FOR UPDATE",
-    "SELECT * FROM claims ORDER BY id DESC LIMIT {many} FOR UPDATE",
-    "SELECT * FROM claims ORDER BY id LIMIT {many} FOR UPDATE",
-    "SELECT * FROM done ORDER BY id DESC LIMIT {many} FOR UPDATE",
-    "SELECT * FROM counters WHERE priority = {priority} FOR UPDATE",
-    "SELECT * FROM counters ORDER BY writer DESC FOR UPDATE",
-    "SELECT * FROM writers ORDER BY writer DESC LIMIT 3 FOR UPDATE",
-    "UPDATE queues SET config = CONCAT(config, ' ')",
-    "INSERT INTO expiries SELECT {number} + ROW_NUMBER() OVER (), 1 FROM information_schema.columns LIMIT 300",
-)
-
-
-async def _lock_again_and_again(database: DatabaseServer, name: str, over: asyncio.Event, dice: Random) -> None:
-    from asyncmy.errors import OperationalError
-
-    async with _stranger(database, name) as (connection, cursor):
-        while not over.is_set():
-            try:
-                for statement in dice.sample(_LOCKS, 3):
-                    number = dice.randrange(10**12, 10**14)
-                    await cursor.execute(
-                        statement.format(many=dice.randint(1, 30), priority=dice.randint(1, 3), number=number)
-                    )
-                    await cursor.fetchall()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(dice.expovariate(20)):
-                            await over.wait()
-            except OperationalError as error:
-                if error.args[0] not in (1205, 1213):
-                    raise
-            await connection.rollback()
-
-
-@contextlib.asynccontextmanager
-async def _stranger(database: DatabaseServer, name: str) -> AsyncIterator[tuple[Any, Any]]:
-    async with database.connect(database=name, autocommit=False) as connection, connection.cursor() as cursor:
-        await cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        await cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
-        yield connection, cursor
-
-
 # --- servers of ours -----------------------------------------------------------------------------------------------------------
 
 
@@ -215,17 +154,14 @@ async def a_server_is_killed(stage: Stage) -> None:
     await stage.lasts(5)
 
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
-        Fault(a_database_is_killed),
-        Fault(a_database_stands_still),
-        Fault(answers_of_commits_are_lost, harmed=None),
-        Fault(a_network_is_slow),
-        Fault(a_network_is_half_open),
-        Fault(somebody_holds_row_locks),
-        Fault(a_shard_moves_to_another_host),
-        Fault(a_shard_is_drained_and_removed, errors=False),
-        Fault(a_server_is_killed, harmed=None),
-    )
-}
+ANYWHERE = (
+    Fault(a_database_is_killed),
+    Fault(a_database_stands_still),
+    Fault(answers_of_commits_are_lost, harmed=None),
+    Fault(a_network_is_slow),
+    Fault(a_network_is_half_open),
+    Fault(a_shard_moves_to_another_host),
+    Fault(a_shard_is_drained_and_removed, errors=False),
+    Fault(a_server_is_killed, harmed=None),
+)
+"""Of whatever store."""

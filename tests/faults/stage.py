@@ -19,6 +19,7 @@ from random import Random
 
 from bench.servers import Server
 from tests.faults.load import QUEUE, Load, Pace, client_of
+from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, Place, Store
 from tests.servers.farm import ServerFarm
 from tests.servers.ports import free_port
@@ -50,6 +51,8 @@ class Stage:
         self.prefix = prefix
         self.places: dict[str, Place] = {}
         self.servers: list[Server] = []
+        self.rollbacks: list[Rollback] = []  # what shards have forgotten, and were allowed to
+        self.lost: set[str] = set()  # jobs that went with it
         self._databases = list(databases)
         self._server_count = servers
         self._length = length
@@ -97,10 +100,6 @@ class Stage:
 
     def others(self, shard: str) -> list[str]:
         return [name for name in self.places if name != shard]
-
-    def database_of(self, shard: str) -> str:
-        """The name of a shard's database."""
-        return f"{self.prefix}_{shard}"
 
     def write_map(self) -> None:
         """The shard file as `places` has it; servers find it within a second."""

@@ -150,7 +150,7 @@ SELECT SUM(enqueued_total), SUM(succeeded_total), SUM(succeeded), SUM(pending) +
 
 # Redis begins to flush its log at the first write of each second of its clock; by then that flush is long over.
 _QUIET = 0.25, 0.75
-_CHANGES = ("insert_jobs", "claim_jobs", "finish_jobs", "change_jobs")
+_CHANGES = tuple(script(name).sha for name in ("insert_jobs", "claim_jobs", "finish_jobs", "change_jobs"))
 
 
 class RedisStore(Store):
@@ -169,11 +169,7 @@ lease_ms = 10000
     )
 
     def start(self, farm: ServerFarm) -> RedisServer:
-        return self.make(farm).start()
-
-    def make(self, farm: ServerFarm) -> RedisServer:
-        """One that is new and doesn't run yet."""
-        return farm.make_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
+        return farm.start_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
 
     async def kill(self, database: Any) -> None:
         """Once its log is written: what is answered while a flush is under way waits in Redis' own memory for the flush to end.
@@ -197,7 +193,7 @@ lease_ms = 10000
         return {"shards": shards}
 
     def change(self, dice: Random) -> bytes:
-        return script(dice.choice(_CHANGES)).sha
+        return dice.choice(_CHANGES)
 
     async def inconsistencies(self, place: Place, prefix: str, shard: str) -> list[str]:
         return await asyncio.to_thread(redis_consistency.inconsistencies, place.database, _front(prefix, shard))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.faults import FAULTS
+from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
 from tests.faults.stores import STORES
@@ -56,7 +56,7 @@ async def stage(tmp_path: Path, server_farm: ServerFarm, databases: list[Databas
 
 
 async def nothing_is_broken_by(name: str, stage: Stage) -> None:
-    verdict = await suffer(stage, FAULTS[name], normal_s=_NORMAL_S)
+    verdict = await suffer(stage, faults_of("mariadb")[name], normal_s=_NORMAL_S)
     print(verdict.text())
     assert not verdict.broken, verdict.text()
 
@@ -101,7 +101,7 @@ async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
     await stage.flows(["1", "2", "3"], jobs=10)
     _, broken = await judge(stage)
     assert broken == []
-    database, name = stage.places["1"].database, stage.database_of("1")
+    database, name = stage.places["1"].database, f"{stage.prefix}_1"
     [(job,)] = await database.execute(f"SELECT id FROM {name}.done ORDER BY id LIMIT 1")
     await database.execute(f"DELETE FROM {name}.done WHERE id = {job}")
     _, broken = await judge(stage, everything=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.faults import FAULTS
+from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
 from tests.faults.stores import STORES
@@ -39,7 +39,7 @@ async def stage(tmp_path: Path, server_farm: ServerFarm) -> AsyncIterator[Stage]
 
 
 async def nothing_is_broken_by(name: str, stage: Stage) -> None:
-    verdict = await suffer(stage, FAULTS[name], normal_s=_NORMAL_S)
+    verdict = await suffer(stage, faults_of("redis")[name], normal_s=_NORMAL_S)
     print(verdict.text())
     assert not verdict.broken, verdict.text()
 
@@ -47,6 +47,27 @@ async def nothing_is_broken_by(name: str, stage: Stage) -> None:
 async def test_a_redis_is_killed_and_comes_back(stage: Stage) -> None:
     """kill -9; what it had answered is in its log, flushed or not."""
     await nothing_is_broken_by("a_database_is_killed", stage)
+
+
+async def test_answers_of_scripts_are_lost_under_load(stage: Stage) -> None:
+    """Cut, or silent, between a script and its answer, on every shard."""
+    await nothing_is_broken_by("answers_of_commits_are_lost", stage)
+
+
+async def test_a_replica_that_lacks_the_tail_takes_over_under_load(stage: Stage) -> None:
+    """What was answered while it was cut off is lost, and nothing else."""
+    await nothing_is_broken_by("a_replica_without_the_tail_takes_over", stage)
+    assert stage.lost, "nothing was lost, so nothing was tested"
+
+
+async def test_somebody_fills_the_memory_under_load(stage: Stage) -> None:
+    """No caller sees an error."""
+    await nothing_is_broken_by("somebody_fills_the_memory", stage)
+
+
+async def test_connections_are_killed_again_and_again_under_load(stage: Stage) -> None:
+    """And there are never more of them than of a server at rest."""
+    await nothing_is_broken_by("connections_are_killed_again_and_again", stage)
 
 
 async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:

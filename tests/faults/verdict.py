@@ -13,7 +13,8 @@ from pinlater.client.errors import PinLaterError
 from tests.crash.history import SUCCEEDED, History, check, read_history
 from tests.faults.faults import Fault
 from tests.faults.latency import KINDS, PICKUP, SENT_ON, Figures
-from tests.faults.load import QUEUE, client_of
+from tests.faults.load import QUEUE, client_of, shard_of
+from tests.faults.rollback import judged
 from tests.faults.stage import Stage
 from tests.faults.stores import Sums
 
@@ -64,6 +65,7 @@ class Verdict:
     compared: list[Compared]
     errors: Counter[str]
     trouble: dict[str, int]
+    lost: int = 0  # jobs that a replica lacked
 
     @property
     def slow(self) -> list[str]:
@@ -82,6 +84,7 @@ class Verdict:
             head,
             *(f"  others' {each.text()}" for each in self.compared if each.during.calls),
             f"  clients saw: {', '.join(seen) or 'no error'}",
+            *([f"  lost with the tail that a replica lacked: {self.lost} jobs"] if self.lost else []),
             *([f"  servers counted: {', '.join(trouble)}"] if trouble else []),
             *(f"  BROKEN {each}" for each in self.broken[:20]),
         ]
@@ -94,6 +97,7 @@ _COUNTED = {
     "lost connections": "pinlater_store_lost_connections",
     "outcomes settled": "pinlater_store_outcomes_settled",
     "slots lost": "pinlater_store_slots_lost",
+    "jobs without data": "pinlater_store_jobs_lost",
 }
 
 
@@ -101,7 +105,7 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
     """A quiet stretch, the fault, a drain, the verdict; then the load goes on."""
     quiet_at = time.monotonic()
     await stage.lasts(normal_s)
-    errors, trouble = stage.load.errors.copy(), await _trouble(stage)
+    errors, trouble, lost = stage.load.errors.copy(), await _trouble(stage), len(stage.lost)
     began = time.monotonic()
     broken: list[str] = []
     try:
@@ -115,12 +119,15 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
     changes = {what: max(0, round(after[what] - before)) for what, before in trouble.items()}
     if changes["slots lost"]:
         broken.append(f"a place of a server that lived was taken over {changes['slots lost']} times")
+    if changes["jobs without data"]:
+        broken.append(f"{changes['jobs without data']} jobs were in an index and not there")
     if seen and not fault.errors and not changes["stalls"]:
         broken.append(f"callers saw errors: {dict(seen)}")
     drained_s, wrong = await judge(stage)
     jobs = sum(stage.load.enqueued.values())
     compared = _compare(stage, fault, quiet_at, began, ended)
-    return Verdict(fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes)
+    lost = len(stage.lost) - lost
+    return Verdict(fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes, lost)
 
 
 def _compare(stage: Stage, fault: Fault, quiet_at: float, began: float, ended: float) -> list[Compared]:
@@ -157,8 +164,9 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
         # In threads: the proxies are on this loop.
         history = await asyncio.to_thread(read_history, lines)
         final = await _final_states(stage, history.seen())
-        wrong = await asyncio.to_thread(check, history, final)
-        broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong]
+        wrong = judged(await asyncio.to_thread(check, history, final), history, stage.rollbacks)
+        stage.lost |= wrong.lost
+        broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong.broken]
         broken += unearned(history, final)
         broken += await _miscounted(stage)
         broken += _crashed(stage)
@@ -208,7 +216,7 @@ async def _miscounted(stage: Stage) -> list[str]:
     broken: list[str] = []
     for shard, place in stage.places.items():
         broken += [f"shard {shard}: {each}" for each in await stage.store.inconsistencies(place, stage.prefix, shard)]
-        stored = stage.load.enqueued[shard]
+        stored = stage.load.enqueued[shard] - sum(shard_of(descriptor) == shard for descriptor in stage.lost)
         counted, expected = await stage.store.sums(place, stage.prefix, shard), Sums(stored, stored, stored, 0)
         if counted != expected:
             broken.append(f"shard {shard} counts {counted}; clients know of {expected}")

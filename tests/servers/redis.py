@@ -143,11 +143,19 @@ class RedisServer:
     @contextlib.contextmanager
     def session(self) -> Iterator[Callable[..., Any]]:
         """`execute` for many commands on one connection."""
-        import redis  # here, since every run of tests loads this module and few need the driver
+        # Here, since every run of tests loads this module and few need the driver.
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
 
         password = self._options.get("requirepass")
         client: Any = redis.Redis(
-            self.host, self.port, password=None if password is None else str(password), protocol=2
+            self.host,
+            self.port,
+            password=None if password is None else str(password),
+            protocol=2,
+            socket_timeout=None,
+            retry=Retry(NoBackoff(), 0),
         )
         try:
             yield client.execute_command

@@ -1,0 +1,128 @@
+"""Failovers of a Redis shard to a replica: by hand to one that lacks the tail, and by Sentinels. What such a replica lacks is lost.
+
+How much that may be is measured here: what the master had before a moment, and its replica had got, is not to be lost, nor is what came
+after the master's death.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+from pinlater.storage.redis.keys import parts_of
+from tests.faults.faults import HARMED
+from tests.faults.rollback import Rollback
+from tests.faults.stage import Stage
+from tests.faults.stores import RedisStore
+from tests.servers.redis import RedisServer
+from tests.servers.redis_users import ADMIN, PASSWORD
+from tests.servers.sentinel import Sentinels
+
+
+async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:
+    """It was cut off for a while before the master died; what was answered meanwhile is lost, and nothing else."""
+    place = stage.places[HARMED]
+    master: RedisServer = place.database
+    replica = await _replica_of(master, stage)
+    since_ns = await _caught_up(master, replica, stage)
+    await asyncio.to_thread(replica.execute, "REPLICAOF", "NO", "ONE")
+    await stage.lasts(10)
+    master.kill()
+    until_ns = time.monotonic_ns()
+    stage.rollbacks.append(await asyncio.to_thread(_rollback, replica, stage.prefix, since_ns, until_ns))
+    place.database, place.proxy = replica, await stage.proxy_of(replica)
+    stage.write_map()
+    await stage.back(HARMED)
+    await asyncio.to_thread(master.remove)
+
+
+async def sentinels_choose_another_master(stage: Stage) -> None:
+    """The master is killed, and the servers find the next one by themselves. What its replica had not got yet is lost."""
+    place = stage.places[HARMED]
+    master: RedisServer = place.database
+    replica = await _replica_of(master, stage)
+    sentinels = Sentinels(stage.folder / f"sentinels-{master.port}", master, ADMIN, PASSWORD)
+    async with AsyncExitStack() as undo:
+        await asyncio.to_thread(sentinels.__enter__)
+        undo.push_async_callback(asyncio.to_thread, sentinels.__exit__, None, None, None)
+        place.entry = {"sentinelMaster": sentinels.name, "sentinels": sentinels.addresses}
+        stage.write_map()
+        await stage.until(lambda: _has_left(stage, place.proxy), "no server goes there by its address")
+        await stage.back(HARMED)
+        await stage.lasts(5)
+        since_ns = await _caught_up(master, replica, stage)
+        master.kill()
+        until_ns = time.monotonic_ns()
+        await stage.until(lambda: _is_alone(replica), "the replica has noticed")
+        stage.rollbacks.append(await asyncio.to_thread(_rollback, replica, stage.prefix, since_ns, until_ns))
+        assert (await _replication(replica))["role"] == "slave", "the failover was over before anybody could look"
+        await stage.lasts(10, without=HARMED)
+        await asyncio.to_thread(sentinels.wait_for_master, replica.port)
+        await stage.back(HARMED)
+        place.database, place.proxy, place.entry = replica, await stage.proxy_of(replica), {}
+        stage.write_map()
+        await stage.until(lambda: _is_reached(place.proxy), "servers go there by its address")
+        await stage.back(HARMED)
+    await asyncio.to_thread(master.remove)
+
+
+FAILOVERS = a_replica_without_the_tail_takes_over, sentinels_choose_another_master
+
+
+async def _replica_of(master: RedisServer, stage: Stage) -> RedisServer:
+    assert isinstance(stage.store, RedisStore)
+    replica = stage.store.start(stage.farm)
+    await asyncio.to_thread(replica.execute, "REPLICAOF", master.host, master.port)
+
+    async def follows() -> bool:
+        return not await _is_alone(replica)
+
+    await stage.until(follows, "the replica has what the master has")
+    return replica
+
+
+async def _caught_up(master: RedisServer, replica: RedisServer, stage: Stage) -> int:
+    """A moment; what the master had answered before it, the replica has by now."""
+    moment_ns = time.monotonic_ns()
+    goal = int((await _replication(master))["master_repl_offset"])
+
+    async def has_it() -> bool:
+        return int((await _replication(replica))["slave_repl_offset"]) >= goal
+
+    await stage.until(has_it, "the replica has what the master had")
+    return moment_ns
+
+
+async def _is_alone(replica: RedisServer) -> bool:
+    status: str = (await _replication(replica)).get("master_link_status", "")
+    return status != "up"
+
+
+async def _has_left(stage: Stage, proxy: Any) -> bool:
+    return bool(proxy.open == 0)
+
+
+async def _is_reached(proxy: Any) -> bool:
+    return bool(proxy.open > 0)
+
+
+async def _replication(server: RedisServer) -> dict[str, Any]:
+    found: dict[str, Any] = await asyncio.to_thread(server.execute, "INFO", "replication")
+    return found
+
+
+def _rollback(replica: RedisServer, prefix: str, since_ns: int, until_ns: int) -> Rollback:
+    """By what the replica has, which nobody writes to now."""
+    front = f"{prefix}{{{HARMED}}}:".encode()
+    with replica.session() as ask:
+        keys = [key.removeprefix(front) for key in ask("KEYS", front + b"*")]
+        stored = {parts_of(key[1:])[2] for key in keys if key[:1] == b"j" and len(key) == 14}
+        finished = {
+            int.from_bytes(job_id, "big")
+            for key in keys
+            if key[:1] == b"s" and len(key) == 6
+            for job_id in ask("ZRANGE", front + key, 0, -1)
+        }
+    return Rollback(HARMED, since_ns, until_ns, stored, finished)

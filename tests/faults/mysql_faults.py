@@ -1,0 +1,72 @@
+"""What goes wrong with MySQL's shards only: strangers who hold row locks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from random import Random
+from typing import Any
+
+from tests.faults.faults import HARMED, Fault
+from tests.faults.stage import Stage
+from tests.servers.database import DatabaseServer
+
+
+async def somebody_holds_row_locks(stage: Stage) -> None:
+    """Strangers lock rows in any order and hold them, so that there are deadlocks and waits; some change so much that we are sent away."""
+    database, name = stage.places[HARMED].database, f"{stage.prefix}_{HARMED}"
+    over = asyncio.Event()
+    strangers = [
+        asyncio.ensure_future(_lock_again_and_again(database, name, over, Random(f"{stage.dice.random()} {number}")))
+        for number in range(4)
+    ]
+    await stage.lasts(20, without=HARMED)
+    over.set()
+    await asyncio.gather(*strangers)
+    await stage.back(HARMED)
+
+
+_LOCKS = (
+    "SELECT * FROM ready ORDER BY id DESC LIMIT {many} FOR UPDATE",
+    "SELECT * FROM claims ORDER BY id DESC LIMIT {many} FOR UPDATE",
+    "SELECT * FROM claims ORDER BY id LIMIT {many} FOR UPDATE",
+    "SELECT * FROM done ORDER BY id DESC LIMIT {many} FOR UPDATE",
+    "SELECT * FROM counters WHERE priority = {priority} FOR UPDATE",
+    "SELECT * FROM counters ORDER BY writer DESC FOR UPDATE",
+    "SELECT * FROM writers ORDER BY writer DESC LIMIT 3 FOR UPDATE",
+    "UPDATE queues SET config = CONCAT(config, ' ')",
+    "INSERT INTO expiries SELECT {number} + ROW_NUMBER() OVER (), 1 FROM information_schema.columns LIMIT 300",
+)
+
+
+async def _lock_again_and_again(database: DatabaseServer, name: str, over: asyncio.Event, dice: Random) -> None:
+    from asyncmy.errors import OperationalError
+
+    async with _stranger(database, name) as (connection, cursor):
+        while not over.is_set():
+            try:
+                for statement in dice.sample(_LOCKS, 3):
+                    number = dice.randrange(10**12, 10**14)
+                    await cursor.execute(
+                        statement.format(many=dice.randint(1, 30), priority=dice.randint(1, 3), number=number)
+                    )
+                    await cursor.fetchall()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(dice.expovariate(20)):
+                            await over.wait()
+            except OperationalError as error:
+                if error.args[0] not in (1205, 1213):
+                    raise
+            await connection.rollback()
+
+
+@contextlib.asynccontextmanager
+async def _stranger(database: DatabaseServer, name: str) -> AsyncIterator[tuple[Any, Any]]:
+    async with database.connect(database=name, autocommit=False) as connection, connection.cursor() as cursor:
+        await cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        await cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        yield connection, cursor
+
+
+ON_MYSQL = (Fault(somebody_holds_row_locks),)

@@ -1,0 +1,101 @@
+"""What a shard may have forgotten: all that it answered after its replica had got the last of it, and not one thing more.
+
+A replica that takes over is its master as it was a while ago. So an answer of that while may be undone: a job be gone, come again, or
+be handed out though somebody holds it. Only that is excused, and only where the replica really lacked it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from tests.crash.history import APPLIED, History, Kind, Violation
+
+
+class Rollback(NamedTuple):
+    """`shard` went back to how it was some time after `since_ns` (`time.monotonic_ns`); nothing that was begun after `until_ns` was lost.
+
+    `stored` and `finished`: the ids of the jobs that the replica had, and of those that it had as finished.
+    """
+
+    shard: str
+    since_ns: int
+    until_ns: int
+    stored: Collection[int]
+    finished: Collection[int]
+
+    def may_lack(self, started_ns: int, ended_ns: int | None) -> bool:
+        """What a call did that was under way at some moment of that time."""
+        return started_ns <= self.until_ns and (ended_ns is None or ended_ns >= self.since_ns)
+
+
+class Tail:
+    """What clients were told in the time that a rollback took back, by descriptor."""
+
+    def __init__(self, history: History, rollback: Rollback) -> None:
+        self._rollback = rollback
+        may_lack = rollback.may_lack
+        enqueues = [one for one in history.enqueues if may_lack(one.started_ns, one.ended_ns)]
+        self.enqueued = {descriptor for one in enqueues for descriptor in one.descriptors or ()}
+        self.claimed = {one.descriptor for one in history.claims if may_lack(one.started_ns, one.ended_ns)}
+        self.renewed = {
+            one.descriptor
+            for one in history.heartbeats
+            if one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
+        }
+        self.succeeded = {
+            one.descriptor
+            for one in history.acks
+            if one.succeeded and one.outcome == APPLIED and may_lack(one.started_ns, one.ended_ns)
+        }
+
+    def excuses(self, violation: Violation) -> bool:
+        """Whether the replica's lack alone explains it."""
+        descriptor, rollback = violation.descriptor, self._rollback
+        if (
+            violation.kind is Kind.DOUBLED
+        ):  # enqueued again, as the first enqueue had no answer; its job had been handed out
+            named = [descriptor, *re.findall(r"\S+:s\S+:p\d+:\d+", violation.text)]
+            return any(self._is_here(one) and self._never_was(one) and one in self.claimed for one in named)
+        if not self._is_here(descriptor):
+            return False
+        if violation.kind is Kind.LOST:
+            return descriptor in self.enqueued and self._never_was(descriptor)
+        if violation.kind is Kind.UNDONE:
+            return descriptor in self.succeeded and id_of(descriptor) not in rollback.finished
+        if violation.kind is Kind.TWICE:
+            return descriptor in self.claimed or descriptor in self.renewed
+        if violation.kind is Kind.STALE_APPLIED:
+            return descriptor in self.claimed
+        return False
+
+    def _is_here(self, descriptor: str) -> bool:
+        return descriptor.split(":")[1] == f"s{self._rollback.shard}"
+
+    def _never_was(self, descriptor: str) -> bool:
+        return id_of(descriptor) not in self._rollback.stored
+
+
+def id_of(descriptor: str) -> int:
+    """Of the job."""
+    return int(descriptor.rpartition(":")[2])
+
+
+class Judged(NamedTuple):
+    """What is left of the violations, and which jobs a rollback took."""
+
+    broken: list[Violation]
+    lost: set[str]
+
+
+def judged(violations: Iterable[Violation], history: History, rollbacks: Sequence[Rollback]) -> Judged:
+    """Sorts out what a rollback explains."""
+    tails = [Tail(history, rollback) for rollback in rollbacks]
+    found = Judged([], set())
+    for violation in violations:
+        if not any(tail.excuses(violation) for tail in tails):
+            found.broken.append(violation)
+        elif violation.kind is Kind.LOST:
+            found.lost.add(violation.descriptor)
+    return found

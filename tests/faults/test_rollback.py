@@ -1,0 +1,70 @@
+"""What a rollback excuses, and what it doesn't."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.history import APPLIED, Ack, Claim, Enqueue, Heartbeat, History, Kind, Violation
+from tests.faults.rollback import Rollback, judged
+
+TAIL = Rollback("2", 1_000, 2_000, stored={1, 2}, finished={1})
+IN_TIME, IN_TAIL, AFTER = (500, 900), (900, 1_100), (2_100, 2_200)
+HAD, FINISHED, LACKED, ELSEWHERE = "q:s2:p1:2", "q:s2:p1:1", "q:s2:p1:9", "q:s1:p1:9"
+
+
+def told(descriptor: str, when: tuple[int, int]) -> History:
+    """All that can be told of a job, at one time."""
+    began, ended = when
+    return History(
+        enqueues=[Enqueue(began, ended, ("body",), (descriptor,))],
+        claims=[Claim(began, ended, "worker", descriptor, "token", "body", 10)],
+        acks=[Ack(began, ended, descriptor, "token", True, APPLIED)],
+        heartbeats=[Heartbeat(began, descriptor, "token", APPLIED, ended)],
+    )
+
+
+def is_excused(kind: Kind, descriptor: str, when: tuple[int, int], text: str = "") -> bool:
+    found = judged([Violation(kind, descriptor, text)], told(descriptor, when), [TAIL])
+    assert bool(found.lost) is (kind is Kind.LOST and not found.broken)
+    return not found.broken
+
+
+@pytest.mark.parametrize("when", [IN_TIME, AFTER])
+@pytest.mark.parametrize("kind", list(Kind))
+def test_nothing_is_excused_that_was_answered_before_the_tail_or_begun_after_it(
+    kind: Kind, when: tuple[int, int]
+) -> None:
+    assert not is_excused(kind, LACKED, when)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_nothing_is_excused_on_another_shard(kind: Kind) -> None:
+    assert not is_excused(kind, ELSEWHERE, IN_TAIL)
+
+
+def test_a_job_is_lost_with_the_tail_only_where_the_replica_lacked_it() -> None:
+    assert is_excused(Kind.LOST, LACKED, IN_TAIL)
+    assert not is_excused(Kind.LOST, HAD, IN_TAIL)
+
+
+def test_a_success_is_undone_with_the_tail_only_where_the_replica_lacked_it() -> None:
+    assert is_excused(Kind.UNDONE, HAD, IN_TAIL)
+    assert is_excused(Kind.UNDONE, LACKED, IN_TAIL)
+    assert not is_excused(Kind.UNDONE, FINISHED, IN_TAIL)
+
+
+def test_a_claim_of_the_tail_is_void() -> None:
+    assert is_excused(Kind.TWICE, HAD, IN_TAIL)
+    assert is_excused(Kind.STALE_APPLIED, HAD, IN_TAIL)
+
+
+def test_an_enqueue_without_an_answer_may_be_repeated_after_its_job_was_lost() -> None:
+    assert is_excused(Kind.DOUBLED, LACKED, IN_TAIL, "also q:s3:p1:77")
+    assert not is_excused(Kind.DOUBLED, HAD, IN_TAIL, "also q:s3:p1:77")
+    history = told(LACKED, IN_TAIL)
+    assert judged([Violation(Kind.DOUBLED, "q:s3:p1:77", f"also {LACKED}")], history, [TAIL]).broken == []
+
+
+@pytest.mark.parametrize("kind", [Kind.STUCK, Kind.GAVE_UP, Kind.INVENTED, Kind.DAMAGED])
+def test_some_things_no_rollback_explains(kind: Kind) -> None:
+    assert not is_excused(kind, LACKED, IN_TAIL)
