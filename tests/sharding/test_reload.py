@@ -261,6 +261,27 @@ async def test_a_failover_to_an_address_that_does_not_answer_yet(farm: Farm) -> 
     await farm.put("2")
 
 
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_a_move_to_where_none_of_the_queues_is_is_an_error_in_the_log(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A slip in the address would otherwise show by nothing but jobs that are out of sight. A replica has what the old one had."""
+
+    async def scenario(farm: Farm) -> None:
+        await farm.replace(farm.desired("1"), farm.desired("2", address="a replica"), farm.desired("3"))
+        assert "holds none" not in caplog.text
+        farm.stores["2"] = FaultyShard(MemoryShard("2"))
+        farm.store("2").dead = None if when == "at once" else "starting"
+        await farm.replace(farm.desired("1"), farm.desired("2", address="a slip"), farm.desired("3"))
+        farm.store("2").dead = None
+        await farm.pass_time(8_000)
+        await farm.put("2")
+
+    play(scenario)
+    [record] = [record for record in caplog.records if "holds none of its queues" in record.message]
+    assert (record.levelno, record.__dict__["shard"]) == (logging.ERROR, "2")
+
+
 @on_farm()
 async def test_ids_go_on_growing_after_a_move(farm: Farm) -> None:
     job = await farm.put("2")

@@ -121,6 +121,7 @@ class Reload:
             made = await asyncio.gather(*(_made(one, shards.clock, shards.random, shards.settings) for one in fresh))
             unopened = {shard.name: error.message for shard, error in made if error is not None}
             for shard, error in made:
+                shard.moved = shard.name in before
                 if error is None:
                     await self._prepare(shard, unopened)
             change = self._take_over(desired, before, {shard.name: shard for shard, _ in made})

@@ -91,6 +91,7 @@ class ShardLanes:
         self.opening: asyncio.Future[None] | None = None
         self.address = ""  # two of one name and address are the same shard
         self.leaving = False  # out of the map as soon as it is empty
+        self.moved = False  # from another address, and not seen there yet
         self.trusted = not shard.capabilities.shared
         self.shard: Shard = shard if self.trusted else self._guard()
         self.hooks = Hooks()

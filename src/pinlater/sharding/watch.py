@@ -126,6 +126,12 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
     known = list(shards.known_queues())
     found = {queue.name: queue for queue in await within(shard.raw.list_queues(), seconds, late)}
     missing = [queue.name for queue in known if queue.name not in found]
+    if shard.moved and len(missing) == len(known) > 0:
+        logger.error(
+            "a shard has moved to a place that holds none of its queues; is the address the right one?",
+            extra={"shard": shard.name, "reason": "what it held at the old one is out of sight"},
+        )
+    shard.moved = False
     if missing:
         await within(shard.raw.create_queues(missing, shard.clock.now_ms()), seconds, late)
         logger.info("queues made on a shard", extra={"shard": shard.name, "queues": len(missing)})
