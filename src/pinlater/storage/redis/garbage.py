@@ -20,8 +20,8 @@ from pinlater.storage.redis.walking import walk
 from pinlater.storage.tally import Tally
 
 # One script holds Redis up for about so many rows, or lines.
-_ROWS_MAX = 1_000
-_LINES_MAX = 200
+_ROWS_MAX = 500
+_LINES_MAX = 100
 _WALK_EVERY_MS = 600_000
 # Jobs of about the same age go together, wherever they are: within a hundredth of it.
 _SAME_AGE = 100

@@ -1,8 +1,8 @@
 """Puts right what an eviction or an operator's DEL left half, so that nothing wedges and nothing is kept for ever.
 
 What would hold up whole queues (claims by deadline, priorities, names of queues) is missed by the next look, within a second or two. All
-else is found by a walk over all jobs that never ends: a piece with each turn of the garbage, which takes Redis about a millisecond; a
-million jobs take it some twenty minutes for each round, divided by the number of servers.
+else is found by a walk over all jobs that never ends: a thousand with each turn of the garbage, so that a million jobs take an hour and a
+half; once something is found, it goes on fast to the end of its round.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pinlater.storage.redis.walking import walk
 logger = logging.getLogger(__name__)
 
 _URGENT_STEPS = 500
-_PIECES_A_TURN = 16
+_PIECES_A_TURN = 4
+_PIECES_IN_A_HURRY = 100
 _JOBS_A_PIECE = 250
 _QUEUES_A_PIECE = 5
 # The round's stations: all jobs, then claims and pasts, of which the job may be gone.
@@ -32,6 +33,7 @@ class Mender:
     def __init__(self) -> None:
         self._urgent: deque[tuple[str, tuple[bytes | str | int, ...]]] = deque()
         self._round: deque[tuple[bytes, bytes]] = deque()
+        self._hurry = False
         self._finished_bytes = 0
         self._rounds_short = 0
 
@@ -74,7 +76,9 @@ class Mender:
 
     async def look_around(self, access: Access, finished_bytes: int) -> None:
         """The next pieces of the round."""
-        for _ in range(_PIECES_A_TURN):
+        for done in range(_PIECES_IN_A_HURRY):
+            if done >= _PIECES_A_TURN and not self._hurry:
+                return
             if not self._round:
                 self._round.extend((place, b"0") for place in _STATIONS)
             place, cursor = self._round[0]
@@ -90,12 +94,14 @@ class Mender:
             elif place == b"j":
                 await self._compare_bytes(access, finished_bytes)
             elif not self._round:
+                self._hurry = False
                 return
 
     def _count(self, access: Access, answer: list[int]) -> None:
         _, mended, lost, *_ = answer
         access.stats.jobs_mended += mended
         access.stats.jobs_lost += lost
+        self._hurry = self._hurry or bool(mended or lost)
         if mended:
             logger.error("claims or indexes of jobs are gone from Redis: %d jobs put right", mended)
         if lost:

@@ -64,7 +64,7 @@ T = TypeVar("T")
 _WRITERS = 4
 _BOOK_TRIES = 5
 # Of more, some may be there and others not yet when a call fails; repeating it is safe.
-_QUEUES_A_CALL = 500
+_QUEUES_A_CALL = 200
 # A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 

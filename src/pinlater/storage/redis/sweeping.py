@@ -18,7 +18,7 @@ from pinlater.storage.tally import Tally
 logger = logging.getLogger(__name__)
 
 # One script holds Redis up for about so many rows.
-_ROWS_MAX = 1_000
+_ROWS_MAX = 250
 _TRIES = 10
 
 

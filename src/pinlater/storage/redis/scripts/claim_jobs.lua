@@ -10,7 +10,7 @@
 --   lost     how many index entries without a record were met and removed
 -- records: each job's record, in the same order, followed by its past where it has one.
 local PASSED_OVER_MAX = 500
-local READ_MAX = 2000
+local READ_MAX, READ_LEAST = 2000, 100
 local names, ids, orders = unpack(cmsgpack.unpack(ARGV[5]))
 
 -- The records of jobs that were handed out by this call before its answer was lost.
@@ -45,7 +45,7 @@ even_when_full()
 
 local now, now8 = ARGV[3], ARGV[4]
 local now_ms = tonumber(now)
-local records, given = {}, 0
+local records, given, read_before = {}, 0, 0
 
 -- One order. Kept in a table, as Lua allows functions only so many outer values.
 local function fill(order)
@@ -54,6 +54,7 @@ local function fill(order)
     local shares, expired = {}, {}
     local current, picked, bytes_left, share = 0, 0, 0, nil
     local left, cut, short, lost, read = 0, false, false, 0, 0
+    local read_max = math.max(READ_LEAST, READ_MAX - read_before)
     for i = 1, #calls do
         shares[i] = {}
         left = left + calls[i][1]
@@ -84,8 +85,8 @@ local function fill(order)
         local step, passed, missing, count = 16, 0, 0, 0
         local deadlines, claims, in_progress, taken = {}, {}, {}, {}
         local heads = {}
-        while share and read < READ_MAX and #expired < PASSED_OVER_MAX do
-            local asked = math.min(left, step, READ_MAX - read)
+        while share and read < read_max and #expired < PASSED_OVER_MAX do
+            local asked = math.min(left, step, read_max - read)
             -- Those taken are still there until the end of the line.
             local found = call('ZRANGEBYSCORE', ready, '-inf', now, 'LIMIT', passed + count, asked)
             if #found == 0 then
@@ -221,8 +222,9 @@ local function fill(order)
     end
     if share then
         short = true
-        cut = cut or read >= READ_MAX or #expired >= PASSED_OVER_MAX
+        cut = cut or read >= read_max or #expired >= PASSED_OVER_MAX
     end
+    read_before = read_before + read
     for i = 1, #calls do
         shares[i] = concat(shares[i])
     end

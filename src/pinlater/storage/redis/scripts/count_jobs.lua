@@ -1,8 +1,8 @@
 -- Counts by queue and priority, from the sizes of the indexes. Changes nothing.
 --   ARGV[1] up to when jobs count as due, in ms        ARGV[2] {names} of queues        ARGV[3] the place (from 1) to begin at
 -- Answers {rows, the place to go on at, or 0}. A row: {name, priority, waiting, future, in progress, succeeded, failed,
--- totals (e c s f r l), first run-after}. Ends after some hundred rows.
-local ROWS_MAX = 250
+-- totals (e c s f r l), first run-after}. Ends after a hundred rows or some more.
+local ROWS_MAX = 100
 local names, rows = cmsgpack.unpack(ARGV[2]), {}
 local ids = fetch('HMGET', T .. 'q', names)
 local place = tonumber(ARGV[3])

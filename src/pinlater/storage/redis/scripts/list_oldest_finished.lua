@@ -1,8 +1,8 @@
 -- The oldest finished job of each line and state of some queues. Changes nothing.
 --   ARGV[1] {ids} of queues        ARGV[2] the place (from 1) to begin at
--- Answers {rows, the place to go on at, or 0}; rows: {queue and priority, index ('s' or 'f'), finished at, ...}. Ends after some
--- hundred lines.
-local LINES_MAX = 500
+-- Answers {rows, the place to go on at, or 0}; rows: {queue and priority, index ('s' or 'f'), finished at, ...}. Ends after two
+-- hundred lines or some more.
+local LINES_MAX = 200
 local ids, rows, lines = cmsgpack.unpack(ARGV[1]), {}, 0
 local known = fetch('HMGET', T .. 'pr', ids)
 local place = tonumber(ARGV[2])
