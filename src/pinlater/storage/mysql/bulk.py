@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.storage.events import Record
@@ -39,8 +38,8 @@ async def requeue(transaction: Transaction, order: Requeue, now_ms: int) -> int 
     done = seen = 0
     after = (LOWEST_MS, -1)
     while done < order.limit and seen < order.limit + _PASSED_OVER_MAX:
-        found = await _finished(
-            transaction, queue.queue_id, JobState.FAILED, order.priority, after, I64_MAX, min(order.limit, _READ_MAX)
+        found = await finished(
+            transaction, queue.queue_id, JobState.FAILED, order.priority, after, min(order.limit, _READ_MAX)
         )
         records = {job.id: job for job in await changes.load([job_id for _, job_id in found])}
         for _, job_id in found:
@@ -85,35 +84,21 @@ async def purge(transaction: Transaction, order: Purge) -> int | PinLaterError:
 async def oldest(transaction: Transaction, queue_id: int, state: JobState, priority: int, limit: int) -> list[int]:
     """Ids of the oldest jobs of one state and priority that nobody else has in hand."""
     if state is JobState.SUCCEEDED or state is JobState.FAILED:
-        after = (LOWEST_MS, -1)
-        return [line[1] for line in await _finished(transaction, queue_id, state, priority, after, I64_MAX, limit)]
+        return [line[1] for line in await finished(transaction, queue_id, state, priority, (LOWEST_MS, -1), limit)]
     statement = _OLDEST_READY if state is JobState.PENDING else _OLDEST_CLAIMS
     [found] = await transaction.select(statement(queue_id=queue_id, priority=priority, limit=max(0, limit)))
     return [line[0] for line in found.rows]
 
 
-async def oldest_finished(
-    transaction: Transaction, queue_id: int, state: JobState, priority: int, limit: int
+async def finished(
+    transaction: Transaction, queue_id: int, state: JobState, priority: int, after: tuple[int, int], limit: int
 ) -> list[tuple[int, int]]:
-    """(finish, id) of the jobs of that state that finished first."""
-    return await _finished(transaction, queue_id, state, priority, (LOWEST_MS, -1), I64_MAX, limit)
-
-
-async def _finished(
-    transaction: Transaction,
-    queue_id: int,
-    state: JobState,
-    priority: int,
-    after: tuple[int, int],
-    by_ms: int,
-    limit: int,
-) -> list[tuple[int, int]]:
+    """(finish, id) of the jobs of that state that finished first, after that one."""
     [found] = await transaction.select(
         _OLDEST_DONE(
             queue_id=queue_id,
             state=int(state),
             priority=priority,
-            by_ms=by_ms,
             after_ms=after[0],
             after_id=after[1],
             limit=max(0, limit),

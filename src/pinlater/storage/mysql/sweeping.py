@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pinlater.domain.job import JobState
 from pinlater.storage.interface import Swept, TimeToLive
 from pinlater.storage.mysql.book import LOWEST_MS
-from pinlater.storage.mysql.bulk import delete_ids, oldest_finished
+from pinlater.storage.mysql.bulk import delete_ids, finished
 from pinlater.storage.mysql.changes import Changes
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts
 from pinlater.storage.mysql.statements import delete_rows, json_rows, sql
@@ -20,6 +20,9 @@ from pinlater.storage.tally import Tally
 
 _READ_MAX = 2_000
 _EXPIRY_ROUNDS_MAX = 10
+# Clocks of servers differ a little: a finish may be written down after a later one was collected.
+_LOOK_BEHIND_MS = 60_000
+_LOOK_FROM_THE_START_MS = 600_000
 
 _FUTURE = sql("lock_future")
 _COUNTED_FUTURE = sql("lock_counted_future")
@@ -46,6 +49,10 @@ class Memory:
     def __init__(self) -> None:
         self.finished_mark: tuple[int, str] | None = None
         self.oldest_finish: dict[tuple[int, int, JobState], int] = {}
+        # Where garbage of a kind begins. Before it lie the rows that were deleted already and that the database may not have purged
+        # yet, which a look from the start would walk over, all of them each time.
+        self.collected_to: dict[tuple[int, int, JobState], int] = {}
+        self.from_the_start_at_ms = LOWEST_MS
 
 
 async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
@@ -153,10 +160,14 @@ async def _collect_finished(
     transaction: Transaction, memory: Memory, ttls: dict[str, TimeToLive], now_ms: int, limit: int, tally: Tally
 ) -> int:
     """Returns how much of the limit is left. Finishes only get later, so the oldest one of a kind is worth remembering."""
-    [finished] = await transaction.select(_FINISHED())
+    [there_are] = await transaction.select(_FINISHED())
+    collected_to = dict(memory.collected_to)
+    if now_ms >= memory.from_the_start_at_ms:
+        collected_to.clear()
+        memory.from_the_start_at_ms = now_ms + _LOOK_FROM_THE_START_MS
     left = limit
     oldest: dict[tuple[int, int, JobState], int] = {}
-    for queue_id, priority, succeeded, failed in finished.rows:
+    for queue_id, priority, succeeded, failed in there_are.rows:
         queue = transaction.book.by_id.get(queue_id)
         ttl = None if queue is None else ttls.get(queue.name)
         if queue is None or ttl is None:
@@ -170,11 +181,15 @@ async def _collect_finished(
             kind = (queue_id, priority, state)
             oldest[kind] = memory.oldest_finish.get(kind, LOWEST_MS)
             before_ms = now_ms - kept_ms - 1
+            after = (collected_to.get(kind, LOWEST_MS), -1)
             while left > 0 and oldest[kind] <= before_ms:
-                found = await oldest_finished(transaction, queue_id, state, priority, min(left, _READ_MAX))
-                ids = sorted([job_id for finished_ms, job_id in found if finished_ms <= before_ms])
+                found = await finished(transaction, queue_id, state, priority, after, min(left, _READ_MAX))
+                gone = [line for line in found if line[0] <= before_ms]
+                ids = sorted([job_id for _, job_id in gone])
                 deleted = len(ids)
                 if deleted:
+                    after = gone[-1]
+                    collected_to[kind] = after[0] - _LOOK_BEHIND_MS
                     # Their own rows stay until the partition goes.
                     transaction.change(delete_rows(b"done", ids))
                     transaction.change(delete_rows(b"progress", ids))
@@ -186,6 +201,7 @@ async def _collect_finished(
                 if not deleted:
                     break
     memory.oldest_finish = oldest
+    memory.collected_to = collected_to
     return left
 
 

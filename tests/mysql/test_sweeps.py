@@ -1,4 +1,4 @@
-"""Counting jobs as due: exact, whoever has them in hand, and no dearer for how many others wait."""
+"""Counting jobs as due and collecting garbage: exact, whoever has them in hand, and no dearer for how many others there are."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(rig: Rig
     await desk.insert(*[desk.job(delay_ms=_DAY_MS + n) for n in range(WAITING)], *[desk.job() for _ in range(WAITING)])
     await desk.insert(*[desk.job(delay_ms=10) for _ in range(20)])
     desk.clock.advance(ms=20)
+    ttls = [TimeToLive(QUEUE, _DAY_MS, _DAY_MS)]
+    await desk.shard.collect_garbage(ttls, desk.now, 100)  # looks after partitions, too, for which the dictionary is read
     before = await rows_read(rig)
     assert await desk.shard.advance_due(desk.now, 100) == 20
     await desk.put()  # something happened: all look again
     assert await desk.shard.advance_due(desk.now, 100) == 0
     await desk.shard.time_out_claims(desk.now, 100)
     await desk.shard.expire_jobs(desk.now, 100)
-    await desk.shard.collect_garbage([TimeToLive(QUEUE, _DAY_MS, _DAY_MS)], desk.now, 100)
+    await desk.shard.collect_garbage(ttls, desk.now, 100)
     looked_at = await rows_read(rig) - before
     assert looked_at < WAITING / 3
     await rig.assert_consistent()
@@ -97,3 +99,16 @@ async def test_a_shard_of_the_schema_before_lists_the_jobs_that_it_counts_as_fut
     await rig.assert_consistent()
     desk.clock.advance(ms=1000)
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (2, 0)
+
+
+async def test_a_finish_that_was_written_down_late_is_collected_in_the_end(rig: Rig, desk: Desk) -> None:
+    """Garbage is looked for where it ended the last time; now and then from the start."""
+    late, *_ = [await desk.put_in(JobState.SUCCEEDED) for _ in range(3)]
+    desk.clock.advance(ms=2000)
+    await rig.ask(f"UPDATE done SET finished_at_ms = finished_at_ms + 3600000 WHERE id = {late.id}")
+    assert await desk.collect(succeeded_ms=1000, failed_ms=1000) == (2, 0)
+    await rig.ask(f"UPDATE done SET finished_at_ms = finished_at_ms - 7200000 WHERE id = {late.id}")
+    desk.clock.advance(hours=2)
+    assert await desk.collect(succeeded_ms=1000, failed_ms=1000) == (1, 0)
+    await desk.assert_counters_exact()
+    await rig.assert_consistent(deleted=True)
