@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -79,7 +80,10 @@ def rest_of(client: Client) -> set[bytes]:
 def test_what_was_answered_is_there_after_redis_was_killed(
     appendfsync: str, start_redis: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
-    """The log is written before an answer goes out; whether it was flushed, too, only the loss of the machine would show."""
+    """The log is written before an answer goes out; whether it was flushed, too, only the loss of the machine would show.
+
+    But with `everysec` what is answered while a flush is under way is written after it: not at such a moment.
+    """
     redis = start_redis(**WITH_USERS, appendonly="yes", appendfsync=appendfsync)
     options = ("--set", "jobs.claim_timeout_ms=1500", "--set", "maintenance.sweep_interval_ms=50")
     with RealServer(tmp_path, *options, store=url_of(redis)) as server, Client(server.address) as client:
@@ -90,7 +94,7 @@ def test_what_was_answered_is_there_after_redis_was_killed(
             try:
                 for _ in range(2):
                     wait_until(load.has_enqueued(_ENOUGH))
-                    redis.kill()
+                    redis.kill_once_written()
                     redis.start()
             finally:
                 load.over.set()
@@ -100,7 +104,8 @@ def test_what_was_answered_is_there_after_redis_was_killed(
         found: set[bytes] = set()
 
         def all_found() -> bool:
-            found.update(rest_of(client))
+            with contextlib.suppress(PinLaterError):  # the shard may be out of use for a second yet
+                found.update(rest_of(client))
             return load.enqueued - load.acked <= found
 
         wait_until(all_found)  # claims whose answers were lost come back by their time-out

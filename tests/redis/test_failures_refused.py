@@ -6,10 +6,11 @@ import threading
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from redis.exceptions import ResponseError
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, ShardRefused, StoreFull
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.redis.errors import Refused, translate
+from pinlater.storage.redis.errors import Refused, refusal_of, translate
 from pinlater.storage.redis.settings import RedisEndpoint
 from pinlater.storage.redis.shard import RedisShard
 from tests.contract.desk import QUEUE, Desk
@@ -94,7 +95,7 @@ async def test_somebody_elses_endless_script_is_waited_for(own: Rig) -> None:
     """BUSY: nothing was done; once it has been killed, work goes on."""
     desk = await own.desk(retries=0)
     await desk.put()
-    own.server.execute("CONFIG", "SET", "busy-reply-threshold", 10)
+    own.server.execute("CONFIG", "SET", "lua-time-limit", 10)
 
     def run() -> None:
         with pytest.raises(Exception, match="killed"):
@@ -191,6 +192,25 @@ def test_each_refusal_says_what_would_help(code: str, text: str, words: str, ret
     assert isinstance(error.__cause__, Refused)
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ("-OOM command not allowed when used memory > 'maxmemory'.", "OOM", "maxmemory"),
+        ("-READONLY You can't write against a read only replica.", "READONLY", "replica"),
+        ("-NOREPLICAS Not enough good replicas to write.", "NOREPLICAS", "replicas"),
+        ("-MISCONF Errors writing to the AOF file: No space left on device", "MISCONF", "No space left"),
+        ("@... snapshotting fails (stop-writes-on-bgsave-error option). Please check", "MISCONF", "snapshotting"),
+        ("Wrong number of args calling Redis command From Lua script", "ERR", "Wrong number"),
+    ],
+)
+def test_what_redis_6_says_within_a_script_is_understood(text: str, code: str, word: str) -> None:
+    """There the reason stands behind where the script was, maybe cut short."""
+    error = ResponseError(f"Error running script (call to f_131a4b): @user_script:114: @user_script: 114: {text}")
+    refused = refusal_of(error)
+    assert refused.code == code
+    assert word in refused.text
+
+
 async def test_a_cluster_node_without_our_keys_gets_a_clear_error(start_redis: Callable[..., RedisServer]) -> None:
     """No cluster client is needed as long as the node that is named has the shard's slot."""
     server = start_redis(appendonly=False, cluster_enabled=True)
@@ -198,7 +218,7 @@ async def test_a_cluster_node_without_our_keys_gets_a_clear_error(start_redis: C
     try:
         with pytest.raises(ShardConnectionFailed, match="cluster is down"):
             await shard.open(0)  # no slots at all
-        server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        server.execute("CLUSTER", "ADDSLOTS", *range(16384))
 
         async def served() -> bool:
             return b"cluster_state:ok" in server.execute("CLUSTER", "INFO")

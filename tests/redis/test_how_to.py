@@ -6,6 +6,10 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import redis
+from redis.exceptions import ResponseError
+
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer
 from tests.house.snippets import blocks
@@ -44,11 +48,18 @@ def test_nobody_elses_keys_are_in_reach_of_that_user(start_redis: Callable[..., 
     command = shlex.split(block_with("ACL SETUSER").replace("SETUSER pinlater ", "SETUSER page "))
     with as_admin(server) as admin:
         admin.execute_command(*command)
+    with redis.Redis(server.host, server.port, username="page", password="a-long-password") as page:
+        assert page.get("pinlater{1}:x") is None
         for refused in (
             ["GET", "other"],
             ["SET", "other", "x"],
             ["FLUSHALL"],
             ["CONFIG", "SET", "save", ""],
             ["KEYS", "*"],
+            ["EVAL", "return redis.call('GET', 'other')", 0],
+            ["ACL", "LIST"],
+            ["REPLICAOF", "NO", "ONE"],
+            ["SHUTDOWN"],
         ):
-            assert b"no permissions" in admin.execute_command("ACL", "DRYRUN", "page", *refused), refused
+            with pytest.raises(ResponseError, match=r"(?i)permissions|can't run|can't access"):
+                page.execute_command(*refused)

@@ -21,7 +21,7 @@ from tests.servers.redis import RedisServer
 USER, ADMIN = "pinlater", "default"
 # Of both. With what has to be quoted in addresses and shells.
 PASSWORD = "pin:later@tests/#1%"
-RULES = "~* resetchannels -@all +@read +@write +@scripting +@connection -@dangerous +time +info +client|setname"
+RULES = "~* resetchannels -@all +@read +@write +@scripting +@connection -@dangerous +select +time +info +client|setname"
 WITH_USERS: Mapping[str, Any] = {
     "requirepass": PASSWORD,
     "masteruser": ADMIN,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from redis import exceptions as driver
 
 from pinlater.domain.errors import ShardConnectionFailed, ShardRefused, StoreFull, WorldError
@@ -50,10 +52,17 @@ def refusal_of(error: driver.ResponseError) -> Refused:
         if isinstance(error, kind):
             return Refused(code, text.removeprefix(code + " "))
     code, _, rest = text.partition(" ")
-    if code.isupper():
+    if code.isupper() and code != "ERR":
         return Refused(code, rest)
-    return Refused("ERR", text)
+    found = _IN_SCRIPT.search(text)
+    if found is not None:
+        return Refused(found[1], found[2])
+    return Refused("MISCONF" if _CANNOT_SAVE.search(text) else "ERR", text)
 
+
+# Redis 6.2 puts what it answers to a script's command behind where the script was, and cuts out the middle where that gets long.
+_IN_SCRIPT = re.compile(r"Error running script .*: -([A-Z]+) (.*)", re.DOTALL)
+_CANNOT_SAVE = re.compile("stop-writes-on-bgsave-error|writing to the AOF")
 
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (driver.NoScriptError, "NOSCRIPT"),
