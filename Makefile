@@ -75,7 +75,7 @@ crash: ## kill the server under load, again and again: make crash ARGS="--rounds
 	$(BIN)/python -m tests.crash $(ARGS)
 
 .PHONY: faults
-faults: ## databases, networks and servers fail under load, on three MariaDBs: make faults ARGS="--length 0.2"
+faults: ## databases, networks and servers fail under load, on three MariaDBs: make faults ARGS="--kind redis --length 0.2"
 	@scripts/install all
 	scripts/test-packages bench
 	$(BIN)/python -m tests.faults $(ARGS)
@@ -83,6 +83,7 @@ faults: ## databases, networks and servers fail under load, on three MariaDBs: m
 .PHONY: soak
 soak: ## every fault in full length, then hours of mixed load, watching memory, latency and the promises
 	$(MAKE) faults ARGS=
+	$(MAKE) faults ARGS="--kind redis"
 	$(BIN)/python -m tests.soak $(ARGS)
 
 ##@ Make it

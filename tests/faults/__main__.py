@@ -1,4 +1,4 @@
-"""`make soak`: every fault in full length, on three databases; ends with 1 at the first broken promise and keeps all logs."""
+"""`make soak`: every fault in full length, on three databases of one kind; ends with 1 at the first broken promise and keeps all logs."""
 
 from __future__ import annotations
 

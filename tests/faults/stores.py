@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -148,8 +147,6 @@ _TOTALS = """
 SELECT SUM(enqueued_total), SUM(succeeded_total), SUM(succeeded), SUM(pending) + SUM(in_progress) + SUM(failed) FROM counters
 """
 
-# Redis begins to flush its log at the first write of each second of its clock; by then that flush is long over.
-_QUIET = 0.25, 0.75
 _CHANGES = tuple(script(name).sha for name in ("insert_jobs", "claim_jobs", "finish_jobs", "change_jobs"))
 
 
@@ -172,11 +169,7 @@ lease_ms = 10000
         return farm.start_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
 
     async def kill(self, database: Any) -> None:
-        """Once its log is written: what is answered while a flush is under way waits in Redis' own memory for the flush to end.
-
-        The next flush begins with the next second, so if none is under way in the middle of one, none begins before the kill.
-        """
-        await asyncio.to_thread(_kill_with_its_log_written, database)
+        await asyncio.to_thread(database.kill_once_written)
 
     def copy(self, farm: ServerFarm, dead: Any) -> RedisServer:
         return farm.copy_redis(dead)
@@ -214,21 +207,6 @@ def _redis_sums(server: RedisServer, front: bytes) -> Sums:
         sizes = {index: sum(ask("ZCARD", front + index + line) for line in lines) for index in (b"r", b"i", b"s", b"f")}
     enqueued, succeeded = (sum(column) for column in zip(*totals, strict=True)) if totals else (0, 0)
     return Sums(enqueued, succeeded, sizes[b"s"], sizes[b"r"] + sizes[b"i"] + sizes[b"f"])
-
-
-def _kill_with_its_log_written(database: RedisServer) -> None:
-    begins, ends = _QUIET
-    quiet = 0
-    with database.session() as ask:
-        while quiet < 2:  # what had waited for a flush is written after the first look, and may have begun another
-            part = time.time() % 1
-            if begins < part < ends:
-                quiet = quiet + 1 if int(ask("INFO", "persistence")["aof_pending_bio_fsync"]) == 0 else 0
-                time.sleep(0.03)
-            else:
-                quiet = 0
-                time.sleep((begins - part) % 1 + 0.01)
-        database.kill()
 
 
 STORES: dict[str, Store] = {"mariadb": MySqlStore(MariaDb), "mysql8": MySqlStore(MySql8), "redis": RedisStore()}

@@ -28,6 +28,7 @@ _STOP_S = 20.0
 _STEP_S = 0.01
 _START_TRIES = 5
 _LOG_TAIL = 4_000
+_NO_FLUSH_BEGINS = 0.25, 0.75  # parts of a second
 
 
 class RedisServer:
@@ -97,6 +98,25 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait(_STOP_S)
+
+    def kill_once_written(self) -> None:
+        """SIGKILL at a moment at which all that was answered is in the log: with `appendfsync everysec` not every one is.
+
+        What is answered while the log is being flushed waits in Redis' own memory for that to end. A flush begins with the first write of
+        a second, so if in the middle of one none is under way, none begins before the kill.
+        """
+        begins, ends = _NO_FLUSH_BEGINS
+        quiet = 0
+        with self.session() as ask:
+            while quiet < 2:  # what had waited is written after the first look, and may have begun another flush
+                part = time.time() % 1
+                if begins < part < ends:
+                    quiet = quiet + 1 if int(ask("INFO", "persistence")["aof_pending_bio_fsync"]) == 0 else 0
+                    time.sleep(_STEP_S)
+                else:
+                    quiet = 0
+                    time.sleep((begins - part) % 1 + _STEP_S)
+            self.kill()
 
     def stop(self) -> None:
         """SIGTERM: everything is flushed."""
