@@ -34,6 +34,7 @@ test: ## set up, lint and run all tests, as CI does
 	@scripts/install all
 	scripts/test-packages
 	scripts/mysql-server
+	scripts/install redis-servers
 	$(MAKE) lint
 	$(BIN)/pytest $(ARGS)
 

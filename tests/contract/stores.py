@@ -23,6 +23,7 @@ from pinlater.storage.mysql.shard import MysqlShard
 from pinlater.storage.redis.settings import RedisEndpoint
 from pinlater.storage.redis.shard import RedisShard
 from tests.servers.database import DatabaseServer
+from tests.servers.fixtures import OTHER_REDIS_SERVERS
 from tests.servers.redis import RedisServer
 
 
@@ -73,12 +74,15 @@ def _empty(server: DatabaseServer) -> None:
         thread.submit(asyncio.run, delete()).result()
 
 
-def _redis(folder: Path) -> Shard:
-    server = REDIS["redis"]
-    if _last_folder.get("redis") != folder:  # another test's: it begins with an empty shard
-        _last_folder["redis"] = folder
-        server.execute("FLUSHALL")
-    return RedisShard(RedisEndpoint(server.host, server.port))
+def _redis(kind: str) -> Callable[[Path], Shard]:
+    def make(folder: Path) -> Shard:
+        server = REDIS[kind]
+        if _last_folder.get(kind) != folder:  # another test's: it begins with an empty shard
+            _last_folder[kind] = folder
+            server.execute("FLUSHALL")
+        return RedisShard(RedisEndpoint(server.host, server.port))
+
+    return make
 
 
 _DATABASE = "contract"
@@ -96,7 +100,8 @@ STORES: dict[str, Callable[[Path], Shard]] = {
     "sqlite": _sqlite,
     "mariadb": _mysql("mariadb"),
     "mysql8": _mysql("mysql8"),
-    "redis": _redis,
+    "redis": _redis("redis"),
+    **{kind: _redis(kind) for kind in OTHER_REDIS_SERVERS},
 }
 
 
@@ -106,6 +111,8 @@ def needs_server(kind: str, request: pytest.FixtureRequest) -> None:
         SERVERS[kind] = request.getfixturevalue(kind)
     elif kind == "redis":
         REDIS[kind] = request.getfixturevalue("redis_server")
+    elif kind in OTHER_REDIS_SERVERS:
+        REDIS[kind] = request.getfixturevalue("other_redis_servers")(kind)
 
 
 def make_store(kind: str, folder: Path) -> Shard:

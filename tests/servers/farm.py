@@ -66,18 +66,19 @@ class ServerFarm:
             self._servers.append(twin)
         return twin
 
-    def make_redis(self, *, tls: bool = False, **options: Option) -> RedisServer:
-        """A new, empty Redis, not yet started. Raises `ServerMissing`."""
-        RedisServer.command()
+    def make_redis(self, *, tls: bool = False, program: str | None = None, **options: Option) -> RedisServer:
+        """A new, empty Redis, not yet started; `program`: another server's. Raises `ServerMissing`."""
+        if program is None:
+            RedisServer.command()
         with self._making:
             folder = self._home() / f"redis-{next(self._numbers)}"
-            server = RedisServer(folder, options, self.certificates if tls else None)
+            server = RedisServer(folder, options, self.certificates if tls else None, program)
             self._servers.append(server)
         return server
 
-    def start_redis(self, *, tls: bool = False, **options: Option) -> RedisServer:
+    def start_redis(self, *, tls: bool = False, program: str | None = None, **options: Option) -> RedisServer:
         """A new, empty Redis that takes connections."""
-        return self.make_redis(tls=tls, **options).start()
+        return self.make_redis(tls=tls, program=program, **options).start()
 
     def copy_redis(self, server: RedisServer) -> RedisServer:
         """A new Redis, not yet started, with the log and the options of one that doesn't run."""

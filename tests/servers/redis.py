@@ -38,8 +38,13 @@ class RedisServer:
     host = "127.0.0.1"
 
     def __init__(
-        self, folder: Path, options: Mapping[str, Option] | None = None, certificates: Certificates | None = None
+        self,
+        folder: Path,
+        options: Mapping[str, Option] | None = None,
+        certificates: Certificates | None = None,
+        program: str | None = None,
     ) -> None:
+        self._program = program
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "output.log"
@@ -211,7 +216,7 @@ class RedisServer:
             arguments += [f"--{name.replace('_', '-')}", *words]
         output = self.log.open("ab")
         self._process = subprocess.Popen(
-            [*self.command(), *arguments],
+            [*([self._program] if self._program else self.command()), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.stores import STORES, make_store, needs_server
+from tests.servers.fixtures import OTHER_REDIS_SERVERS
 from tests.storage_model.machine import ShardMachine
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
@@ -24,7 +25,7 @@ EMBEDDED = {"memory", "sqlite"}
 
 
 @pytest.mark.timeout(0 if LONG else 300)
-@pytest.mark.parametrize("kind", list(STORES))
+@pytest.mark.parametrize("kind", [kind for kind in STORES if kind not in OTHER_REDIS_SERVERS])
 def test_a_store_answers_as_the_memory_store_does(kind: str, request: pytest.FixtureRequest) -> None:
     """Whatever is asked in whatever order. Memory against itself shows that the machine is sound."""
     needs_server(kind, request)
