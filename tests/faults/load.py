@@ -28,6 +28,7 @@ QUEUE = "faults"
 # A worker that can't ack for so long lets the job go; its claim has timed out long before.
 _ACK_PATIENCE_S = 15.0
 _OUTSTANDING_MAX = 2_000
+_PAUSE_S_MAX = 2.0
 
 
 class Pace(NamedTuple):
@@ -168,7 +169,7 @@ class Load:
         ]
         self.unanswered.add(key)
         call = self.recorder.call("enqueue", bodies=bodies)
-        repeat = again = False
+        repeat, failures = False, 0
         while True:
             began = time.monotonic()
             try:
@@ -176,8 +177,9 @@ class Load:
                     enqueued = await client.enqueue(QUEUE, jobs, request_key=key, repeat=repeat)
             except PinLaterError as error:
                 self._count("repeated enqueue" if repeat else "enqueue", error)
-                repeat, again = repeat or not is_unsent(error), True
-                await self._pause(dice.uniform(0.02, 0.2))
+                repeat, failures = repeat or not is_unsent(error), failures + 1
+                # All who were refused at once must not come back as one crowd that nobody can serve.
+                await self._pause(dice.uniform(0.02, min(0.1 * 2**failures, _PAUSE_S_MAX)))
             else:
                 break
         self.recorder.answer(call, descriptors=list(enqueued.descriptors))
@@ -189,7 +191,7 @@ class Load:
             [shard] = shards
             kind = ENQUEUE if shard == rendezvous_home(key, self._shards) else SENT_ON
             self.latencies.add(kind, shard, now - began)
-        if not again:
+        if not failures:
             self._answered_at.update(dict.fromkeys(bodies, now))
 
     async def _work(self, name: str) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import redis
@@ -143,7 +144,10 @@ async def _none_in_use(stage: Stage) -> bool:
 async def connections_are_killed_again_and_again(stage: Stage) -> None:
     """Everybody's, on every Redis, several times a second: none is left behind, and there are never more of them."""
     with contextlib.ExitStack() as storms:
-        seen = [storms.enter_context(_storm(place.database)) for place in stage.places.values()]
+        seen = [
+            storms.enter_context(_storm(place.database, Random(f"{stage.dice.random()} {name}")))
+            for name, place in stage.places.items()
+        ]
         await stage.lasts(20, without=None)
     most = CONNECTIONS * len(stage.servers)
     assert all(storm.kills > 3 for storm in seen), "this was no storm"
@@ -158,23 +162,24 @@ async def connections_are_killed_again_and_again(stage: Stage) -> None:
 class _Storm:
     """Kills the connections of one Redis until told to stop; what it saw."""
 
-    def __init__(self, database: RedisServer) -> None:
+    def __init__(self, database: RedisServer, dice: Random) -> None:
         self.kills = 0
         self.most = 0  # connections at a time, without its own
         self.over = threading.Event()
         self._database = database
+        self._dice = dice
 
     def run(self) -> None:
         with self._database.session() as ask:
             while not self.over.is_set():
                 self.most = max(self.most, int(ask("INFO", "clients")["connected_clients"]) - 1)
                 self.kills += ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") > 0
-                self.over.wait(0.15)
+                self.over.wait(self._dice.uniform(0.05, 0.5))
 
 
 @contextlib.contextmanager
-def _storm(database: RedisServer) -> Iterator[_Storm]:
-    storm = _Storm(database)
+def _storm(database: RedisServer, dice: Random) -> Iterator[_Storm]:
+    storm = _Storm(database, dice)
     thread = threading.Thread(target=storm.run)
     thread.start()
     try:
