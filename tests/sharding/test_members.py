@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from random import Random
 
@@ -69,3 +70,25 @@ async def test_a_store_of_one_server_has_one() -> None:
     members = await members_of(MemoryShard())
     assert not await members.look()
     assert (members.servers, members.known) == (1, ())
+
+
+async def test_a_server_with_another_map_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not one that is starting, nor one that was killed, nor a shard that is on its way out."""
+    one, other, leaving = Counted("1"), Counted("2"), Counted("3")
+    members = await members_of(one.as_shard(), other.as_shard(), leaving.as_shard())
+    clock, shards = members._shards.clock, list(members._shards)
+    assert isinstance(clock, ManualClock)
+    shards[2].leaving = True
+    leaving.rows = servers(0)
+    for rows in (servers(0, 1), servers(0), servers(0, 7)):  # a server was killed, another starts
+        one.rows, other.rows = rows, servers(0)
+        await members.look()
+        clock.advance(seconds=70)
+    other.rows = servers(0, 7)
+    await members.look()
+    one.rows = servers(0, 7, 8)
+    for _ in range(10):
+        clock.advance(seconds=70)
+        await members.look()
+    [record] = [record for record in caplog.records if "does not use all of them" in record.message]
+    assert (record.levelno, record.__dict__["server"], record.__dict__["shard"]) == (logging.WARNING, "host-8", "2")

@@ -2,16 +2,26 @@
 
 Each shard has a row for each of its servers. One that can't be reached by some server lacks that one's row, so the shard with the most
 rows counts. A server that was killed is counted until its lease has lapsed; until then the others keep its share of a limit free.
+
+A server with another map of shards does harm that it can't know of: it finds no job on a shard that it doesn't have, and takes unique keys
+elsewhere. So whoever sees it on some shards and for minutes not on others says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Sequence
 
 from pinlater.sharding.shard_lanes import ShardLanes
 from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import Member
+
+logger = logging.getLogger(__name__)
+
+# Longer than a lease, and than any server takes to learn of a new map.
+_UNLIKE_S = 120.0
 
 
 class Members:
@@ -19,6 +29,7 @@ class Members:
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
+        self._unlike: dict[tuple[str, str], float] = {}  # since when a server is not on a shard; said: infinity
         self.known: Sequence[Member] = ()
         self.by_shard: dict[ShardLanes, Sequence[Member]] = {}  # of those that answered
 
@@ -43,4 +54,22 @@ class Members:
             self.known = max(found, key=len)
         elif failures:
             raise failures[0]
+        self._compare()
         return self.servers != before
+
+    def _compare(self) -> None:
+        """Says, once, which servers use some of the shards and not others."""
+        now = self._shards.clock.monotonic()
+        names = {
+            shard.name: {member.name for member in found} for shard, found in self.by_shard.items() if not shard.leaving
+        }
+        everyone = set[str]().union(*names.values())
+        missing = [(server, shard) for shard, there in names.items() for server in everyone - there]
+        self._unlike = {each: self._unlike.get(each, now) for each in missing}
+        for (server, shard), since in self._unlike.items():
+            if now - since >= _UNLIKE_S:
+                self._unlike[server, shard] = math.inf
+                logger.warning(
+                    "a server of these shards does not use all of them: has it the same map, and can it reach them?",
+                    extra={"server": server, "shard": shard},
+                )
