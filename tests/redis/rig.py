@@ -64,9 +64,10 @@ class Rig:
 @asynccontextmanager
 async def rig_on(server: RedisServer) -> AsyncIterator[Rig]:
     """A rig on a running Redis, with an empty shard. All scripts are known to it, so that a call is one packet."""
-    server.execute("FLUSHALL")
-    for name in names():
-        server.execute("SCRIPT", "LOAD", script(name).text)
+    with server.session() as ask:
+        ask("FLUSHALL")
+        for name in names():
+            ask("SCRIPT", "LOAD", script(name).text)
     async with AsyncExitStack() as stack:
         yield Rig(server, await stack.enter_async_context(Proxy(server.address)), stack)
 

@@ -111,18 +111,23 @@ def other_redis_servers(server_farm: ServerFarm) -> Callable[[str], RedisServer]
 
     def start(kind: str) -> RedisServer:
         if kind not in running:
-            program = _VENV / "redis-servers" / OTHER_REDIS_SERVERS[kind]
-            if not program.exists():
-                pytest.skip(f"no {kind} here (scripts/install redis-servers fetches it)")
-            running[kind] = server_farm.start_redis(program=str(program), appendonly=False)
+            running[kind] = server_farm.start_redis(program=other_redis_program(kind), appendonly=False)
         return running[kind]
 
     return start
 
 
+def other_redis_program(kind: str) -> str:
+    """Its path; skips the test where there is none."""
+    program = _VENV / "redis-servers" / OTHER_REDIS_SERVERS[kind]
+    if not program.exists():
+        pytest.skip(f"no {kind} here (scripts/install redis-servers fetches it)")
+    return str(program)
+
+
 def start_redis_or_skip(farm: ServerFarm, *, tls: bool = False, **options: Option) -> RedisServer:
     try:
-        return farm.start_redis(tls=tls, **options)
+        return farm.start_redis(tls=tls, program=None, **options)
     except ServerFailed:
         if not tls or "TEST_REDIS_PROGRAM" not in os.environ:
             raise

@@ -45,6 +45,7 @@ class RedisServer:
         program: str | None = None,
     ) -> None:
         self._program = program
+        self.environment: dict[str, str] = {}  # more of it, for starts to come
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "output.log"
@@ -221,6 +222,7 @@ class RedisServer:
             stdout=output,
             stderr=output,
             cwd=self.folder,
+            env=os.environ | self.environment,
             start_new_session=True,
         )
         output.close()

@@ -1,11 +1,17 @@
-"""Many jobs at an operator's word: retry what failed, delete what is named or what is oldest. In pieces that hold Redis up only briefly,
-so what was done before trouble stays done."""
+"""Many jobs at an operator's word: retry what failed, delete what is named or what is oldest.
+
+In pieces of at most a thousand, which hold Redis up only briefly; each is done or not. The service asks for no more at once. Who asks for
+more and meets trouble after some pieces is told how many jobs these were, as if there had been no more; where nobody knows what became
+of the last piece, it is that error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.storage.interface import JobKey, Purge, Requeue
 from pinlater.storage.redis.access import Access, conflict
@@ -13,6 +19,8 @@ from pinlater.storage.redis.changes import Changes, RedisRecord
 from pinlater.storage.redis.keys import FAILED, INDEX_OF, line_of, may_exist, ref_of
 from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.reading import is_held
+
+logger = logging.getLogger(__name__)
 
 # A requeue that passes over jobs whose keys are taken looks at this many more than it may put back.
 _PASSED_OVER_MAX = 1_000
@@ -30,7 +38,10 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
     done = passed = 0
     while done < order.limit and passed <= _PASSED_OVER_MAX:
         limit = min(order.limit - done, _READ_MAX)
-        seen, requeued = await _requeue_some(access, order, queue, passed, limit, now_ms)
+        with _after(done) as trouble:
+            seen, requeued = await _requeue_some(access, order, queue, passed, limit, now_ms)
+        if trouble:
+            break
         done += requeued
         passed += seen - requeued
         if not seen:
@@ -96,10 +107,11 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
     deleted = 0
     while deleted < order.limit:
         limit = min(order.limit - deleted, _READ_MAX)
-        ids = await access.readers.run("select_first", INDEX_OF[order.state] + line, "+inf", limit)
-        refs = [line + job_id for job_id in ids]
-        deleted += await _delete(access, refs, order.state, now_ms, [order.queue], indexed=True)
-        if len(ids) < limit:
+        with _after(deleted) as trouble:
+            ids = await access.readers.run("select_first", INDEX_OF[order.state] + line, "+inf", limit)
+            refs = [line + job_id for job_id in ids]
+            deleted += await _delete(access, refs, order.state, now_ms, [order.queue], indexed=True)
+        if trouble or len(ids) < limit:
             break
     return deleted
 
@@ -115,8 +127,26 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
     names = [key.queue for key in keys]
     deleted = 0
     for start in range(0, len(refs), _READ_MAX):
-        deleted += await _delete(access, refs[start : start + _READ_MAX], state, now_ms, names)
+        with _after(deleted) as trouble:
+            deleted += await _delete(access, refs[start : start + _READ_MAX], state, now_ms, names)
+        if trouble:
+            break
     return deleted
+
+
+@contextmanager
+def _after(done: int) -> Iterator[list[WorldError]]:
+    """Notes trouble that came after something was done, of which is known that it changed nothing more."""
+    trouble: list[WorldError] = []
+    try:
+        yield trouble
+    except OutcomeUnknown:
+        raise
+    except WorldError as error:
+        if not done:
+            raise
+        logger.warning("%d jobs were done before this: %s", done, error)
+        trouble.append(error)
 
 
 async def _delete(

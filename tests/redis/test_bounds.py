@@ -1,0 +1,166 @@
+"""However many queues and jobs there are, a script does a bounded piece, so that Redis answers others in between. Counted in commands,
+not in time: what a script calls is what it costs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.job import JobState
+from pinlater.storage.interface import Ack, ClaimCall, ClaimOrder, InsertRequest, JobKey, Purge, Requeue, TimeToLive
+from pinlater.storage.redis.shard import RedisShard
+from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk
+from tests.redis.rig import FRONT, Rig
+
+# Of one script; a command that takes many values at once counts as one.
+_COMMANDS_MAX = 2_500
+_QUEUES, _PRIORITIES = 520, (1, 2)
+_JOBS = 2_500
+
+
+def shard_of(desk: Desk) -> RedisShard:
+    assert isinstance(desk.shard, RedisShard)
+    return desk.shard
+
+
+class Watch:
+    """How many commands each script of a shard called at most."""
+
+    def __init__(self, rig: Rig, shard: RedisShard) -> None:
+        self.commands: dict[str, int] = defaultdict(int)
+        self._rig = rig
+        places: list[Any] = [shard._readers, shard._inserting, shard._claiming, shard._finishing, shard._other]
+        for place in places:
+            place.run = self._watched(place.run)
+
+    def _watched(self, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def watched(name: str, *arguments: Any, **options: Any) -> Any:
+            before = self._calls()
+            answer = await run(name, *arguments, **options)
+            self.commands[name] = max(self.commands[name], self._calls() - before)
+            return answer
+
+        return watched
+
+    def _calls(self) -> int:
+        stats = self._rig.server.execute("INFO", "commandstats")
+        return sum(row["calls"] for row in stats.values())
+
+
+async def fill(desk: Desk) -> None:
+    """Many queues with a job in each state, and one queue with many jobs in each."""
+    queues = [f"queue_{number}" for number in range(_QUEUES)]
+    await desk.shard.create_queues(queues, desk.now)
+    for start in range(0, _QUEUES, 50):
+        part = queues[start : start + 50]
+        jobs = [[desk.job(priority=priority) for priority in _PRIORITIES for _ in range(3)] for _ in part]
+        await desk.shard.insert_jobs(
+            [InsertRequest(queue, own) for queue, own in zip(part, jobs, strict=True)], desk.now
+        )
+        await finish(desk, part, 4)
+    for _ in range(4):
+        await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now)
+    for _ in range(3):
+        await finish(desk, [QUEUE], _JOBS)
+
+
+async def finish(desk: Desk, queues: list[str], limit: int) -> None:
+    """Claims in each so many; a quarter stays in hand, a quarter fails."""
+    orders = [ClaimOrder(queue, [ClaimCall(limit, desk.holder())], TIMEOUT_MS) for queue in queues]
+    acks = []
+    for queue, claimed in zip(queues, await desk.shard.claim_jobs(orders, desk.now), strict=True):
+        assert not isinstance(claimed, Exception)
+        for number, job in enumerate(claimed.jobs[0]):
+            if number % 4:
+                acks.append(Ack(JobKey(queue, job.priority, job.id), succeeded=number % 4 != 1, final=True))
+    for start in range(0, len(acks), 1_000):
+        await desk.shard.finish_jobs(acks[start : start + 1_000], desk.now)
+
+
+@pytest.mark.timeout(120)
+async def test_no_script_does_more_the_more_queues_and_jobs_there_are(rig: Rig) -> None:
+    """Through everything that goes over all queues or over many jobs."""
+    desk = await rig.desk(direct=True, command_timeout_ms=30_000)
+    shard = shard_of(desk)
+    watch = Watch(rig, shard)
+    await fill(desk)
+
+    await shard.list_queues()
+    assert len(await shard.count_jobs()) == _QUEUES * len(_PRIORITIES) + 1
+    await shard.list_unique_queues()
+    await shard.changed_queues()
+    orders = [ClaimOrder(QUEUE, [ClaimCall(_JOBS, desk.holder())], TIMEOUT_MS) for _ in range(3)]
+    await shard.claim_jobs(orders, desk.now)
+    await shard.requeue_failed_jobs(Requeue(QUEUE, 1, 2, desk.now, ALL), desk.now)
+    await shard.purge_jobs(Purge(QUEUE, JobState.PENDING, 1, ALL))
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+    await shard.time_out_claims(desk.now, ALL)
+    rig.server.execute("DEL", FRONT + b"pr", FRONT + b"c")
+    for _ in range(3):
+        await shard.create_queues(["another"], desk.now)
+        await shard.time_out_claims(desk.now, ALL)
+    desk.clock.advance(ms=HOUR_MS + 1)
+    ttls = [TimeToLive(queue.name, HOUR_MS, HOUR_MS) for queue in await shard.list_queues()]
+    await shard.collect_garbage(ttls, desk.now, 2_000)
+    await shard.delete_queues([QUEUE, *(f"queue_{number}" for number in range(_QUEUES))])
+    while await shard.collect_garbage([], desk.now, 2_000) or b"j" in kinds_left(rig):
+        await shard.create_queues(["another"], desk.now)
+
+    assert {name: calls for name, calls in watch.commands.items() if calls > _COMMANDS_MAX} == {}
+    assert watch.commands.keys() >= {"count_jobs", "list_oldest_finished", "free_queue", "mend_priorities", "mend_jobs"}
+
+
+def kinds_left(rig: Rig) -> set[bytes]:
+    return {key.removeprefix(FRONT)[:1] for key in rig.server.execute("KEYS", "*")}
+
+
+async def test_counts_cost_the_same_however_many_jobs_there_are(rig: Rig, desk: Desk) -> None:
+    """They are the sizes of the indexes."""
+    watch = Watch(rig, shard_of(desk))
+    costs = []
+    for _ in range(2):
+        await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now)
+        watch.commands.clear()
+        await desk.shard.count_jobs([QUEUE])
+        costs.append(watch.commands["count_jobs"])
+    assert costs[0] == costs[1] < 20
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["refused", "unknown"])
+async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(rig: Rig, desk: Desk, known: bool) -> None:
+    """What was done is said, or that nobody knows; a repeat does the rest. The service asks for one piece at a time."""
+    for _ in range(2):
+        await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(1_250)])], desk.now)
+    writer = shard_of(desk)._other
+    run, calls = writer.run, []
+
+    async def fails_the_second_time(name: str, *arguments: Any, **options: Any) -> Any:
+        calls.append(name)
+        if len(calls) == 2:
+            raise ShardConnectionFailed("it is away") if known else OutcomeUnknown("it went away")
+        return await run(name, *arguments, **options)
+
+    writer.run = fails_the_second_time  # type: ignore[method-assign]
+    if known:
+        assert await desk.purge(JobState.PENDING) == 1_000
+    else:
+        with pytest.raises(OutcomeUnknown):
+            await desk.purge(JobState.PENDING)
+    assert (await desk.counts()).pending == 1_500
+    rig.assert_consistent()
+    assert await desk.purge(JobState.PENDING) == 1_500
+
+
+async def test_a_bulk_that_fails_at_once_has_done_nothing(rig: Rig, desk: Desk) -> None:
+    keys = [await desk.put() for _ in range(3)]
+    rig.server.execute("CONFIG", "SET", "min-replicas-to-write", 1)
+    try:
+        with pytest.raises(ShardConnectionFailed, match="replicas"):
+            await desk.shard.delete_jobs(keys)
+    finally:
+        rig.server.execute("CONFIG", "SET", "min-replicas-to-write", 0)
+    assert await desk.shard.delete_jobs(keys) == 3
