@@ -12,13 +12,25 @@ from pinlater.domain.descriptor import I64_MAX
 
 # How long a claim may trust that nothing waits before the last one it took.
 _FLOOR_KEPT_S = 1.0
+# Then it looks so much further back; and from the very beginning, where that takes no more than this part of the time.
+_LOOK_BACK_MS = 10_000
+_LOOKING_PART = 0.05
 LOWEST_MS = -I64_MAX - 1
 
 
 class QueueEntry:
     """A queue with the priorities that were ever used in it."""
 
-    __slots__ = ("floors", "floors_since", "name", "priorities", "queue_id")
+    __slots__ = (
+        "_from_the_start",
+        "floors",
+        "floors_since",
+        "look_every_s",
+        "looked_at",
+        "name",
+        "priorities",
+        "queue_id",
+    )
 
     def __init__(self, queue_id: int, name: str, priorities: Iterable[int]) -> None:
         self.queue_id = queue_id
@@ -26,6 +38,25 @@ class QueueEntry:
         self.priorities = sorted(set(priorities))
         self.floors: dict[int, int] = {}
         self.floors_since = 0.0
+        self.looked_at = 0.0  # when a claim last began at the very first place, and how long until one does again
+        self.look_every_s = _FLOOR_KEPT_S
+        self._from_the_start = False
+
+    def renew_floors(self, now: float) -> None:
+        """Before a claim."""
+        if now - self.looked_at >= self.look_every_s:
+            self.floors = {}
+            self.looked_at = self.floors_since = now
+            self._from_the_start = True
+        elif now - self.floors_since >= _FLOOR_KEPT_S:
+            self.floors = {priority: run_after_ms - _LOOK_BACK_MS for priority, run_after_ms in self.floors.items()}
+            self.floors_since = now
+
+    def took(self, seconds: float) -> None:
+        """How long the claim's look was."""
+        if self._from_the_start:
+            self._from_the_start = False
+            self.look_every_s = max(_FLOOR_KEPT_S, seconds / _LOOKING_PART)
 
     def add_priority(self, priority: int) -> None:
         if priority not in self.priorities:
@@ -64,12 +95,11 @@ class Book:
         """From which run-after on each priority has to be looked at.
 
         Deleted rows stay in the index until the database purges them, and a claim that began at the very first place would walk over
-        all of them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too.
+        all of them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too. While
+        somebody's long read keeps the database from purging, that takes long, and is done the less often; jobs that others stored a
+        little late are still found within a second.
         """
-        now = self._monotonic()
-        if now - queue.floors_since >= _FLOOR_KEPT_S:
-            queue.floors = {}
-            queue.floors_since = now
+        queue.renew_floors(self._monotonic())
         return queue.floors
 
     def forget_floors(self) -> None:

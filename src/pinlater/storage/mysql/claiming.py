@@ -6,6 +6,7 @@ that isn't handed out; and whether the job is plain, so that the claim needs no 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -58,7 +59,10 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
     """Locks rows and shares them out; again for those who met jobs that had expired, in whose place others come."""
     hungry = claims
     for _ in range(_ROUNDS_MAX):
+        began = time.perf_counter()
         found = await transaction.select(*[one.wanted() for one in hungry])
+        for one in hungry:
+            one.queue.took(time.perf_counter() - began)
         special = [row[2] for answer in found for row in answer.rows if row[3] & SPECIAL]
         about: dict[int, tuple[Any, ...]] = {}
         if special:
@@ -136,7 +140,7 @@ class _Claim:
 
     def __init__(self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int) -> None:
         self._transaction = transaction
-        self._queue = queue
+        self.queue = queue
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
         self._shares = [_Share(call) for call in order.calls]
@@ -162,10 +166,10 @@ class _Claim:
         ranges = [
             b"(priority=%d AND run_after_ms BETWEEN %d AND %d)"
             % (priority, self._floors.get(priority, LOWEST_MS), self._now_ms)
-            for priority in self._queue.priorities
+            for priority in self.queue.priorities
         ]
         limit = min(self.left, _READ_MAX)
-        return _LOCK_DUE(queue_id=self._queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
+        return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, tuple[Any, ...]]) -> list[int]:
         """Shares the rows out: the first call gets the first ones, as far as its bytes go. Returns those that have expired."""
@@ -213,7 +217,7 @@ class _Claim:
             job_id, priority, b"", allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
         flags = HAS_PROGRESS if ready_flags & CHANGED else 0
-        queue_id = self._queue.queue_id
+        queue_id = self.queue.queue_id
         if options.unique is not None:
             if options.unique.scope is UniqueScope.PENDING:
                 self._transaction.change(_FREE_KEY(queue_id=queue_id, key=options.unique.key.encode(), id=job_id))
@@ -225,7 +229,7 @@ class _Claim:
 
     def take(self) -> None:
         """Counts, and says which rows to delete and which claims to make of plain jobs."""
-        queue_id = self._queue.queue_id
+        queue_id = self.queue.queue_id
         counters = self._transaction.counters
         middle = b"%d,%d,%d,0" % (self._now_ms, later(self._now_ms, self._timeout_ms), self._timeout_ms)
         for share in self._shares:
@@ -248,10 +252,8 @@ class _Claim:
         if not (self._short or self._cut):
             return []
         return [
-            _FIRST_READY(
-                queue_id=self._queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS)
-            )
-            for priority in self._queue.priorities
+            _FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS))
+            for priority in self.queue.priorities
         ]
 
     def finish(self, bodies: dict[int, tuple[Any, ...]], times: Iterator[int | None]) -> None:
@@ -275,7 +277,7 @@ class _Claim:
                     )
                 )
         if self._short or self._cut:
-            due = [first for first in [next(times) for _ in self._queue.priorities] if first is not None]
+            due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
             if due:
                 self._due_ms = min(due)
                 if self._due_ms <= now_ms and not self._cut and not self.passed_over:

@@ -1,0 +1,57 @@
+"""Where claims begin to look: never behind what they may trust, and not at the very first place again and again where that is dear."""
+
+from __future__ import annotations
+
+from pinlater.domain.clock import ManualClock
+from pinlater.storage.mysql.book import Book, QueueEntry
+
+WHEN_MS = 1_000_000
+
+
+def book_with_a_floor(clock: ManualClock) -> tuple[Book, QueueEntry]:
+    """Of a queue whose last claim took a job of `WHEN_MS`."""
+    book = Book(clock.monotonic, 1)
+    book.replace([(1, "emails")])
+    queue = book.by_id[1]
+    clock.advance(ms=2_000)
+    assert book.floors(queue) == {}
+    queue.took(0.001)
+    queue.floors[1] = WHEN_MS
+    return book, queue
+
+
+def test_a_claim_begins_where_the_last_one_ended_for_a_second_and_then_at_the_start() -> None:
+    clock = ManualClock()
+    book, queue = book_with_a_floor(clock)
+    clock.advance(ms=900)
+    assert book.floors(queue) == {1: WHEN_MS}
+    clock.advance(ms=100)
+    assert book.floors(queue) == {}
+
+
+def test_where_the_look_from_the_start_is_dear_it_is_rare_and_others_look_a_little_back() -> None:
+    """A long read of somebody's keeps the database from purging what was claimed: millions of rows to walk over."""
+    clock = ManualClock()
+    book, queue = book_with_a_floor(clock)
+    clock.advance(ms=1_000)
+    assert book.floors(queue) == {}
+    queue.took(0.5)
+    queue.floors[1] = WHEN_MS
+    for second in range(1, 10):
+        clock.advance(ms=1_000)
+        assert book.floors(queue) == {1: WHEN_MS - second * 10_000}
+        queue.took(0.01)
+    clock.advance(ms=1_000)
+    assert book.floors(queue) == {}
+    queue.took(0.001)
+    clock.advance(ms=1_000)
+    assert book.floors(queue) == {}
+
+
+def test_a_job_that_is_put_before_is_looked_for() -> None:
+    clock = ManualClock()
+    book, queue = book_with_a_floor(clock)
+    book.waits_from(1, 1, 5)
+    assert book.floors(queue) == {1: 5}
+    book.forget_floors()
+    assert book.floors(queue) == {}
