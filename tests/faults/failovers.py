@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from pinlater.storage.redis.keys import parts_of
-from tests.faults.faults import HARMED
+from tests.faults.faults import HARMED, Fault
 from tests.faults.rollback import Rollback
 from tests.faults.stage import Stage
 from tests.faults.stores import RedisStore
@@ -22,20 +22,29 @@ from tests.servers.sentinel import Sentinels
 
 
 async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:
-    """It was cut off for a while before the master died; what was answered meanwhile is lost, and nothing else."""
+    """It was cut off for a while before the master died, and now has its address; what was answered meanwhile is lost, and nothing else.
+
+    So are signs of life of our servers, and that one had come meanwhile: it has to take another place, or one that seems to be free.
+    """
     place = stage.places[HARMED]
     master: RedisServer = place.database
     replica = await _replica_of(master, stage)
     since_ns = await _caught_up(master, replica, stage)
     await asyncio.to_thread(replica.execute, "REPLICAOF", "NO", "ONE")
+    newcomer = await stage.add_server()
+    stage.load.spread()
     await stage.lasts(10)
     master.kill()
     until_ns = time.monotonic_ns()
     stage.rollbacks.append(await asyncio.to_thread(_rollback, replica, stage.prefix, since_ns, until_ns))
-    place.database, place.proxy = replica, await stage.proxy_of(replica)
-    stage.write_map()
+    place.database, place.proxy.target = replica, replica.address
     await stage.back(HARMED)
     await asyncio.to_thread(master.remove)
+    assert await stage.total("pinlater_store_slots_lost", HARMED) > 0, (
+        "the newcomer has kept a place that nobody knows of"
+    )
+    assert await stage.take_out(newcomer) == 0, "a stop ended badly"
+    await stage.lasts(5)
 
 
 async def sentinels_choose_another_master(stage: Stage) -> None:
@@ -68,7 +77,10 @@ async def sentinels_choose_another_master(stage: Stage) -> None:
     await asyncio.to_thread(master.remove)
 
 
-FAILOVERS = a_replica_without_the_tail_takes_over, sentinels_choose_another_master
+FAILOVERS = (
+    Fault(a_replica_without_the_tail_takes_over, slots_lost=True),
+    Fault(sentinels_choose_another_master),
+)
 
 
 async def _replica_of(master: RedisServer, stage: Stage) -> RedisServer:

@@ -15,11 +15,15 @@ _TRAP_PATIENCE_S = 30.0
 
 
 class Fault(NamedTuple):
-    """`harmed`: the shard that it harms; then the others' latency is compared. `errors`: whether a caller may see any."""
+    """`harmed`: the shard that it harms; then the others' latency is compared. `errors`: whether a caller may see any.
+
+    `slots_lost`: whether a server that lives may lose its place in a shard.
+    """
 
     act: Callable[[Stage], Awaitable[None]]
     harmed: str | None = HARMED
     errors: bool = True
+    slots_lost: bool = False
 
     @property
     def name(self) -> str:

@@ -230,5 +230,5 @@ ON_REDIS = (
     Fault(a_clusters_other_node_answers),
     Fault(connections_are_killed_again_and_again, harmed=None),
     Fault(somebody_hogs_redis),
-    *(Fault(failover) for failover in FAILOVERS),
+    *FAILOVERS,
 )

@@ -117,7 +117,7 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
     after = await _trouble(stage)
     # Who began anew counts from nothing.
     changes = {what: max(0, round(after[what] - before)) for what, before in trouble.items()}
-    if changes["slots lost"]:
+    if changes["slots lost"] and not fault.slots_lost:
         broken.append(f"a place of a server that lived was taken over {changes['slots lost']} times")
     if changes["jobs without data"]:
         broken.append(f"{changes['jobs without data']} jobs were in an index and not there")

@@ -262,9 +262,12 @@ class Dispatcher:
                     raise out_of_reach(shard.name)
                 answers = await shard.release.submit(refs)
                 break
-            except PinLaterError:
+            except PinLaterError as error:
                 if pause_s is None or self._draining:
-                    logger.warning("claims that reached nobody can't be released; they will time out", exc_info=True)
+                    logger.warning(
+                        "claims that reached nobody can't be released; they will time out",
+                        extra={"queue": queue, "claims": len(refs), "reason": error.message},
+                    )
                     return
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
