@@ -116,6 +116,15 @@ async def test_a_lost_answer_to_a_commit_is_found_out(rig: Rig, desk: Desk, word
     await assert_done_once(rig, desk, word)
 
 
+async def test_a_look_whose_answer_is_lost_is_done_again_and_counted(rig: Rig, desk: Desk) -> None:
+    """It changes nothing, so there is nothing to find out."""
+    key = await desk.put(b"looked for")
+    await desk.look(key)  # a connection for looks is there now
+    trap = rig.proxy.lose_answer(b"FROM jobs")
+    assert (await desk.look(key)).body == b"looked for"
+    assert (trap.sprung, stats_of(desk).lost_connections) == (True, 1)
+
+
 async def test_what_never_reached_the_database_is_done_by_the_next_try(rig: Rig, desk: Desk, word: Word) -> None:
     held = await prepare(desk, word)
     trap = rig.proxy.lose_request(COMMIT)

@@ -12,6 +12,7 @@ from pinlater.domain.errors import TooManyWaiting
 from pinlater.storage.mysql.connection import Connection, ConnectionLost
 from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.stats import Stats
 
 T = TypeVar("T")
 
@@ -20,9 +21,10 @@ class Readers:
     """At most so many connections; who finds none free waits, up to a bound."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[Connection]], endpoint: Endpoint, settings: MysqlSettings
+        self, connect: Callable[[], Awaitable[Connection]], endpoint: Endpoint, settings: MysqlSettings, stats: Stats
     ) -> None:
         self._connect = connect
+        self._stats = stats
         self._endpoint = endpoint
         self._free = asyncio.Semaphore(settings.reader_connections)
         self._idle: list[Connection] = []
@@ -68,6 +70,9 @@ class Readers:
         self.connections += 1
         try:
             return await look(connection)
+        except ConnectionLost:
+            self._stats.lost_connections += 1
+            raise
         finally:
             self.connections -= 1
             if connection.open:

@@ -91,7 +91,7 @@ class MysqlShard:
         self._monotonic = monotonic
         self._book = Book(monotonic, self._settings.priority_levels)
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
-        self._readers = Readers(self._connect_reader, endpoint, self._settings)
+        self._readers = Readers(self._connect_reader, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
             self._new_writer() for _ in range(_WRITERS)
         ]
