@@ -10,9 +10,9 @@ from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage.interface import InsertRequest
 from pinlater.storage.mysql.fitness import judge
-from pinlater.storage.mysql.shard import MysqlShard
 from pinlater.storage.mysql.statements import lock_name
 from tests.mysql.rig import QUEUE, rig_on
+from tests.mysql.test_layout import READ_LIMIT
 from tests.servers.database import DatabaseServer
 
 MANY = 40
@@ -89,7 +89,16 @@ async def test_signs_of_life_are_committed_on_a_server_that_commits_nothing_by_i
         [(after,)] = await rig.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
         assert after > before
         assert abs(after - one_ms) < 60_000
-        assert isinstance(one, MysqlShard)
+
+
+async def test_only_our_own_time_limits_hold(odd_server: DatabaseServer, kind: str) -> None:
+    """What writes may take as long as our settings say, not as long as the server lets its others."""
+    async with rig_on(odd_server) as rig:
+        shard = await rig.open(direct=True)
+        writer = await shard._connect_writer()
+        [found] = await writer.run([b"SELECT " + READ_LIMIT[kind]])
+        await writer.quit()
+        assert found.rows == ((0,),)
 
 
 def test_locks_have_names_that_mysql_takes() -> None:

@@ -35,7 +35,7 @@ _SESSION = (
     " /*M! , SESSION in_predicate_conversion_threshold = 0 */"
 )
 # A writer whose machine died must not keep its locks for hours; and not longer than its slot, or it might still commit something.
-_WRITERS_SESSION = ", SESSION wait_timeout = {idle_s}"
+_WRITERS_SESSION = ", SESSION wait_timeout = {idle_s} /*M! , SESSION max_statement_time = 0 */ /*!80000 , SESSION max_execution_time = 0 */"
 # What nobody waits for any more must not go on: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
 _READERS_SESSION = (
     " /*M! , SESSION max_statement_time = {limit_s:g} */ /*!80000 , SESSION max_execution_time = {limit_ms} */"
