@@ -110,3 +110,18 @@ async def one_of_each(desk: Desk, number: int) -> None:
     for held in await desk.claim(1):
         await desk.heartbeat(held.ref)
         await desk.fail(held.key, token=held.holder.token)
+
+
+async def test_a_database_that_was_another_shard_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A URL that names one of the shard file's databases makes it shard 1, whose descriptors nobody else understands."""
+    await rig.open(direct=True)
+    await rig.open(direct=True)
+    said = [record.message for record in caplog.records if "was shard" in record.message]
+    assert said == []
+    other = MysqlShard(rig.endpoint(direct=True), name="2")
+    await other.open(0)
+    await other.close()
+    said = [record.message for record in caplog.records if "was shard" in record.message]
+    assert [message.split(" was ")[1] for message in said] == [
+        "shard 1 before: the descriptors that it gave out then name nothing here"
+    ]

@@ -157,8 +157,21 @@ class MysqlShard:
         database = await self._connect_slow()
         try:
             await migration.migrate(database, self.endpoint.database)
+            await self._note_name(database)
         finally:
             await database.quit()
+
+    async def _note_name(self, connection: Connection) -> None:
+        """The shard's name is in every descriptor, so a database under two names answers to none of the other's."""
+        noted = [sql("make_meta")(name="shard", value=self.name), sql("load_meta")(name="shard")]
+        [*_, found] = await connection.run(noted)
+        if found.rows[0][0] != self.name:
+            logger.warning(
+                "%s was shard %s before: the descriptors that it gave out then name nothing here",
+                self.endpoint,
+                found.rows[0][0],
+                extra={"shard": self.name},
+            )
 
     async def close(self) -> None:
         if self._is_open:
