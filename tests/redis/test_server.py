@@ -20,6 +20,8 @@ from bench.servers import Server
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.redis.shard_file import ShardFile
+from tests.servers.certificates import make_certificates
+from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 from tests.servers.redis_users import PASSWORD, USER, WITH_USERS, url_of
 
@@ -275,6 +277,34 @@ def test_tls(tmp_path: Path, start_redis: Callable[..., RedisServer]) -> None:
         RealServer(tmp_path, store=url).start()
     authority = ("--set", f"redis.tls_ca={redis.certificates.authority}")
     with RealServer(tmp_path, *authority, store=url) as server, Client(server.address) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client, "emails") == {b"x"}
+
+
+def test_tls_where_redis_asks_for_our_certificate_and_its_own_names_another_host(
+    tmp_path: Path, start_redis: Callable[..., RedisServer], redis_prefix: str
+) -> None:
+    """Its name is checked unless that is switched off; `tls-auth-clients yes`, which is Redis' default, is shown ours."""
+    certificates = make_certificates(tmp_path / "certificates", "192.0.2.1")
+    files = {"ca_cert": certificates.authority, "cert": certificates.certificate, "key": certificates.key}
+    port = free_port()
+    redis = start_redis(
+        tls=True,
+        **WITH_USERS,
+        **{f"tls_{name}_file": str(path) for name, path in files.items()},
+        tls_port=port,
+        tls_auth_clients=True,
+    )
+    url = url_of(redis, f"{redis.host}:{port}/0", scheme="rediss")
+    authority = ("--set", f"redis.tls_ca={certificates.authority}")
+    unchecked = (*authority, "--set", "redis.tls_check_hostname=false")
+    ours = ("--set", f"redis.tls_cert={certificates.certificate}", "--set", f"redis.tls_key={certificates.key}")
+    with pytest.raises(ServerDidNotStart, match=r"certificate is not valid for '127\.0\.0\.1'"):
+        RealServer(tmp_path, *authority, *ours, store=url).start()
+    with pytest.raises(ServerDidNotStart, match=r"(?i)certificate required|connection|closed"):
+        RealServer(tmp_path, *unchecked, store=url).start()
+    with RealServer(tmp_path, *unchecked, *ours, store=url) as server, Client(server.address) as client:
         client.create_queue("emails")
         client.enqueue("emails", [Job(b"x")])
         assert work_off(client, "emails") == {b"x"}

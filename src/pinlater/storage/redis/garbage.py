@@ -58,7 +58,7 @@ class Finished:
             gone, _ = await self._collect(access, [(line, f"({due[line]}") for line in part], asked, "", tally)
             left -= gone
             for line in part:
-                if self._oldest.get(line, now_ms) >= due[line]:
+                if not gone or line not in self._oldest or self._oldest[line] >= due[line]:
                     del due[line]
         return left
 
