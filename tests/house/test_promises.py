@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-PAGES = ("docs/guarantees.md", "tests/promises/README.md", "tests/promises/SDK.md", "tests/promises/MYSQL.md")
+PAGES = (
+    "docs/guarantees.md",
+    "tests/promises/README.md",
+    "tests/promises/SDK.md",
+    "tests/promises/MYSQL.md",
+    "tests/promises/REDIS.md",
+)
 ROW = re.compile(r"^\|(.*)\|(.*)\|$", re.MULTILINE)
 NAME = re.compile(r"`(test_\w+)`")
 # What is measured, or takes hours, is shown by a command.
