@@ -35,7 +35,7 @@ async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(rig: Rig
     await desk.insert(*[desk.job(delay_ms=10) for _ in range(20)])
     desk.clock.advance(ms=20)
     ttls = [TimeToLive(QUEUE, _DAY_MS, _DAY_MS)]
-    await desk.shard.collect_garbage(ttls, desk.now, 100)  # looks after partitions, too, for which the dictionary is read
+    await desk.shard.collect_garbage(ttls, desk.now, 100)  # also looks after partitions, in the dictionary
     before = await rows_read(rig)
     assert await desk.shard.advance_due(desk.now, 100) == 20
     await desk.put()  # something happened: all look again
