@@ -47,7 +47,8 @@ def _a_job(place: Workplace, server: Server, kind: str, callers: int) -> float:
         plan = replace(plan, jobs_max=jobs_max)
 
     def load() -> Run:
-        return place.load(server, plan)
+        return place.load(server, plan, rested=True)
 
+    place.stores.rest()  # asks the database, too, so not within
     run, sent = place.mysql.statements_during(load)
     return sent / run.report.jobs

@@ -161,9 +161,10 @@ class Workplace:
         if store is None:
             mine.remove()
 
-    def load(self, server: Server, plan: Plan) -> Run:
+    def load(self, server: Server, plan: Plan, *, rested: bool = False) -> Run:
         """Runs the load in a process of its own beside the server, once the databases are at rest."""
-        self.stores.rest()
+        if not rested:
+            self.stores.rest()
         cpu, database_cpu, started = server.cpu_seconds(), self.stores.cpu_seconds(), time.perf_counter()
         process = subprocess.run(
             [sys.executable, "-m", "bench.load"],
