@@ -40,9 +40,11 @@ async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:
     place.database, place.proxy.target = replica, replica.address
     await stage.back(HARMED)
     await asyncio.to_thread(master.remove)
-    assert await stage.total("pinlater_store_slots_lost", HARMED) > 0, (
-        "the newcomer has kept a place that nobody knows of"
-    )
+
+    async def a_place_was_lost() -> bool:
+        return await stage.total("pinlater_store_slots_lost", HARMED) > 0
+
+    await stage.until(a_place_was_lost, "the newcomer has noticed that nobody knows of its place")
     assert await stage.take_out(newcomer) == 0, "a stop ended badly"
     await stage.lasts(5)
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.storage.redis.fitness import check_server, warnings_of
 from pinlater.storage.redis.scripts import names
 from pinlater.storage.redis.settings import RedisEndpoint
 from pinlater.storage.redis.shard import RedisShard
-from tests.contract.desk import ALL, QUEUE, Desk
-from tests.redis.rig import rig_on, stats_of
 from tests.servers.redis import RedisServer
 from tests.servers.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin
 
@@ -81,49 +77,3 @@ async def test_a_right_that_is_missing_is_named(start_redis: Callable[..., Redis
     assert not raised.value.retryable
     await shard.close()
     assert ADMIN != USER
-
-
-async def test_where_redis_throws_jobs_away_the_others_are_done_and_nothing_wedges(
-    start_redis: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
-) -> None:
-    """`allkeys-random`, against which we warn: of any keys, indexes and our own books among them."""
-    server = start_redis(appendonly=False, maxmemory="4mb", maxmemory_policy="allkeys-random", maxmemory_samples=10)
-    async with rig_on(server) as rig:
-        desk = await rig.desk(memory_used_max_percent=100)
-        assert "throws jobs away" in caplog.text
-        stored = 0
-        for turn in range(60):
-            if turn % 20 == 19:
-                await look_after(desk)
-            # It may be a server's own books that went in this moment: what it does then may fail, until it has looked after them.
-            with contextlib.suppress(PinLaterError):
-                inserted = await desk.request(InsertRequest(QUEUE, [desk.job(bytes(4_000)) for _ in range(25)]))
-                stored += len(inserted.ids) if isinstance(inserted, Inserted) else 0
-        assert server.execute("INFO", "stats")["evicted_keys"] > 50
-        server.execute("CONFIG", "SET", "maxmemory", 0)
-
-        await look_after(desk)
-        await desk.reopen()
-        await look_after(desk)
-        lost = stats_of(desk).jobs_lost
-        done = 0
-        while claimed := await desk.claim(100):
-            for held in claimed:
-                await desk.succeed(held.key, token=held.holder.token)
-            done += len(claimed)
-        assert 0 < done < stored
-        assert lost + stats_of(desk).jobs_lost > 0
-        assert (await desk.counts()).pending == 0
-        await desk.collect(succeeded_ms=-1)
-        rig.assert_consistent()
-
-
-async def look_after(desk: Desk) -> None:
-    """What a server does by itself; and whoever misses the queue makes it again."""
-    for _ in range(4):
-        with contextlib.suppress(PinLaterError):
-            await desk.shard.ping()
-            await desk.shard.create_queues(["another"], desk.now)
-        await desk.shard.time_out_claims(desk.now, ALL)
-        await desk.collect()
-    await desk.shard.create_queues([QUEUE], desk.now)

@@ -158,6 +158,7 @@ class RedisShard:
         slot, asked = self._membership.slot, self._monotonic()
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
         if not await self._membership.renew(self._readers.run, time_ms):
+            self.stats.slots_lost += slot == self._membership.slot
             await self._rejoin(slot)
 
     def figures(self) -> Mapping[str, float]:
