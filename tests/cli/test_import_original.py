@@ -165,6 +165,7 @@ def test_a_waiting_job_comes_as_it_was(
     assert (binary.body, binary.custom_status, binary.run_after_ms) == (bytes(range(256)), status, late_s * 1000)
     assert (binary.attempts_allowed, binary.attempts_remaining) == (3, 3)
     assert (empty.body, empty.custom_status, empty.attempts_remaining) == (b"", "", 1)
+    assert empty.run_after_ms is not None
     assert 0 <= empty.created_at_ms - empty.run_after_ms < 60_000  # no time in the table: due now
     assert (low.body, low.custom_status, low.run_after_ms) == (b"low", "it's\\fine", CREATED_S * 1000)
     assert ":p3:" in low.descriptor
