@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pinlater.dispatch.waiting import WaitingRoom
+from pinlater.dispatch.waiting import WaitingRoom, Woken
 from pinlater.domain.clock import ManualClock
 
 
@@ -70,3 +70,26 @@ async def test_the_version_grows_with_each_wake_so_that_no_wake_is_missed() -> N
     before = room.version
     room.wake(1)
     assert room.version == before + 1
+
+
+async def test_an_answer_that_is_watched_is_failed_by_a_wake_and_leaves_when_it_has_come() -> None:
+    """Who waits for a slow shard stands in the line like any other."""
+    room = WaitingRoom("q", lambda: 0)
+    loop = asyncio.get_running_loop()
+    came, woken, all_woken = loop.create_future(), loop.create_future(), loop.create_future()
+    for answer in (came, woken, all_woken):
+        room.watch(answer, 1)
+    [waiter] = await _enter(room, 1)
+    came.set_result("jobs")
+    await asyncio.sleep(0)
+    assert len(room) == 3
+    room.wake(1)
+    assert isinstance(woken.exception(), Woken)
+    assert not all_woken.done()
+    room.wake_all()
+    assert isinstance(all_woken.exception(), Woken)
+    assert await waiter
+    late = loop.create_future()
+    late.set_result("jobs")
+    room.watch(late, 1)
+    assert len(room) == 0

@@ -159,6 +159,62 @@ async def test_a_hung_shard_holds_up_no_dequeue_for_long_and_its_late_claim_is_g
 
 
 @on_farm()
+async def test_who_waits_gets_what_comes_elsewhere_while_a_shard_is_slow(farm: Farm) -> None:
+    """Its claim there may have had jobs: they are given back."""
+    await farm.put("2")
+    await farm.replace(farm.desired("3"), *[farm.desired(name, takes_enqueues=False) for name in "12"])
+    fault = farm.store("2").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(farm.dequeue(wait_ms=10_000))
+    await farm.pass_time(farm.settings.slow_ms + 5)
+    assert not waiting.done()
+    await farm.enqueue(b"x")
+    await farm.turns()
+    assert [shard_of(job.descriptor) for job in waiting.result().jobs] == ["3"]
+    fault.release()
+    await farm.turns()
+    assert await farm.in_progress_on("2") == 0
+
+
+@on_farm()
+async def test_who_waits_goes_with_what_there_is_when_a_shard_is_slow(farm: Farm) -> None:
+    """Without it, the others' jobs would lie with a server that has them and says nothing."""
+    await farm.put("1")
+    await farm.put("3")
+    farm.store("2").hangs("claim_jobs")
+    dequeued = await farm.within(farm.settings.slow_ms + 5, farm.dequeue(wait_ms=10_000))
+    assert {shard_of(job.descriptor) for job in dequeued.jobs} <= {"1", "3"}
+    assert dequeued.jobs
+
+
+@on_farm(draining=("1", "2"))
+async def test_a_wake_at_the_slow_shard_is_not_lost_when_its_waiter_goes(farm: Farm) -> None:
+    fault = farm.store("2").hangs("claim_jobs")
+    first = asyncio.ensure_future(farm.dequeue(wait_ms=10_000))
+    await farm.pass_time(farm.settings.slow_ms + 5)
+    second = asyncio.ensure_future(farm.dequeue(wait_ms=10_000))
+    await farm.pass_time(farm.settings.slow_ms + 5)
+    put = asyncio.ensure_future(farm.enqueue(b"x"))
+    while not put.done():
+        await asyncio.sleep(0)
+    first.cancel()  # it was woken, and has not looked yet
+    await farm.turns()
+    assert [shard_of(job.descriptor) for job in second.result().jobs] == ["3"]
+    fault.release()
+
+
+@on_farm()
+async def test_a_slow_shard_is_asked_last(farm: Farm) -> None:
+    farm.store("2").hangs("claim_jobs")
+    stuck = asyncio.ensure_future(farm.dequeue())
+    await farm.pass_time(farm.settings.slow_ms + 5)
+    assert not stuck.done()
+    for name in "13" * 10:
+        await farm.put(name)
+        assert [shard_of(job.descriptor) for job in (await farm.dequeue(limit=1)).jobs] == [name]
+    stuck.cancel()
+
+
+@on_farm()
 async def test_a_claim_that_was_given_up_is_released_once_the_shard_is_back(farm: Farm) -> None:
     """It came to an end while the shard was out of use."""
     await farm.put("2")

@@ -13,18 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pinlater.dispatch.limits import Block, RateLimits
+from pinlater.dispatch.patience import Patience
 from pinlater.dispatch.settings import DispatchSettings
-from pinlater.dispatch.waiting import WaitingRoom
+from pinlater.dispatch.waiting import WaitingRoom, Woken
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     DequeueRateLimited,
     PinLaterError,
     QueueNotFound,
-    ShardConnectionFailed,
     TooManyWaiting,
 )
 from pinlater.domain.job import ClaimedJob, Holder, Outcome
-from pinlater.sharding.guarded import out_of_reach
+from pinlater.sharding.guarded import out_of_reach, slow_to_answer
 from pinlater.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimRef, InsertRequest, JobKey
 
@@ -97,6 +97,11 @@ class Dispatcher:
             try:
                 version = room.version
                 claimed, next_due_ms, block = await self._claim_if_allowed(wish, room)
+            except Woken:
+                if self._clock.monotonic() >= deadline:
+                    room.wake(1)
+                    return []
+                continue
             except asyncio.CancelledError:
                 room.wake(1)  # the wake that brought this call here, if one did, is somebody else's now
                 raise
@@ -160,7 +165,8 @@ class Dispatcher:
 
         Who was woken in `room` asks the shard first that got the newest jobs.
 
-        One that fails, or doesn't answer for a while, is passed over; the call fails where none has answered.
+        One that fails, or doesn't answer for a while, is passed over; the call fails where none has answered. Raises `Woken` where it is
+        to begin anew.
         """
         claimed: list[FromShard] = []
         next_due_ms: int | None = None
@@ -169,14 +175,14 @@ class Dispatcher:
         shards = self._shards.for_claim(wish.coverage)
         if room is not None and room.newest_on is not None and len(shards) > 1:
             newest_on, room.newest_on = room.newest_on, None
-            shards = sorted(shards, key=lambda shard: shard.name != newest_on)
+            shards = sorted(shards, key=lambda shard: (shard.slow, shard.name != newest_on))
         try:
             for shard in shards:
                 try:
                     if len(shards) == 1 or shard.trusted:
                         answer = await self._claim_from(shard, wish, left, bytes_left)
                     else:
-                        answer = await self._claim_in_time(shard, wish, left, bytes_left)
+                        answer = await self._claim_in_time(shard, wish, left, bytes_left, room, anything=bool(claimed))
                 except PinLaterError as error:
                     failures.append(error)
                     continue
@@ -202,12 +208,13 @@ class Dispatcher:
         return claimed, next_due_ms
 
     async def _claim_from(
-        self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int, within_s: float | None = None
+        self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int, patience: Patience | None = None
     ) -> Claimed:
-        """What the shard gives; `within_s`: what it gives later goes back, and the call fails."""
+        """What the shard gives; what it gives after `patience` has ended goes back, and the call fails."""
         request = ClaimRequest((wish.queue, ClaimCall(limit, wish.holder, max_bytes), wish.claim_timeout_ms))
         answer = shard.claim.submit(request)
-        timer = None if within_s is None else answer.get_loop().call_later(within_s, _fail_late, answer, shard.name)
+        if patience is not None:
+            patience.begin(answer)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -216,14 +223,32 @@ class Dispatcher:
                 self._orphaned(shard.name, request, answer.result())
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
+            if patience is not None:
+                patience.end()
 
-    async def _claim_in_time(self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int) -> Claimed:
-        """One shard of several is not waited for longer than it takes to see that it is slow."""
+    async def _claim_in_time(
+        self,
+        shard: ShardLanes,
+        wish: ClaimWish,
+        limit: int,
+        max_bytes: int,
+        room: WaitingRoom | None,
+        *,
+        anything: bool,
+    ) -> Claimed:
+        """One shard of several is not waited for longer than it takes to see that it is slow.
+
+        Whoever waits for jobs goes without it sooner: with `anything` that others gave, or once jobs have come meanwhile.
+        """
         if not shard.healthy:
             raise out_of_reach(shard.name)
-        return await self._claim_from(shard, wish, limit, max_bytes, self._shards.settings.stall_ms / 1000)
+        if anything and room is not None and shard.slow:
+            raise slow_to_answer(shard.name)
+        settings = self._shards.settings
+        patience = Patience(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
+        if room is not None:
+            patience.watches(room, wish.limit, anything=anything)
+        return await self._claim_from(shard, wish, limit, max_bytes, patience)
 
     def _judge(self, queue: str, failures: list[PinLaterError], asked: int) -> None:
         """Raises where no shard has answered. One that doesn't know the queue (yet) is none that failed, while others do."""
@@ -351,9 +376,3 @@ class Dispatcher:
         self._closing.set()
         if self._giving_back:
             await asyncio.wait(self._giving_back)
-
-
-def _fail_late(answer: asyncio.Future[Claimed], shard: str) -> None:
-    """Its caller goes on; the lane sees that nobody waits for the answer any more."""
-    if not answer.done():
-        answer.set_exception(ShardConnectionFailed(f"Shard {shard} is slow to answer", retry_after_ms=1000))

@@ -2,6 +2,8 @@
 
 One waiter is woken per job that it could take, never the herd. A wake that can't be used (the waiter was cancelled in that very
 moment) goes on to the next one. `version` grows with each wake, so that whoever found nothing can see that something came meanwhile.
+
+Who waits for a shard that is slow to answer waits here, too (`watch`): there may be jobs on the others before it has answered.
 """
 
 from __future__ import annotations
@@ -9,6 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
+
+
+class Woken(Exception):
+    """Jobs have come while a shard was slow to answer. They may be anywhere."""
 
 
 class WaitingRoom:
@@ -19,7 +26,8 @@ class WaitingRoom:
         self.version = 0
         self.newest_on: str | None = None  # the shard that got the newest jobs, until somebody has gone there
         self._now_ms = now_ms
-        self._waiters: OrderedDict[asyncio.Future[bool], int] = OrderedDict()
+        self._waiters: OrderedDict[asyncio.Future[Any], int] = OrderedDict()
+        self._watching: set[asyncio.Future[Any]] = set()  # those waiters that are a shard's answers
         self._due_at_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -36,7 +44,7 @@ class WaitingRoom:
         self._waiters[waiter] = limit
         if next_due_ms is not None:
             self.due_at(next_due_ms)
-        timer = loop.call_later(seconds, _set, waiter, False)
+        timer = loop.call_later(seconds, _time_is_up, waiter)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -45,9 +53,15 @@ class WaitingRoom:
             raise
         finally:
             timer.cancel()
-            self._waiters.pop(waiter, None)
-            if not self._waiters:
-                self._stop_timer()
+            self._leave(waiter)
+
+    def watch(self, answer: asyncio.Future[Any], limit: int) -> None:
+        """Fails `answer` with `Woken` as soon as there are jobs for a waiter of this limit, unless it has come by then."""
+        if answer.done():
+            return
+        self._waiters[answer] = limit
+        self._watching.add(answer)
+        answer.add_done_callback(self._leave)
 
     def wake(self, jobs: int) -> None:
         """`jobs` became ready now: wakes as many waiters as can take them."""
@@ -55,7 +69,7 @@ class WaitingRoom:
         while jobs > 0 and self._waiters:
             waiter, limit = self._waiters.popitem(last=False)
             if not waiter.done():
-                waiter.set_result(True)
+                self._set(waiter)
                 jobs -= limit
 
     def wake_all(self) -> None:
@@ -63,7 +77,8 @@ class WaitingRoom:
         self.version += 1
         while self._waiters:
             waiter, _ = self._waiters.popitem(last=False)
-            _set(waiter, True)
+            if not waiter.done():
+                self._set(waiter)
 
     def due_at(self, due_at_ms: int) -> None:
         """A job becomes due then: somebody is woken at that time, if anybody waits."""
@@ -73,6 +88,18 @@ class WaitingRoom:
         self._due_at_ms = due_at_ms
         delay = min(3600.0, max(0, due_at_ms - self._now_ms()) / 1000)
         self._timer = asyncio.get_running_loop().call_later(delay, self._became_due)
+
+    def _set(self, waiter: asyncio.Future[Any]) -> None:
+        if waiter in self._watching:
+            waiter.set_exception(Woken())
+        else:
+            waiter.set_result(True)
+
+    def _leave(self, waiter: asyncio.Future[Any]) -> None:
+        self._watching.discard(waiter)
+        self._waiters.pop(waiter, None)
+        if not self._waiters:
+            self._stop_timer()
 
     def _became_due(self) -> None:
         self._stop_timer()
@@ -85,6 +112,6 @@ class WaitingRoom:
             self._timer = None
 
 
-def _set(waiter: asyncio.Future[bool], value: bool) -> None:
+def _time_is_up(waiter: asyncio.Future[bool]) -> None:
     if not waiter.done():
-        waiter.set_result(value)
+        waiter.set_result(False)

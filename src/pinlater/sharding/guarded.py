@@ -42,6 +42,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def slow_to_answer(shard: str) -> ShardConnectionFailed:
+    """What a call fails with that goes on without this shard, which may answer yet."""
+    return ShardConnectionFailed(f"Shard {shard} is slow to answer", retry_after_ms=1000)
+
+
 def out_of_reach(name: str) -> ShardConnectionFailed:
     """What a call that needs a shard out of use is answered."""
     return ShardConnectionFailed(f"Shard {name} is out of reach", retry_after_ms=1000)

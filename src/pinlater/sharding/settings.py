@@ -17,6 +17,8 @@ class ShardingSettings:
     """A request's call to a shard is given up after this long, and counts as a failure of the shard."""
     work_timeout_ms: int = 10_000
     """The same for what may take longer: sweeps, samples, scans, bulk operations, changes of queues."""
+    slow_ms: int = 25
+    """A shard whose claims have been under way for this long is asked last, and who waits for jobs looks out for others' meanwhile."""
     stall_ms: int = 500
     """A shard whose call has been under way for this long gets no new enqueues or claims while others answer, and is probed."""
     failures_to_open: int = 6

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import Draining, PinLaterError, ShardConnectionFailed, StoreFull
+from pinlater.domain.errors import Draining, PinLaterError, StoreFull
 from pinlater.domain.ids import IdMaker
-from pinlater.sharding.guarded import GuardedShard, out_of_reach, too_late
+from pinlater.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
 from pinlater.sharding.health import Health, speaks_of_shard
 from pinlater.sharding.lane import Lane
 from pinlater.sharding.settings import ShardingSettings
@@ -223,6 +223,11 @@ class ShardLanes:
 
     # --- how it is doing ----------------------------------------------------------------------------------------------------
 
+    @property
+    def slow(self) -> bool:
+        """Whether claims take longer than they should just now."""
+        return self.claim.busy_for() >= self.settings.slow_ms / 1000
+
     def _observe(self, error: PinLaterError | None, timed_out: bool = False) -> None:
         """What became of a call."""
         if error is None:
@@ -262,7 +267,7 @@ class ShardLanes:
 
     def turn_away(self) -> None:
         """Who waits for a call that hasn't begun and could go to another shard is told to."""
-        error = ShardConnectionFailed(f"Shard {self.name} is slow to answer", retry_after_ms=1000)
+        error = slow_to_answer(self.name)
         self.insert.fail_waiting(error)
         self.claim.fail_waiting(error)
 

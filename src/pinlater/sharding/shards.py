@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
@@ -17,6 +18,8 @@ from pinlater.sharding.shard_lanes import ClaimRequest, Hooks, ShardLanes
 from pinlater.sharding.unique_places import UniquePlaces
 
 __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
+
+_SLOW = attrgetter("slow")
 
 
 class Shards:
@@ -74,7 +77,7 @@ class Shards:
         return found[rendezvous_home(key, list(found))]
 
     def for_claim(self, coverage: float) -> Sequence[ShardLanes]:
-        """The shards a dequeue looks at, in the order to do so: where a call is about to begin first, then at random.
+        """The shards a dequeue looks at, in the order to do so: where a call is about to begin first, then at random, the slow ones last.
 
         Were each dequeue to begin anywhere, a call for each shard would be made of what could have shared one.
         Raises `NoHealthyShards`.
@@ -90,7 +93,7 @@ class Shards:
         if first is not order[0]:
             order.remove(first)
             order.insert(0, first)
-        return order
+        return sorted(order, key=_SLOW)
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
