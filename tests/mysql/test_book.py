@@ -53,5 +53,37 @@ def test_a_job_that_is_put_before_is_looked_for() -> None:
     book, queue = book_with_a_floor(clock)
     book.waits_from(1, 1, 5)
     assert book.floors(queue) == {1: 5}
+    queue.floors[1] = WHEN_MS  # taken by a claim
     book.forget_floors()
+    assert book.floors(queue) == {1: 5}
+
+
+def test_after_a_look_from_the_start_that_failed_claims_go_on_where_they_were() -> None:
+    """It may have been too long for a statement: then it would fail again and again, and nothing would ever be claimed."""
+    clock = ManualClock()
+    book, queue = book_with_a_floor(clock)
+    for seconds in (1, 2, 4):
+        clock.advance(ms=seconds * 1_000)
+        assert book.floors(queue) == {}
+        book.forget_floors()
+        found = book.floors(queue)
+        assert WHEN_MS - seconds * 10_000 - 20_000 <= found[1] < WHEN_MS
+        queue.floors[1] = WHEN_MS
+    for _ in range(10):
+        clock.advance(ms=60_000)
+        assert book.floors(queue) == {}
+        book.forget_floors()
+        assert book.floors(queue) != {}
+
+
+def test_however_dear_it_is_claims_look_from_the_start_once_a_minute() -> None:
+    clock = ManualClock()
+    book, queue = book_with_a_floor(clock)
+    clock.advance(ms=1_000)
+    book.floors(queue)
+    queue.took(100)
+    queue.floors[1] = WHEN_MS
+    clock.advance(ms=59_000)
+    assert book.floors(queue) != {}
+    clock.advance(ms=1_000)
     assert book.floors(queue) == {}

@@ -15,6 +15,7 @@ _FLOOR_KEPT_S = 1.0
 # Then it looks so much further back; and from the very beginning, where that takes no more than this part of the time.
 _LOOK_BACK_MS = 10_000
 _LOOKING_PART = 0.05
+_LOOK_EVERY_MAX_S = 60.0
 LOWEST_MS = -I64_MAX - 1
 
 
@@ -22,6 +23,7 @@ class QueueEntry:
     """A queue with the priorities that were ever used in it."""
 
     __slots__ = (
+        "_before",
         "_from_the_start",
         "floors",
         "floors_since",
@@ -41,22 +43,31 @@ class QueueEntry:
         self.looked_at = 0.0  # when a claim last began at the very first place, and how long until one does again
         self.look_every_s = _FLOOR_KEPT_S
         self._from_the_start = False
+        self._before: dict[int, int] = {}  # the floors that hold where the claim under way comes to nothing
 
     def renew_floors(self, now: float) -> None:
         """Before a claim."""
-        if now - self.looked_at >= self.look_every_s:
-            self.floors = {}
-            self.looked_at = self.floors_since = now
-            self._from_the_start = True
-        elif now - self.floors_since >= _FLOOR_KEPT_S:
+        if now - self.floors_since >= _FLOOR_KEPT_S:
             self.floors = {priority: run_after_ms - _LOOK_BACK_MS for priority, run_after_ms in self.floors.items()}
             self.floors_since = now
+        self._before = dict(self.floors)
+        if now - self.looked_at >= self.look_every_s:
+            self.floors = {}
+            self.looked_at = now
+            self._from_the_start = True
 
     def took(self, seconds: float) -> None:
         """How long the claim's look was."""
         if self._from_the_start:
             self._from_the_start = False
-            self.look_every_s = max(_FLOOR_KEPT_S, seconds / _LOOKING_PART)
+            self.look_every_s = min(_LOOK_EVERY_MAX_S, max(_FLOOR_KEPT_S, seconds / _LOOKING_PART))
+
+    def came_to_nothing(self) -> None:
+        """What the claim under way took waits again. A look from the start that didn't end is not made again at once."""
+        self.floors = dict(self._before)
+        if self._from_the_start:
+            self._from_the_start = False
+            self.look_every_s = min(_LOOK_EVERY_MAX_S, 2 * self.look_every_s)
 
     def add_priority(self, priority: int) -> None:
         if priority not in self.priorities:
@@ -64,8 +75,9 @@ class QueueEntry:
 
     def waits_from(self, priority: int, run_after_ms: int) -> None:
         """A job of this time waits (again): claims look from there on at the latest."""
-        if run_after_ms < self.floors.get(priority, LOWEST_MS):
-            self.floors[priority] = run_after_ms
+        for floors in (self.floors, self._before):
+            if run_after_ms < floors.get(priority, LOWEST_MS):
+                floors[priority] = run_after_ms
 
 
 class Book:
@@ -105,7 +117,7 @@ class Book:
     def forget_floors(self) -> None:
         """A transaction was rolled back: what it took waits again."""
         for queue in self.queues.values():
-            queue.floors = {}
+            queue.came_to_nothing()
 
     def waits_from(self, queue_id: int, priority: int, run_after_ms: int) -> None:
         """A job of this time was stored or put back."""
