@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import NamedTuple
+from collections.abc import Awaitable
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -167,6 +168,24 @@ async def test_a_queue_never_gets_the_number_of_another(rig: Rig, desk: Desk) ->
     assert [held.job.body for held in await desk.claim(10)] == [b"one's"]
 
 
+async def test_where_all_names_and_the_last_number_are_gone_no_queue_gets_the_jobs_of_another(
+    rig: Rig, desk: Desk
+) -> None:
+    """Redis evicts these three, and somebody makes a queue before anything is looked after. The jobs are nobody's, and are freed."""
+    for priority in (1, 2):
+        await desk.put(b"one's", priority=priority)
+    for kind in ("meta", "q", "qn"):
+        delete(rig, kind)
+
+    await desk.shard.create_queues(["other"], desk.now)
+    await desk.put(b"other's", queue="other")
+    assert [held.job.body for held in await desk.claim(10, queue="other")] == [b"other's"]
+
+    await look_after(desk)
+    assert [key for key in keys_of(rig.server) if key.startswith(FRONT + b"r")] == []
+    rig.assert_consistent()
+
+
 async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
     """By the rounds over all jobs; two of them, since a round isn't one moment. Else memory would fill up beyond its bound for good."""
     desk = await rig.desk(finished_bytes_max=5_000)
@@ -181,15 +200,88 @@ async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
     rig.assert_consistent()
 
 
+@pytest.mark.parametrize("also", [(), ("j", "h", "p")])
 async def test_what_queues_left_that_nobody_knows_is_freed(
-    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture, also: tuple[str, ...]
 ) -> None:
-    """Both keys that hold queues' names are gone."""
+    """Both keys that hold queues' names are gone; where all of their jobs are, too, the indexes still name these."""
     await live(desk)
-    delete(rig, "q")
-    delete(rig, "qn")
+    await desk.shard.collect_garbage([], desk.now, ALL)  # frees the queue that was deleted
+    for kind in ("q", "qn", *also):
+        delete(rig, kind)
 
     await look_after(desk)
 
     assert "what 1 of them left is freed" in caplog.text
-    assert [key for key in keys_of(rig.server) if key.startswith(FRONT + b"j")] == []
+    assert [key for key in keys_of(rig.server) if key.startswith(FRONT) and key[len(FRONT) :][:1] in b"jrisf"] == [
+        FRONT + b"fb",
+        FRONT + b"servers",
+    ]
+
+
+async def test_priorities_are_known_again_at_the_next_look_though_the_totals_are_gone_too(rig: Rig, desk: Desk) -> None:
+    """From the indexes; without the walk over all jobs."""
+    await desk.put(b"first", priority=1)
+    await desk.put(b"second", priority=200)
+    delete(rig, "pr")
+    delete(rig, "n")
+    assert await desk.claim(10) == []
+
+    await desk.reopen()
+    await desk.shard.time_out_claims(desk.now, ALL)
+
+    assert [held.job.body for held in await desk.claim(10)] == [b"first", b"second"]
+
+
+async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_next_count(
+    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not only by the walk over all jobs, which may come to them hours later. The index is there again, with those that came since."""
+    for _ in range(3):
+        await desk.put(b"old", priority=2)
+    await desk.shard.count_jobs()
+    delete(rig, "r")
+    await desk.put(b"new", priority=2)
+
+    await desk.shard.count_jobs()
+    assert "gone from their indexes: 3" in caplog.text
+    await desk.shard.time_out_claims(desk.now, ALL)
+
+    assert [held.job.body for held in await desk.claim(10)] == [b"old", b"old", b"old", b"new"]
+    assert stats_of(desk).jobs_mended == 3
+    await desk.shard.count_jobs()
+    assert caplog.text.count("gone from their indexes") == 1
+    rig.assert_consistent()
+
+
+async def test_jobs_that_somebody_took_are_not_missed(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Claimed, cancelled, expired, deleted, purged, lost and counted so, or gone with their queue; and totals that were lost."""
+
+    async def taken_by(calls: Awaitable[Any]) -> None:
+        await calls
+        await desk.shard.count_jobs()
+
+    first, second = await desk.put(), await desk.put()
+    for _ in range(6):
+        await desk.put()
+    await desk.put(expires_in_ms=5, delay_ms=1)
+    await taken_by(desk.shard.count_jobs())
+    await taken_by(desk.cancel(first))
+    await taken_by(desk.shard.delete_jobs([second]))
+    await taken_by(desk.purge(JobState.PENDING, limit=1))
+    held = await desk.take()
+    await taken_by(desk.shard.count_jobs())
+    await taken_by(desk.release(held.ref))
+    await taken_by(desk.claim(1))
+    desk.clock.advance(ms=6)
+    await taken_by(desk.shard.expire_jobs(desk.now, ALL))
+    delete(rig, "n")
+    await taken_by(desk.claim(1))
+    delete(rig, "j")
+    await taken_by(desk.claim(1))
+    await desk.put()
+    await taken_by(desk.shard.count_jobs())
+    await taken_by(desk.shard.delete_queues([QUEUE]))
+    await taken_by(desk.shard.create_queues([QUEUE], desk.now))
+
+    assert "gone from their indexes" not in caplog.text

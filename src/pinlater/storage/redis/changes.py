@@ -41,6 +41,7 @@ class Totals:
         self.succeeded_total = 0
         self.failed_total = 0
         self.retried_total = 0
+        self.deleted_waiting = 0
 
     def add_finished(self, state: JobState, count: int = 1) -> None:
         """The indexes know."""
@@ -238,6 +239,7 @@ class Changes(Events):
     def _write_totals(self) -> None:
         for line, totals in self._totals.items():
             sums = {b"s": totals.succeeded_total, b"f": totals.failed_total, b"r": totals.retried_total}
+            sums[b"d"] = totals.deleted_waiting
             for field, count in sums.items():
                 if count:
                     self.writing.single("HINCRBY", b"n" + line, field, count)
@@ -254,6 +256,7 @@ class Changes(Events):
         leave("DEL", b"", job.ref)
         leave("HDEL", b"h", job.ref)
         leave("HDEL", b"p", job.ref)
+        self._totals[line].deleted_waiting += job.was is PENDING
         unique = job.options.unique
         if unique is not None and unique.scope is not UniqueScope.TIME:
             self.writing.single("FREE", job.queue_id, unique.key.encode(), packed_id(job.id))

@@ -22,7 +22,7 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     t        ZSET   unique keys that end by time, by when: queue and key
     k<queue> HASH   request key -> when it was seen, fingerprint, answer
     o        ZSET   request keys, by when they were seen: queue and key
-    n<line>  HASH   totals: e(nqueued) c(laimed) s(ucceeded) f(ailed) r(etried) l(ost)
+    n<line>  HASH   totals: e(nqueued) c(laimed) s(ucceeded) f(ailed) r(etried) l(ost) d(eleted while waiting)
     a        ZSET   changes that made jobs ready, by their number: queue and writer, the newest of each
     an       STRING the number of the newest of these
     fb       STRING bytes of finished jobs

@@ -1,6 +1,7 @@
 """Puts right what an eviction or an operator's DEL left half, so that nothing wedges and nothing is kept for ever.
 
-What would hold up whole queues (claims by deadline, priorities, names of queues) is missed by the next look, within a second or two. All
+What would hold up whole queues (claims by deadline, priorities, names of queues) is missed by the next look, within a second or two, and
+jobs that wait by the next count of all queues (`vanishing.py`); a million jobs are then looked through within ten seconds or so. All
 else is found by a walk over all jobs that never ends: a thousand with each turn of the garbage, so that a million jobs take an hour and a
 half; once something is found, it goes on fast to the end of its round.
 """
@@ -9,10 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.keys import IN_PROGRESS, line_of
+from pinlater.storage.redis.vanishing import Waiting
 from pinlater.storage.redis.walking import walk
 
 logger = logging.getLogger(__name__)
@@ -22,8 +26,8 @@ _PIECES_A_TURN = 4
 _PIECES_IN_A_HURRY = 100
 _JOBS_A_PIECE = 250
 _QUEUES_A_PIECE = 5
-# The round's stations: all jobs, then claims and pasts, of which the job may be gone.
-_STATIONS = (b"j", b"h", b"p")
+# The round's stations: all jobs, then claims and pasts, of which the job may be gone, and priorities, of which the queue may be.
+_STATIONS = (b"j", b"h", b"p", b"pr")
 _SURE = 2
 
 
@@ -33,15 +37,32 @@ class Mender:
     def __init__(self) -> None:
         self._urgent: deque[tuple[str, tuple[bytes | str | int, ...]]] = deque()
         self._round: deque[tuple[bytes, bytes]] = deque()
+        self._waiting = Waiting()
+        self._is_missing_jobs = False
         self._hurry = False
         self._finished_bytes = 0
         self._rounds_short = 0
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether there is something to `mend`, whatever the next look finds."""
+        return self._is_missing_jobs or bool(self._urgent)
+
+    def compare(self, rows: Sequence[Any]) -> None:
+        """With the counts of all lines before these: all jobs are looked through where some don't wait any more that nobody took."""
+        missed = self._waiting.missed(rows)
+        if missed:
+            logger.error("jobs that wait are gone from their indexes: %d; all jobs are looked through", missed)
+            self._is_missing_jobs = True
+
     async def mend(self, access: Access, gone: str) -> None:
-        """Some steps towards having again what `pulse.lua` says is gone."""
-        if not self._urgent:
+        """Some steps towards having again what `pulse.lua` says is gone, and what was missed in counts."""
+        if not self._urgent and gone:
             logger.error("keys are gone from Redis (%s); they are made anew", gone)
             await self._plan(access, gone)
+        elif not self._urgent and self._is_missing_jobs:
+            self._is_missing_jobs = False
+            self._urgent.append(("mend_jobs", (b"j", "0", _JOBS_A_PIECE)))
         for _ in range(_URGENT_STEPS):
             if not self._urgent:
                 await access.refresh()

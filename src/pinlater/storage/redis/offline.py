@@ -32,7 +32,8 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
         schema = await migration.version_of(readers)
         if not schema:
             return Look(0)
-        return Look(schema, await members(readers.run, settings.lease_ms), await reading.counts(readers, None, 0))
+        servers, rows = await members(readers.run, settings.lease_ms), await reading.count_rows(readers, None, 0)
+        return Look(schema, servers, reading.counts(rows, 0))
 
 
 @asynccontextmanager

@@ -166,14 +166,18 @@ async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: in
     return seen
 
 
-async def counts(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[QueueCounts]:
-    """From the sizes of the indexes; the part that isn't due as of the last look."""
+async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
+    """What `count_jobs.lua` says of these queues, or of all."""
     names = list(await walking.queues(readers)) if queues is None else queues
-    found = [row async for piece in walking.walk(readers, "count_jobs", names, due_by_ms) for row in piece]
+    return [row async for piece in walking.walk(readers, "count_jobs", names, due_by_ms) for row in piece]
+
+
+def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
+    """From the sizes of the indexes; the part that isn't due as of the last look."""
     rows = []
     for name, priority, waiting, future, in_progress, succeeded, failed, totals, first in found:
         oldest_ms = time_of(first) if first else None
-        e, c, s, f, r, _ = (int(total) for total in totals)
+        e, c, s, f, r, *_ = (int(total) for total in totals)
         rows.append(
             QueueCounts(
                 queue=name.decode(),

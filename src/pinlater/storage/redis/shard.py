@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
@@ -65,6 +66,8 @@ _WRITERS = 4
 _BOOK_TRIES = 5
 # Of more, some may be there and others not yet when a call fails; repeating it is safe.
 _QUEUES_A_CALL = 200
+# Queues' numbers have four bytes.
+_FIRST_NUMBER_MAX = 2**31
 # A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 
@@ -214,7 +217,8 @@ class RedisShard:
 
     async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
         for start in range(0, len(names), _QUEUES_A_CALL):
-            await self._other.run("create_queues", encode(list(names[start : start + _QUEUES_A_CALL])))
+            part = encode(list(names[start : start + _QUEUES_A_CALL]))
+            await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
         await self._refresh()
 
     async def delete_queues(self, names: Sequence[str]) -> None:
@@ -354,7 +358,11 @@ class RedisShard:
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         self._check_open()
-        return await reading.counts(self._readers, queues, self._due_by_ms)
+        due_by_ms = self._due_by_ms
+        rows = await reading.count_rows(self._readers, queues, due_by_ms)
+        if queues is None:
+            self._mender.compare(rows)
+        return reading.counts(rows, due_by_ms)
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
@@ -377,7 +385,7 @@ class RedisShard:
         if self._unsure or self._doubtful:
             await self._give_back_doubtful(now_ms)
         gone = (await self._pulse.facts()).gone
-        if gone:
+        if gone or self._mender.is_urgent:
             await self._with_book(self._other, (), lambda access: self._mender.mend(access, gone))
         if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
             return []

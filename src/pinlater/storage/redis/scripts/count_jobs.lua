@@ -1,7 +1,7 @@
 -- Counts by queue and priority, from the sizes of the indexes. Changes nothing.
 --   ARGV[1] up to when jobs count as due, in ms        ARGV[2] {names} of queues        ARGV[3] the place (from 1) to begin at
 -- Answers {rows, the place to go on at, or 0}. A row: {name, priority, waiting, future, in progress, succeeded, failed,
--- totals (e c s f r l), first run-after}. Ends after a hundred rows or some more.
+-- totals (e c s f r l d), first run-after}. Ends after a hundred rows or some more.
 local ROWS_MAX = 100
 local names, rows = cmsgpack.unpack(ARGV[2]), {}
 local ids = fetch('HMGET', T .. 'q', names)
@@ -12,8 +12,8 @@ while place <= #names and #rows < ROWS_MAX do
     for p = 1, #priorities do
         local priority = sub(priorities, p, p)
         local line = queue .. priority
-        local totals = call('HMGET', T .. 'n' .. line, 'e', 'c', 's', 'f', 'r', 'l')
-        for t = 1, 6 do
+        local totals = call('HMGET', T .. 'n' .. line, 'e', 'c', 's', 'f', 'r', 'l', 'd')
+        for t = 1, 7 do
             totals[t] = totals[t] or '0'
         end
         local first = call('ZRANGE', T .. 'r' .. line, 0, 0, 'WITHSCORES')

@@ -34,20 +34,6 @@ local function priorities_of(queue)
     return known
 end
 
-local function note_priority(queue, priority)
-    local known = priorities_of(queue)
-    if string.find(known, priority, 1, true) then
-        return
-    end
-    local all = { priority }
-    for i = 1, #known do
-        all[#all + 1] = sub(known, i, i)
-    end
-    table.sort(all)
-    priorities[queue] = concat(all)
-    call('HSET', T .. 'pr', queue, priorities[queue])
-end
-
 local function waiting_in(queue)
     local known, count = priorities_of(queue), 0
     for i = 1, #known do
@@ -58,7 +44,7 @@ end
 
 local function enqueued(queue, priority, count)
     if count > 0 then
-        note_priority(queue, priority)
+        priorities[queue] = note_priority(queue, priority, priorities_of(queue)) or priorities[queue]
         call('HINCRBY', T .. 'n' .. queue .. priority, 'e', count)
     end
 end

@@ -1,6 +1,7 @@
 -- Puts jobs right that an eviction or an operator's DEL left half: where an index or the claims are gone, they are made anew from what
 -- is left; where the job itself is gone, so is then all that it left.
---   ARGV[1] {refs} of jobs to look at, or a place to walk through: 'j' all jobs, 'h' or 'p' those named there, or an index of a line
+--   ARGV[1] {refs} of jobs to look at, or a place to walk through: 'j' all jobs, 'h' or 'p' those named there, an index of a line,
+--           or 'pr': no jobs, only the queues that have some priority
 --   ARGV[2] where to go on, '0' at first        ARGV[3] about how many
 -- Answers {where to go on, '0' at the end, how many were put right, how many were gone, {queue, ...} of those that were looked at,
 -- bytes of the finished ones}. Idempotent, so it needs no lease.
@@ -32,23 +33,16 @@ local function claim_of(line, id, size)
     return nil
 end
 
-local function note_priority(ref)
-    local queue, priority = sub(ref, 1, 4), sub(ref, 5, 5)
+-- Whether its priority had to be put among its queue's.
+local function noted(ref)
+    local queue = sub(ref, 1, 4)
     if not known[queue] then
         known[queue] = call('HGET', T .. 'pr', queue) or ''
         queues[#queues + 1] = queue
     end
-    if string.find(known[queue], priority, 1, true) then
-        return false
-    end
-    local all = { priority }
-    for i = 1, #known[queue] do
-        all[#all + 1] = sub(known[queue], i, i)
-    end
-    table.sort(all)
-    known[queue] = concat(all)
-    write('HSET', T .. 'pr', queue, known[queue])
-    return true
+    local all = note_priority(queue, sub(ref, 5, 5), known[queue])
+    known[queue] = all or known[queue]
+    return all ~= nil
 end
 
 -- Whether it had to be put there.
@@ -87,7 +81,7 @@ local function mend(ref)
         drop(ref, line, id)
         return
     end
-    local changed = note_priority(ref)
+    local changed = noted(ref)
     local claim = call('HGET', T .. 'h', ref)
     if not claim and not call('ZSCORE', T .. 'r' .. line, id) then
         claim = claim_of(line, id, call('STRLEN', key))
@@ -136,6 +130,14 @@ elseif place == 'h' or place == 'p' then
     cursor = found[1]
     for i = 1, #found[2], 2 do
         refs[#refs + 1] = found[2][i]
+    end
+elseif place == 'pr' then
+    local found = call('HSCAN', T .. place, ARGV[2], 'COUNT', ARGV[3])
+    cursor = found[1]
+    for i = 1, #found[2], 2 do
+        if found[2][i] ~= '' then
+            queues[#queues + 1] = found[2][i]
+        end
     end
 elseif #place == 6 then
     local found = call('ZSCAN', T .. place, ARGV[2], 'COUNT', ARGV[3])

@@ -133,6 +133,22 @@ local function even_when_full()
     call('DEL', T .. 'x')
 end
 
+-- Puts a priority among those that a queue is known to have, and returns all of them; nil where it was there.
+local function note_priority(queue, priority, known)
+    if string.find(known, priority, 1, true) then
+        return nil
+    end
+    local all = { priority }
+    for i = 1, #known do
+        all[#all + 1] = sub(known, i, i)
+    end
+    table.sort(all)
+    known = concat(all)
+    even_when_full()
+    call('HSET', T .. 'pr', queue, known)
+    return known
+end
+
 -- Which queues other servers may have made jobs ready in.
 local function made_ready(queue)
     call('ZADD', T .. 'a', call('INCR', T .. 'an'), queue .. ARGV[1])

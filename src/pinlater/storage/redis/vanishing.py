@@ -1,0 +1,37 @@
+"""Whether jobs that wait have gone from their index though nobody took them out: its key was evicted, or deleted by hand.
+
+Whatever takes a job out of such an index adds to a total in the same script; what brings one in may not (a retry, a release). So an index
+may be larger than its totals say, ever more so, but what it has beyond them never becomes less unless some of it got lost. Weakness: an
+index that is lost together with its totals, or before the first look, isn't missed here; the walk of `mending.py` comes to its jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+# What `count_jobs.lua` says of a line, by place.
+_NAME, _PRIORITY, _WAITING, _TOTALS = 0, 1, 2, 7
+
+
+class Waiting:
+    """What the last look at all lines found."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[bytes, int], tuple[int, int]] = {}
+
+    def missed(self, rows: Sequence[Any]) -> int:
+        """How many jobs have gone since the look before this one, at least. `rows`: all that `count_jobs.lua` says."""
+        missed = 0
+        now: dict[tuple[bytes, int], tuple[int, int]] = {}
+        for row in rows:
+            enqueued, claimed, succeeded, failed, retried, lost, deleted = map(int, row[_TOTALS])
+            beyond = row[_WAITING] - enqueued + claimed + failed + lost + deleted
+            moves = enqueued + claimed + succeeded + failed + retried + lost + deleted
+            line = row[_NAME], row[_PRIORITY]
+            before, moves_before = self._before.get(line, (beyond, moves))
+            if moves >= moves_before:  # else the totals were lost
+                missed += max(0, before - beyond)
+            now[line] = beyond, moves
+        self._before = now
+        return missed
