@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 from pinlater.domain.job import JobState
 from pinlater.storage.interface import Ack, TimeToLive
+from pinlater.storage.mysql.connection import Result
+from pinlater.storage.mysql.transaction import Transaction
 from tests.contract.desk import Desk
 from tests.mysql.rig import QUEUE, Rig
 from tests.mysql.test_failures_locks import stranger
@@ -57,6 +61,32 @@ async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(rig: Rig, 
         assert await desk.shard.advance_due(desk.now, 100) == 0
     assert await desk.shard.advance_due(desk.now, 100) == 1
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (2, 0)
+    assert await future_rows(rig) == 0
+    await rig.assert_consistent()
+
+
+async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go_meanwhile(
+    rig: Rig, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found is one that somebody has in hand; counted is another, which was in somebody's hand when it was looked for."""
+    in_hand, let_go = await desk.put(delay_ms=1000), await desk.put(delay_ms=1000)
+    desk.clock.advance(ms=1000)
+    select = Transaction.select
+    async with AsyncExitStack() as until_found:
+        await until_found.enter_async_context(
+            stranger(rig, f"SELECT * FROM future WHERE id = {let_go.id} AND run_after_ms <= {desk.now} FOR UPDATE")
+        )
+
+        async def select_and_let_go(transaction: Transaction, *statements: bytes) -> list[Result]:
+            found = await select(transaction, *statements)
+            await until_found.aclose()
+            return found
+
+        monkeypatch.setattr(Transaction, "select", select_and_let_go)
+        async with stranger(rig, f"SELECT * FROM ready WHERE id = {in_hand.id} FOR UPDATE"):
+            assert await desk.shard.advance_due(desk.now, 100) == 1
+            await rig.assert_consistent()
+    assert await desk.shard.advance_due(desk.now, 100) == 1
     assert await future_rows(rig) == 0
     await rig.assert_consistent()
 

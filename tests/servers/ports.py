@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 
 # Below the ports that Linux gives to outgoing connections: one of those must not sit on a server's port while the server is down.
 _RANGE = range(20_000, 32_000)
 _TRIES = 200
+# Not given twice: nobody may listen on them yet.
+_given: deque[int] = deque(maxlen=1_000)
 
 
 def free_port() -> int:
@@ -15,8 +18,11 @@ def free_port() -> int:
     draw = random.SystemRandom()
     for _ in range(_TRIES):
         port = draw.choice(_RANGE)
+        if port in _given:
+            continue
         try:
             with socket.create_server(("127.0.0.1", port)):
+                _given.append(port)
                 return port
         except OSError:
             continue

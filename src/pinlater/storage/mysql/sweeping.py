@@ -72,10 +72,11 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
             if queue_id in transaction.book.by_id:
                 transaction.counters.of(queue_id, priority).future -= 1
         in_hand: set[int] = set()
-        if len(counted.rows) < len(found.rows):
-            [still] = await transaction.select(_STILL_COUNTED_FUTURE(keys=json_rows(sorted(found.rows))))
-            in_hand = {job_id for (job_id,) in still.rows}  # what this transaction has counted is not among them
-        gone = {line[2:] for line in counted.rows} | {line[2:] for line in found.rows if line[3] not in in_hand}
+        others = sorted(set(found.rows) - set(counted.rows))  # which may be more than the counted are fewer
+        if others:
+            [still] = await transaction.select(_STILL_COUNTED_FUTURE(keys=json_rows(others)))
+            in_hand = {job_id for (job_id,) in still.rows}
+        gone = {line[2:] for line in counted.rows} | {line[2:] for line in others if line[3] not in in_hand}
         if gone:
             transaction.change(_DELETE_FUTURE(keys=json_rows(sorted(gone))))
         if in_hand:
