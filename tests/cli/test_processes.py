@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import COMMAND, Pinlater, start_server
+from tests.servers.ports import free_port
 
 WORKER = """
 import asyncio, time
@@ -241,12 +242,6 @@ def ready(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.snippets import Block, missing_line
+from tests.servers.ports import free_port
 
 BLOCK_TIMEOUT_S = 60
 
@@ -95,10 +95,3 @@ def wait_for_text(log: Path, text: str, process: subprocess.Popen[bytes]) -> Non
         if ended or time.monotonic() > deadline:
             pytest.fail(f"{'ended' if ended else 'no sign'} before {text!r}:\n{log.read_text(errors='replace')}")
         time.sleep(0.02)
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -35,16 +35,12 @@ from pinlater.worker._recycling import EXIT_CODE, Recycling, recycling_of
 from pinlater.worker._vitals import Report
 from pinlater.worker.counts import DURATION_BOUNDS_S
 from pinlater.worker.supervisor import STARTS
+from tests.servers.ports import free_port
 from tests.worker import set_up_tasks
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import FAST, running, state_of
 
 ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
