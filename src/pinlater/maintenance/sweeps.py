@@ -1,6 +1,7 @@
 """What is swept: claims past their deadline, jobs past their expiry, finished jobs past their time, and due times that came.
 
-Each sweep works in short transactions with pauses between, so that no request waits for it. A dead worker's thousand jobs come
+Each sweep works in short transactions with pauses between that are as long, so that no request waits for it and the store is others' at
+least half of the time. A dead worker's thousand jobs come
 back over about a second: a sweep that found a full batch comes again after a tenth of its interval, with twice the batch, since
 a longer list must not take for ever.
 """
@@ -20,7 +21,7 @@ from pinlater.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 0.005
+_PAUSE_SECONDS_MIN = 0.005
 
 
 class Sweeps:
@@ -76,7 +77,7 @@ class Sweeps:
                 self._metrics.queue(row.queue).expired += row.failed
             return sum(row.failed for row in swept)
 
-        return _PAUSE_SECONDS if await self._most_on_a_shard(sweep) >= self._settings.batch_max else None
+        return await self._pause_after(sweep, self._settings.batch_max)
 
     async def advance_due(self) -> float | None:
         """Jobs that became due are counted so."""
@@ -85,7 +86,7 @@ class Sweeps:
         async def sweep(shard: Shard) -> int:
             return await shard.advance_due(self._clock.now_ms(), limit)
 
-        return _PAUSE_SECONDS if await self._most_on_a_shard(sweep) >= limit else None
+        return await self._pause_after(sweep, limit)
 
     async def collect_garbage(self) -> float | None:
         """Finished jobs past their time to live vanish, and so do old keys and what deleted queues left."""
@@ -101,7 +102,14 @@ class Sweeps:
                     metrics.failed_gc += row.deleted_failed
             return sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in swept)
 
-        return _PAUSE_SECONDS if await self._most_on_a_shard(sweep) >= self._settings.batch_max else None
+        return await self._pause_after(sweep, self._settings.batch_max)
+
+    async def _pause_after(self, sweep: Callable[[Shard], Awaitable[int]], limit: int) -> float | None:
+        """Sweeps, and says when to do so again: soon where some shard had its fill of `limit` rows, None for the usual interval."""
+        began = self._clock.monotonic()
+        if await self._most_on_a_shard(sweep) < limit:
+            return None
+        return max(_PAUSE_SECONDS_MIN, self._clock.monotonic() - began)
 
     async def _most_on_a_shard(self, sweep: Callable[[Shard], Awaitable[int]]) -> int:
         """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
