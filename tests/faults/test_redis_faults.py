@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -75,8 +76,14 @@ async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
     await stage.flows(["1", "2", "3"], jobs=10)
     _, broken = await judge(stage)
     assert broken == []
-    with stage.places["1"].database.session() as ask:
+    place = stage.places["1"]
+    for server in stage.servers:  # else they may have put it right before it is looked at
+        server.signal(signal.SIGSTOP)
+    with place.database.session() as ask:
         ask("DEL", next(key for key in ask("KEYS", "pinlater{1}:j*") if len(key) == len("pinlater{1}:j") + 13))
+    left = await stage.store.inconsistencies(place, stage.prefix, "1")
+    for server in stage.servers:
+        server.signal(signal.SIGCONT)
+    assert [each for each in left if "is gone and has left" in each]
     _, broken = await judge(stage, everything=True)
     assert [each for each in broken if each.startswith("LOST")]
-    assert [each for each in broken if "is gone and has left" in each]
