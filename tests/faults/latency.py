@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 ENQUEUE, ACK, PICKUP = "enqueue", "ack", "pickup"
@@ -34,10 +35,21 @@ class Latencies:
 
     def __init__(self) -> None:
         self._all: list[Took] = []
+        self._aside = False
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Calls that end meanwhile don't count: this machine does what another would."""
+        self._aside = True
+        try:
+            yield
+        finally:
+            self._aside = False
 
     def add(self, kind: str, shard: str, seconds: float) -> None:
         """It ended now."""
-        self._all.append(Took(time.monotonic(), kind, shard, seconds * 1000))
+        if not self._aside:
+            self._all.append(Took(time.monotonic(), kind, shard, seconds * 1000))
 
     def figures(self, kind: str, shards: Collection[str], since: float, until: float) -> Figures:
         """Of the calls that these shards served between two moments."""

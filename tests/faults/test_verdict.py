@@ -35,5 +35,7 @@ def test_latencies_are_told_by_kind_shard_and_time() -> None:
         latencies.add("ack", "1", ms / 1000)
     latencies.add("ack", "2", 7.0)
     latencies.add("enqueue", "1", 7.0)
+    with latencies.aside():
+        latencies.add("ack", "1", 7.0)
     assert latencies.figures("ack", {"1"}, 0, 10**12) == pytest.approx((100, 50, 99))
     assert latencies.figures("ack", {"1", "2"}, 0, 1) == (0, 0, 0)
