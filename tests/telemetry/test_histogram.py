@@ -99,7 +99,7 @@ def test_steps_keep_fractions_of_the_unit() -> None:
 
 def test_recording_many_is_recording_each() -> None:
     many, each = Histogram(), histogram_of([7] * 5)
-    many.record_many(7, 5)
+    many.record(7, 5)
     assert many.read() == each.read()
 
 

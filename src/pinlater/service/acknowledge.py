@@ -71,9 +71,9 @@ class Acknowledge:
         items = batch.items
         horizon = I64_MAX - self._clock.now_ms()
 
-        async def finish(part: OnShard) -> Sequence[Acked]:
+        def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
             acks = [_ack(items[index], key, horizon) for index, key in zip(part.indices, part.keys, strict=True)]
-            return await part.shard.finish.submit(acks)
+            return part.shard.finish.submit(acks)
 
         answers = await on_each_shard(parts, finish, [NOT_FOUND] * len(items))
         self._count_acks(caller, batch, answers)

@@ -78,14 +78,15 @@ async def on_each_shard(
         [part] = parts
         if not part.shard.healthy:
             raise out_of_reach(part.shard.name)
-        results: Sequence[Sequence[Value] | BaseException] = (await act(part),)
+        only = await act(part)
+        if len(only) == len(answers):
+            return list(only)  # all of the request lives here
+        results: Sequence[Sequence[Value] | BaseException] = (only,)
     else:
         results = await asyncio.gather(*(_on_shard(part, act) for part in parts), return_exceptions=True)
     for part, values in zip(parts, results, strict=True):
         if isinstance(values, BaseException):
             raise values
-        if len(values) == len(answers):
-            return list(values)  # all of the request lives here
         for index, value in zip(part.indices, values, strict=True):
             answers[index] = value
     return answers

@@ -6,7 +6,7 @@ One call of it must stay cheap: tens of thousands a second go through here.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
 
 from pinlater.domain.clock import Clock
@@ -122,7 +122,7 @@ class Enqueue:
 
     # --- storing ------------------------------------------------------------------------------------------------------
 
-    async def _insert(
+    def _insert(
         self,
         shard: ShardLanes,
         queue: Queue,
@@ -130,7 +130,8 @@ class Enqueue:
         now_ms: int,
         request_key: str | None,
         fingerprint: bytes,
-    ) -> Inserted:
+    ) -> Awaitable[Inserted]:
+        """Hands the jobs to the shard's lane."""
         config, settings = queue.config, self._settings
         attempts = config.default_attempts or settings.default_attempts
         expiry_ms = config.default_expiry_ms
@@ -153,7 +154,7 @@ class Enqueue:
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
             max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
-        return await shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
+        return shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
 
     def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: str, inserted: Inserted) -> Enqueued:
         """Descriptors and counts."""

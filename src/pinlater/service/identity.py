@@ -31,7 +31,8 @@ class Identity:
         self.host = host.replace(":", "_")  # IPv6 would make the descriptor ambiguous
         self.port = port
         self.started_at_ms = started_at_ms
-        self._slot = slot
+        self._server = f"{self.host}:{port}:{started_at_ms}"
+        self._life = f"{slot:x}-{started_at_ms:x}"
         self._claims = 0
 
     def holder(self, source: str) -> Holder:
@@ -39,7 +40,7 @@ class Identity:
         source = kept_source(source)
         self._claims = number = self._claims + 1
         return Holder(
-            f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}",
+            f"{self._server}:{source}:{number}",
             source,
-            f"{self._slot:x}-{self.started_at_ms:x}-{number:x}",
+            f"{self._life}-{number:x}",
         )

@@ -13,7 +13,7 @@ first is still under way on this one may not find it yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ from pinlater.sharding.guarded import out_of_reach
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Inserted, RequestRef, UniqueRef
 
-Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Coroutine[Any, Any, Inserted]]
+Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Awaitable[Inserted]]
 Finish = Callable[[Queue, Sequence[JobToEnqueue], str, Inserted], Enqueued]
 
 

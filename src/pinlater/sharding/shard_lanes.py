@@ -350,8 +350,8 @@ class ShardLanes:
 
 
 def _weight_of_insert(request: InsertRequest) -> int:
-    jobs = request.jobs
-    return len(jobs) + sum([len(job.body) for job in jobs]) // _BYTES_A_JOB
+    jobs = request[1]
+    return len(jobs) + sum([len(job[1]) for job in jobs]) // _BYTES_A_JOB
 
 
 _NOTHING = Claimed(((),))

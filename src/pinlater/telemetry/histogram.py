@@ -134,21 +134,17 @@ class Histogram:
         self._maximum = 0
         self.count = 0
 
-    def record(self, value: float) -> None:
-        """Adds one value; below 0 counts as 0."""
-        self.record_many(value, 1)
-
     def record_each(self, values: Sequence[int]) -> None:
         """Adds every value of a batch; equal ones, which batches are full of, cost a fifth of a `record` each."""
         if len(values) < _BATCH_FROM:
             for value in values:
-                self.record_many(value, 1)
+                self.record(value)
             return
         for value, times in Counter(values).items():
-            self.record_many(value, times)
+            self.record(value, times)
 
-    def record_many(self, value: float, times: int) -> None:
-        """Adds the same value `times` times. The bucket is worked out in place: a call of `bucket_of` would cost a third more."""
+    def record(self, value: float, times: int = 1) -> None:
+        """Adds a value, `times` times; below 0 counts as 0. The bucket is worked out in place: calling `bucket_of` costs a third more."""
         step = int(value * self._steps)
         if step < _LINEAR_BELOW:
             step = bucket = max(step, 0)

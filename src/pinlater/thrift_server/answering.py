@@ -83,9 +83,8 @@ class Answering:
         route = self._routes[call.method.name]
         route.metrics.requests += 1
         waits = route.hands_out and bool(call.arguments.request.waitMillis)
-        refusal = self._refusal(recipient, waits)
-        if refusal is not None:
-            reply = self._failed(call, route, refusal)
+        if recipient.over_limit or (self.running >= self._requests_max and not waits):
+            reply = self._failed(call, route, self._refusal(recipient))
         elif waits:
             reply = await self._wait(call, route, recipient)
         else:
@@ -100,13 +99,11 @@ class Answering:
             self._log(call, frame, reply, ended_s - arrived_s)
         return NO_ANSWER if call.oneway else reply
 
-    def _refusal(self, recipient: Recipient, waits: bool) -> PinLaterError | None:
+    def _refusal(self, recipient: Recipient) -> PinLaterError:
         if recipient.over_limit:
             recipient.last_request = True
             return TooManyConnections()
-        if self.running >= self._requests_max and not waits:
-            return TooManyRequests(self._requests_max)
-        return None
+        return TooManyRequests(self._requests_max)
 
     async def _wait(self, call: Call, route: Route, recipient: Recipient) -> bytes:
         """A long poll: it doesn't count as running, and may be cancelled when its caller goes."""

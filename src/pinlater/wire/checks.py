@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from thrift.Thrift import TType
 
 REPLACEMENT = "\ufffd"
+_READ_IN_ONE_GO_FROM = 2  # one alone isn't read as a tuple
 
 
 class Check(NamedTuple):
@@ -43,6 +44,50 @@ def _children(spec: tuple[Any, ...]) -> Iterable[tuple[str, int, type[Any], tupl
 
 
 def _build_missing(
+    cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]
+) -> Callable[[Any], str]:
+    """Mostly nothing is missing: all that is required of a struct, and of the structs that it requires, is read in one go."""
+    name_missing = _build_name_missing(cls, spec, required)
+    paths, others = _required_paths(cls, spec, required, "")
+    if len(paths) < _READ_IN_ONE_GO_FROM:
+        return name_missing
+    read_all, inner = attrgetter(*paths), tuple(others)
+
+    def missing(value: Any) -> str:
+        try:
+            if None in read_all(value):
+                return name_missing(value)
+        except AttributeError:  # of None: a required struct
+            return name_missing(value)
+        for read, look in inner:
+            child = read(value)
+            if child is not None:
+                found = look(child)
+                if found:
+                    return found
+        return ""
+
+    return missing
+
+
+def _required_paths(
+    cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]], prefix: str
+) -> tuple[list[str], list[tuple[Callable[[Any], Any], Callable[[Any], str]]]]:
+    """Where all that is always required lies; and what else holds structs, with the look at it."""
+    names = required.get(cls.__name__, ())
+    paths = [prefix + name for name in names]
+    others: list[tuple[Callable[[Any], Any], Callable[[Any], str]]] = []
+    for name, kind, child, child_spec in _children(spec):
+        if kind == TType.STRUCT and name in names:
+            more = _required_paths(child, child_spec, required, f"{prefix}{name}.")
+            paths += more[0]
+            others += more[1]
+        else:
+            others.append((attrgetter(prefix + name), _missing_in_child(kind, child, child_spec, required)))
+    return paths, others
+
+
+def _build_name_missing(
     cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]]
 ) -> Callable[[Any], str]:
     own = tuple((attrgetter(name), f"{cls.__name__}.{name}") for name in required.get(cls.__name__, ()))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from struct import Struct
+from struct import error as StructError  # noqa: N812 it is called like nothing
 from typing import Any, NamedTuple, Never
 
 from thrift.protocol import fastbinary
@@ -21,7 +22,15 @@ from thrift.Thrift import TMessageType, TType
 from pinlater.wire.checks import first_text_not_utf8
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.limits import WireLimits
-from pinlater.wire.methods import METHODS, METHODS_BY_NAME, STRICT_VERSION, Method, Shape, message_head
+from pinlater.wire.methods import (
+    METHODS,
+    METHODS_BY_CALL_HEAD,
+    METHODS_BY_NAME,
+    STRICT_VERSION,
+    Method,
+    Shape,
+    message_head,
+)
 
 _strict_head = Struct(">HxBi")
 _i32 = Struct(">i")
@@ -33,6 +42,8 @@ _encode = fastbinary.encode_binary
 
 _DECODE_ERRORS = (EOFError, TypeError, ValueError, OverflowError, MemoryError, RecursionError, TProtocolException)
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
+
+_NAME_AT = 8  # in a strict header; its length stands before it, in four bytes
 
 EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
 
@@ -166,6 +177,28 @@ class Decoder:
 
     def call(self, frame: bytes) -> Call:
         """A call for one of our methods. `WireError` otherwise; its `kind` says what to answer."""
+        try:  # as almost every client sends it: the strict header, with a name of one byte's length
+            head = frame[: _NAME_AT + frame[_NAME_AT - 1]]
+            method = METHODS_BY_CALL_HEAD[head]
+            body_at = len(head) + 4
+            seqid: int = _i32.unpack_from(frame, len(head))[0]
+            oneway = False
+        except (IndexError, KeyError, StructError):
+            method, seqid, oneway, body_at = self._unusual(frame)
+        try:
+            body = frame[body_at:]
+            arguments = self._struct(body, method.received_arguments)
+            missing = method.check_arguments.missing(arguments)
+            if missing:
+                raise WireError(f"Required field {missing} is missing")
+            if not body.isascii() and method.check_arguments.suspicious(arguments):
+                self._prove_utf8(body, method)
+        except WireError as error:
+            raise WireError(error.message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
+        return Call(method, seqid, oneway, arguments)
+
+    def _unusual(self, frame: bytes) -> tuple[Method, int, bool, int]:
+        """Method, sequence id, whether it is one-way, and where the arguments begin, by a closer look."""
         name, kind, seqid, body_at = self.header(frame)
         oneway = kind == TMessageType.ONEWAY
         method = METHODS.get(name)
@@ -180,17 +213,7 @@ class Decoder:
             shown = name.decode("utf-8", "replace")
             unknown = ApplicationErrorKind.UNKNOWN_METHOD
             raise WireError(f"Invalid method name: '{shown}'", kind=unknown, name=name, seqid=seqid, oneway=oneway)
-        try:
-            body = frame[body_at:]
-            arguments = self._struct(body, method.received_arguments)
-            missing = method.check_arguments.missing(arguments)
-            if missing:
-                raise WireError(f"Required field {missing} is missing")
-            if not body.isascii() and method.check_arguments.suspicious(arguments):
-                self._prove_utf8(body, method)
-        except WireError as error:
-            raise WireError(error.message, name=name, seqid=seqid, oneway=oneway) from error.__cause__
-        return Call(method, seqid, oneway, arguments)
+        return method, seqid, oneway, body_at
 
     def _prove_utf8(self, body: bytes, method: Method) -> None:
         """Decodes again, without UTF-8, because the first time left a U+FFFD somewhere."""

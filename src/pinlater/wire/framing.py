@@ -55,6 +55,8 @@ class FrameSplitter:
     def take_while_good(self, data: bytes) -> tuple[list[bytes], WireError | None]:
         """As `feed`, but gives what was whole before the bad length together with the error. After an error: feed no more."""
         if not self._partial:
+            if LENGTH_BYTES < len(data) <= self._max_frame_bytes and _read_length(data)[0] == len(data) - LENGTH_BYTES:
+                return [data[LENGTH_BYTES:]], None  # mostly one whole frame comes at a time
             frames, used, error = self._cut(data)
             if used < len(data):
                 self._partial += memoryview(data)[used:]

@@ -131,4 +131,5 @@ def _build_all() -> dict[bytes, Method]:
 
 
 METHODS = _build_all()
+METHODS_BY_CALL_HEAD = {method.call_head: method for method in METHODS.values()}
 METHODS_BY_NAME = {method.name: method for method in METHODS.values()}

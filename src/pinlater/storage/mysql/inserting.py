@@ -70,6 +70,7 @@ class _Batch:
         self._held: dict[tuple[int, str], tuple[int, int]] = {}  # who has each unique key now
         self._outlived: list[tuple[int, bytes]] = []
         self._unique_keys: dict[tuple[int, str], bytes] = {}
+        self._has_keys = False
 
     # --- looking before -------------------------------------------------------------------------------------------------------
 
@@ -85,6 +86,7 @@ class _Batch:
             if job.unique is not None
         ]
         if unique:
+            self._has_keys = True
             await self._find_holders(unique)
         if self._transaction.careful or any(
             request.max_pending is not None
@@ -141,14 +143,18 @@ class _Batch:
                 size_bytes = len(escaped(job.body)) + len(literal(options_text(job)))
                 if size_bytes > self._row_bytes_max:
                     return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
-        existing = self._existing(queue, jobs)
+        existing = self._existing(queue, jobs) if self._has_keys else {}
         growth = len(jobs) - len(existing)
         pending = self._pending.get(queue.queue_id, 0)
         if request.max_pending is not None and growth and pending + growth > request.max_pending:
             return QueueFull(request.queue, pending, request.max_pending)
         self._pending[queue.queue_id] = pending + growth
         self._add_jobs(queue, [job for index, job in enumerate(jobs) if index not in existing] if existing else jobs)
-        ids = [existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)]
+        ids = (
+            [existing[i][0] if i in existing else job[0] for i, job in enumerate(jobs)]
+            if existing
+            else [job[0] for job in jobs]
+        )
         answer = Inserted(ids, existing)
         if key is not None:
             kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)

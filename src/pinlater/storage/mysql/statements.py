@@ -10,10 +10,11 @@ Literals are safe because every connection runs in utf8mb4 (no multi-byte charac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import Any
 
 FOLDER = files("pinlater.storage.mysql") / "queries"
 # Room for a statement's own words, beside its rows.
@@ -61,16 +62,11 @@ def sql(name: str) -> Template:
 
 def literal(value: object) -> bytes:
     """A value as SQL: numbers, text, bytes, None, and sequences of numbers for `IN (:ids)`."""
-    if isinstance(value, Sql):
-        return value
+    write = _LITERALS.get(type(value))
+    if write is not None:
+        return write(value)
     if isinstance(value, int):
         return b"%d" % value
-    if isinstance(value, bytes):
-        return b"_binary'" + escaped(value) + b"'"
-    if isinstance(value, str):
-        return b"'" + escaped(value.encode()) + b"'"
-    if value is None:
-        return b"NULL"
     if isinstance(value, Sequence):
         return b",".join([literal(item) for item in value])
     raise TypeError(f"{type(value).__name__} is no SQL value")
@@ -83,6 +79,15 @@ def escaped(data: bytes) -> bytes:
     if b"'" in data:
         data = data.replace(b"'", b"\\'")
     return data
+
+
+_LITERALS: dict[type, Callable[[Any], bytes]] = {
+    Sql: lambda value: value,
+    int: lambda value: b"%d" % value,
+    bytes: lambda value: b"_binary'" + escaped(value) + b"'",
+    str: lambda value: b"'" + escaped(value.encode()) + b"'",
+    type(None): lambda _: b"NULL",
+}
 
 
 def row(values: Sequence[object]) -> bytes:
