@@ -84,6 +84,9 @@ faults: ## databases, networks and servers fail under load, on three MariaDBs: m
 .PHONY: soak
 soak: ## every fault in full length, then hours of mixed load, watching memory, latency and the promises
 	$(MAKE) faults ARGS=
+	scripts/test-packages
+	scripts/mysql-server
+	$(MAKE) faults ARGS="--kind mysql8"
 	$(MAKE) faults ARGS="--kind redis"
 	$(BIN)/python -m tests.soak $(ARGS)
 
