@@ -65,6 +65,7 @@ class RedisStore:
 
     def settle(self) -> None:
         """Waits until the log has been written anew and nothing runs beside the server."""
+        _rest(self.server)  # it may be at it by itself
         with _client(self.server) as client:
             client.bgrewriteaof()
         _rest(self.server)
