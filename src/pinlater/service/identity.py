@@ -29,9 +29,8 @@ class Identity:
 
     def __init__(self, host: str, port: int, started_at_ms: int, slot: int) -> None:
         self.host = host.replace(":", "_")  # IPv6 would make the descriptor ambiguous
-        self.port = port
+        self.port = port  # changes where the system chooses it
         self.started_at_ms = started_at_ms
-        self._server = f"{self.host}:{port}:{started_at_ms}"
         self._life = f"{slot:x}-{started_at_ms:x}"
         self._claims = 0
 
@@ -40,7 +39,7 @@ class Identity:
         source = kept_source(source)
         self._claims = number = self._claims + 1
         return Holder(
-            f"{self._server}:{source}:{number}",
+            f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}",
             source,
             f"{self._life}-{number:x}",
         )

@@ -7,7 +7,7 @@ text may hold that character itself. Whoever asks decodes again without UTF-8 th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -15,6 +15,10 @@ from thrift.Thrift import TType
 
 REPLACEMENT = "\ufffd"
 _READ_IN_ONE_GO_FROM = 2  # one alone isn't read as a tuple
+
+
+Children = Sequence[tuple[Callable[[Any], Any], Callable[[Any], str]]]
+"""Fields that hold structs: how to read one, and the look at it."""
 
 
 class Check(NamedTuple):
@@ -59,20 +63,25 @@ def _build_missing(
                 return name_missing(value)
         except AttributeError:  # of None: a required struct
             return name_missing(value)
-        for read, look in inner:
-            child = read(value)
-            if child is not None:
-                found = look(child)
-                if found:
-                    return found
-        return ""
+        return _missing_within(inner, value)
 
     return missing
 
 
+def _missing_within(children: Children, value: Any) -> str:
+    """Of these children, where they came."""
+    for read, look in children:
+        child = read(value)
+        if child is not None:
+            found = look(child)
+            if found:
+                return found
+    return ""
+
+
 def _required_paths(
     cls: type[Any], spec: tuple[Any, ...], required: Mapping[str, tuple[str, ...]], prefix: str
-) -> tuple[list[str], list[tuple[Callable[[Any], Any], Callable[[Any], str]]]]:
+) -> tuple[list[str], Children]:
     """Where all that is always required lies; and what else holds structs, with the look at it."""
     names = required.get(cls.__name__, ())
     paths = [prefix + name for name in names]
@@ -100,13 +109,7 @@ def _build_name_missing(
         for read, label in own:
             if read(value) is None:
                 return label
-        for read, look in inner:
-            child = read(value)
-            if child is not None:
-                found = look(child)
-                if found:
-                    return found
-        return ""
+        return _missing_within(inner, value)
 
     return missing
 
