@@ -1,4 +1,7 @@
-"""A wall clock of its own for a private server, which a test sets while the server runs. Timers and the monotonic clock stay right."""
+"""A wall clock of its own for a private server, which a test sets while the server runs. Timers and the monotonic clock stay right.
+
+The library's build for threads it is: with the other one, two threads that look at the time at once may see the machine's.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ class FakeClock:
     """Give `environment` to the server before it starts. Raises `ServerMissing` where libfaketime isn't there."""
 
     def __init__(self, file: Path) -> None:
-        libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+        libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
         if not libraries:
             raise ServerMissing("no libfaketime here (Debian package faketime; scripts/test-packages installs it)")
         self._file = file
