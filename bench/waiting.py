@@ -31,16 +31,25 @@ WARM_UP_JOBS = 3
 
 
 def pickup(place: Workplace) -> RowResult:
-    """From the enqueue call to the handler of the one worker that waits; beside it, to the frame in a bare client's hands."""
+    """From the enqueue call to the handler of the one worker that waits; beside it, to the frame in a bare client's hands.
+
+    And both where jobs are kept in memory: what is more is the store's.
+    """
     runs = []
     for _ in range(max(1, place.sizes.repeats - 2)):
+        with place.storeless() as server:
+            nowhere = named("memory_client", wire_pickups(server, server, place.sizes.pickups))
+        with place.storeless() as server:
+            nowhere |= named("memory", handler_pickups(server, server, place.sizes.pickups))
         with place.pinlater() as server:
             bare = wire_pickups(server, server, place.sizes.pickups)
         with place.pinlater() as server:
             handled = handler_pickups(server, server, place.sizes.pickups)
-        runs.append(named("pickup", handled) | named("wire_client", bare))
+        runs.append(named("pickup", handled) | named("wire_client", bare) | nowhere)
     title = "idle pickup, enqueue call to handler, one waiting worker"
-    return RowResult("pickup", title, place.goals("pickup"), median_of(runs), runs=list(runs))
+    figures = median_of(runs)
+    references = {name: figures.pop(name) for name in list(figures) if name.startswith("memory_")}
+    return RowResult("pickup", title, place.goals("pickup"), figures, references, runs=list(runs))
 
 
 def named(prefix: str, latencies: array[float]) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -161,11 +160,19 @@ class Workplace:
         if store is None:
             mine.remove()
 
+    @contextmanager
+    def storeless(self) -> Iterator[Server]:
+        """Another reference: the service on its memory, which costs next to nothing."""
+        with serve("--store", "memory", log=self.log) as server:
+            with RawClient(server.port) as client:
+                client.create_queue(QUEUE)
+            yield server
+
     def load(self, server: Server, plan: Plan, *, rested: bool = False) -> Run:
         """Runs the load in a process of its own beside the server, once the databases are at rest."""
         if not rested:
             self.stores.rest()
-        cpu, database_cpu, started = server.cpu_seconds(), self.stores.cpu_seconds(), time.perf_counter()
+        cpu, database_cpu = server.cpu_seconds(), self.stores.cpu_seconds()
         process = subprocess.run(
             [sys.executable, "-m", "bench.load"],
             input=json.dumps(asdict(plan)),
@@ -176,10 +183,10 @@ class Workplace:
         )
         if process.returncode:
             raise RuntimeError(f"the load failed:\n{process.stderr[-2000:]}\nserver:\n{server.output()[-2000:]}")
-        seconds = time.perf_counter() - started
+        report = Report(**json.loads(process.stdout))
+        seconds = plan.warmup_seconds + report.seconds
         share = (server.cpu_seconds() - cpu) / seconds
         database_share = (self.stores.cpu_seconds() - database_cpu) / seconds
-        report = Report(**json.loads(process.stdout))
         if report.refused:
             raise RuntimeError(f"{report.refused} requests refused, first: {report.first_refusal}")
         return Run(report, share, database_share)

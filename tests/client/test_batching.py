@@ -116,7 +116,7 @@ async def test_one_job_after_another_is_sent_each_by_itself() -> None:
         FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
         AsyncEnqueueBatcher(client) as batcher,
-        asyncio.timeout(10),
+        asyncio.timeout(30),
     ):
         for n in range(20):
             placed = await batcher.enqueue("q", b"%d" % n)
@@ -130,7 +130,7 @@ async def test_cancelled_callers_neither_keep_others_from_being_stored_nor_leave
     async with (
         FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(30),
     ):
         batcher = AsyncEnqueueBatcher(client, jobs_max=10)
         callers = [asyncio.create_task(batcher.enqueue("q", b"%d" % n)) for n in range(100)]
@@ -152,7 +152,7 @@ async def test_a_sender_that_is_cancelled_leaves_nobody_waiting() -> None:
     async with (
         FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(30),
     ):
         batcher = AsyncEnqueueBatcher(client, in_flight_max=1)
         first = asyncio.create_task(batcher.enqueue("q", b"first"))

@@ -34,13 +34,13 @@ def batching(server: FakeServer, **options: Any) -> Iterator[EnqueueBatcher]:
 
 
 async def answers_to(submitted: list[Future[Placed]]) -> list[Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return await asyncio.gather(*map(asyncio.wrap_future, submitted), return_exceptions=True)
 
 
 async def asked(server: FakeServer, times: int = 1) -> None:
     """Returns when so many enqueues have come."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(server.called("enqueueJobs")) < times:
             await asyncio.sleep(0.001)
 
@@ -62,7 +62,7 @@ async def test_threads_share_it() -> None:
         with batching(server) as batcher, ThreadPoolExecutor(16) as threads:
             loop = asyncio.get_running_loop()
             calls = [loop.run_in_executor(threads, batcher.enqueue, f"q{n % 2}", b"%d" % n) for n in range(400)]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 placed = await asyncio.gather(*calls)
             assert (batcher._waiting.count, batcher._senders, batcher._open) == (0, {}, set())
     assert [one.descriptor.partition(":")[0] for one in placed] == [str(n) for n in range(400)]

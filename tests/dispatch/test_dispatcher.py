@@ -50,7 +50,7 @@ class Stage:
         )
 
     async def waiting(self, number: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while self.dispatcher.waiting("q") != number:
                 await asyncio.sleep(0)
 
@@ -104,7 +104,7 @@ async def test_a_claim_whose_caller_goes_at_any_moment_is_given_back(stage: Stag
         await _turns(turns)
         if await _cancelled(task):
             break
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await stage.in_progress():
                 await asyncio.sleep(0)
     else:
@@ -123,7 +123,7 @@ async def test_a_woken_caller_that_goes_at_any_moment_leaves_the_job_to_the_next
         if await _cancelled(first):
             assert await _cancelled(second) == 0
             break
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert _jobs(await second) == 1
     else:
         pytest.fail("the first claim was never done; more turns are needed")
@@ -143,7 +143,7 @@ async def test_a_claim_that_waited_behind_another_and_was_cancelled_passes_its_w
     shard.take_nothing = 1
     shard.gate.set()
     await ahead
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert _jobs(await waiters[1]) == 1
     await stage.shards.close()
 
@@ -184,7 +184,7 @@ async def test_a_woken_claim_that_fails_leaves_its_wake_to_the_next() -> None:
     await stage.put()
     with pytest.raises(ShardConnectionFailed):
         await waiters[0]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert _jobs(await waiters[1]) == 1
     await stage.shards.close()
 
@@ -241,7 +241,7 @@ async def test_what_is_given_back_is_not_charged() -> None:
     await stage.put(2)
     [part] = await stage.claim(2)
     stage.dispatcher.give_back("q", part, "t1")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await stage.in_progress() or stage.dispatcher.gives_back:
             await asyncio.sleep(0)
     assert _jobs(await stage.claim(2)) == 2

@@ -15,7 +15,7 @@ import uvloop
 from pinlater.dispatch.wakes import Wakes
 
 SECRET = b"known to all servers"
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class Ear:

@@ -130,7 +130,7 @@ async def test_where_no_wake_arrives_a_look_finds_the_job(start: Start) -> None:
         waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
         await until(lambda: other.dispatcher.waiting("q") == 1)
         await producer.enqueue("q", [Job(b"seen")])
-        dequeued = await asyncio.wait_for(waiting, 10)
+        dequeued = await asyncio.wait_for(waiting, 30)
     assert [job.body for job in dequeued.jobs] == [b"seen"]
 
 
@@ -144,6 +144,6 @@ async def test_all_servers_go_by_the_databases_time(start: Start, mariadb: Maria
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not true():
             await asyncio.sleep(0)

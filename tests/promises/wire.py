@@ -21,7 +21,7 @@ from pinlater.wire.generated import ttypes as _ttypes
 PinLater: Any = _service
 ttypes: Any = _ttypes
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
 APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
 

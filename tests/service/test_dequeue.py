@@ -20,7 +20,7 @@ from tests.service.conftest import CALLER, World
 
 
 async def _until_waiting(world: World, count: int, queue: str = "q") -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while world.dispatcher.waiting(queue) != count:
             await asyncio.sleep(0)
 

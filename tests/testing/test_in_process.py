@@ -161,7 +161,7 @@ async def test_a_long_poll_ends_with_a_job_or_when_its_time_has_been_turned(serv
         await asyncio.to_thread(service.client.enqueue, "q", [b"x"])
         assert len((await polling).jobs) == 1
         polling = asyncio.create_task(client.dequeue("q", wait_ms=20_000))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not service.client.queue_stats("q")[0].waiting_dequeues:
                 await asyncio.sleep(0.001)
         started = time.monotonic()
@@ -173,7 +173,7 @@ async def test_a_long_poll_ends_with_a_job_or_when_its_time_has_been_turned(serv
 async def test_a_long_poll_that_is_given_up_takes_no_job(service: InProcessService) -> None:
     async with service.async_client() as client:
         polling = asyncio.create_task(client.dequeue("q", wait_ms=20_000))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not service.client.queue_stats("q")[0].waiting_dequeues:
                 await asyncio.sleep(0.001)
         polling.cancel()
@@ -198,7 +198,7 @@ async def test_a_closed_service_is_out_of_reach_and_leaves_no_thread() -> None:
     other = AsyncClient("in-process:1", connect=service._connect, retries=0)
     async with other:
         polling = asyncio.create_task(other.dequeue("q", wait_ms=20_000))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not service.client.queue_stats("q")[0].waiting_dequeues:
                 await asyncio.sleep(0.001)
         service.close()

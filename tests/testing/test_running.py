@@ -260,7 +260,7 @@ async def test_a_served_worker_runs_here_and_nowhere_else(service: InProcessServ
     """Its own address is not looked at: a test must never reach a real server by mistake."""
     running = asyncio.create_task(office.worker.run_async(queues=["mail"]))
     await office.send.enqueue_async("x")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not office.done:
             await asyncio.sleep(0.001)
     office.worker.request_stop()

@@ -20,7 +20,7 @@ from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.fake_operations import FakeOperations
 
 CONTEXT = types.RequestContext("worker-1", "request-1")
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 def pytest_asyncio_loop_factories(

@@ -421,7 +421,7 @@ async def test_a_worker_that_can_not_obey_is_ended_when_its_supervisor_is_gone(m
     assert b'"so"' in await reader.readline()
     writer.close()
     await writer.wait_closed()
-    await asyncio.wait_for(obeying, 10)
+    await asyncio.wait_for(obeying, 30)
     assert told == ["hurry", "stop"]
     await asyncio.wait_for(ended.wait(), 10)
 

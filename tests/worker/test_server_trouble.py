@@ -91,7 +91,7 @@ async def test_a_server_that_comes_back_is_used_again() -> None:
         calls = len(server.called("dequeueJobs"))
         await eventually(lambda: len(server.called("dequeueJobs")) > calls)
         worker.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
     assert [job.body for job in seen] == [b"x"]
 
 
@@ -104,7 +104,7 @@ async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:
         await asyncio.wait_for(waits.asked_again.wait(), 10)
         assert (len(seen), acked(server)) == (1, [("q:s1:p1:1", "tok")])
         worker.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
 
 
 async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
@@ -121,7 +121,7 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
         task = asyncio.create_task(worker.run_async())
         await eventually(lambda: len(server.called("ackJobs")) == 3)
         worker.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
     assert worker.counts.acks_refused == 0  # one of those before may have arrived
     assert set(acked(server)) == {("q:s1:p1:1", "tok")}
 
@@ -136,7 +136,7 @@ async def test_an_ack_that_is_refused_for_good_is_not_sent_for_ever() -> None:
         task = asyncio.create_task(worker.run_async())
         await eventually(lambda: worker.counts.acks_refused == 1)
         worker.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
     assert len(acked(server)) == 1
 
 
@@ -177,7 +177,7 @@ async def test_a_job_that_comes_again_while_its_lost_claim_still_runs_is_a_job_o
         first_may_end.set()
         await eventually(lambda: ("q:s1:p1:1", "tok") in acked(server))
         worker.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
     assert worker.counts.running == 0
 
 
@@ -233,7 +233,7 @@ async def test_an_original_server_is_acked_as_it_knows_it_and_asked_in_moderatio
         await asyncio.wait_for(plain.wait(), 10)
         assert len(server.called("dequeueJobs")) == 2
         worker.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
 
 
 async def test_acks_ride_on_the_next_claim() -> None:
@@ -259,7 +259,7 @@ async def test_acks_ride_on_the_next_claim() -> None:
         task = asyncio.create_task(worker.run_async())
         await eventually(lambda: len(acked(server)) == 200)
         worker.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
         riding = [call for call in server.called("dequeueJobs") if call.request.jobAckRequest]
     assert sum(len(call.request.jobAckRequest.jobsSucceeded) for call in riding) > 100
 

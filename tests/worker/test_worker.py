@@ -208,7 +208,7 @@ async def test_a_stop_lets_running_jobs_finish(client: AsyncClient) -> None:
     await started.wait()
     worker.request_stop()
     asyncio.get_running_loop().call_later(0.05, go_on.set)
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
     assert await state_of(client, descriptor, JobState.SUCCEEDED)
 
 
@@ -230,7 +230,7 @@ async def test_what_outlasts_the_grace_time_is_given_back_unspent(client: AsyncC
     task = asyncio.create_task(worker.run_async())
     await eventually(started.is_set)
     worker.request_stop()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
     info = await state_of(client, descriptor, JobState.PENDING)
     assert info is not None
     assert info.attempts_remaining == 1
@@ -252,7 +252,7 @@ async def test_a_second_stop_hurries(client: AsyncClient) -> None:
     await eventually(lambda: worker.counts.running == 1)
     worker.request_stop()
     worker.request_stop()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
     assert (await client.queue_stats("q"))[0].total("pending") == 1
 
 
@@ -269,7 +269,7 @@ async def test_jobs_claimed_ahead_are_given_back_at_a_stop(client: AsyncClient) 
     task = asyncio.create_task(worker.run_async())
     await eventually(lambda: worker.counts.succeeded == 200 and worker.counts.running == 2)
     worker.request_stop()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 30)
     (stats,) = await client.queue_stats("q")
     assert (stats.total("pending"), stats.total("in_progress"), stats.total("succeeded")) == (200, 0, 200)
 
