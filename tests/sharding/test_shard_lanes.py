@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
+import pytest
+
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Holder, NewJob
@@ -18,13 +20,16 @@ MIB = 1 << 20
 
 
 class WatchedShard(MemoryShard):
-    """Notes how many bytes of bodies each call brings."""
+    """Notes how many jobs and bytes of bodies each insert brings. `shared`: says that it is a database that others use, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool = False) -> None:
         super().__init__()
+        self.capabilities = self.capabilities._replace(shared=shared)
+        self.jobs: list[int] = []
         self.bytes: list[int] = []
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        self.jobs.append(sum(len(request.jobs) for request in requests))
         self.bytes.append(sum(len(job.body) for request in requests for job in request.jobs))
         return await super().insert_jobs(requests, now_ms)
 
@@ -39,6 +44,23 @@ async def test_large_bodies_are_spread_over_several_calls() -> None:
     await asyncio.gather(*[lanes.insert.submit(request) for request in requests])
     assert sum(shard.bytes) == 100 * MIB
     assert max(shard.bytes) <= 20 * MIB
+    await lanes.close()
+
+
+@pytest.mark.parametrize(("shared", "calls"), [(True, [800, 800]), (False, [1_600])], ids=["database", "file"])
+async def test_a_database_works_on_some_of_what_waits_while_the_answers_to_the_rest_go_out(
+    shared: bool, calls: list[int]
+) -> None:
+    """With all of it in one call, callers that each wait for their answer would leave the database idle until the last has it."""
+    clock, shard = ManualClock(), WatchedShard(shared=shared)
+    await shard.open(clock.now_ms())
+    await shard.create_queues(["q"], clock.now_ms())
+    lanes = ShardLanes(shard, clock)
+    requests = [
+        InsertRequest("q", [NewJob(i, b"x", 1, clock.now_ms(), 1) for i in lanes.ids.make(50)]) for _ in range(32)
+    ]
+    await asyncio.gather(*[lanes.insert.submit(request) for request in requests])
+    assert shard.jobs == calls
     await lanes.close()
 
 

@@ -40,6 +40,9 @@ Answer = TypeVar("Answer")
 _CLAIMS_WAITING_MAX = 10_000_000
 # So many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
 _BYTES_A_JOB = 4096
+# Most jobs of a call. Where the store is another process, calls that hold all that waits would have it and us wait for each other.
+_BATCH_MAX = 5_000
+_BATCH_MAX_ELSEWHERE = 800
 # A full shard gets no enqueues for so long while others have room.
 _FULL_FOR_S = 1.0
 
@@ -133,13 +136,14 @@ class ShardLanes:
         return GuardedShard(self.raw, self.settings, lambda: self.healthy, self._observe)
 
     def _lane(self, name: str, execute: Callable[[list[Any]], Awaitable[Sequence[Any]]], **more: Any) -> Lane[Any, Any]:
-        observe = None if self.trusted else self._observe
+        elsewhere = self.raw.capabilities.shared
         return Lane(
             f"{name} {self.name}",
             execute,
-            observe=observe,
+            batch_max=_BATCH_MAX_ELSEWHERE if elsewhere else _BATCH_MAX,
+            observe=None if self.trusted else self._observe,
             monotonic=self.clock.monotonic,
-            reads_on=self.raw.capabilities.shared,
+            reads_on=elsewhere,
             **more,
         )
 
