@@ -47,9 +47,18 @@ async def test_large_bodies_are_spread_over_several_calls() -> None:
     await lanes.close()
 
 
-@pytest.mark.parametrize(("shared", "calls"), [(True, [800, 800]), (False, [1_600])], ids=["database", "file"])
+@pytest.mark.parametrize(
+    ("shared", "requests_of", "calls"),
+    [
+        (True, [50] * 32, [800, 800]),
+        (True, [1] * 100, [50, 25, 24, 1]),
+        (True, [1] * 24, [24]),
+        (False, [50] * 32, [1_600]),
+        (False, [1] * 100, [100]),
+    ],
+)
 async def test_a_database_works_on_some_of_what_waits_while_the_answers_to_the_rest_go_out(
-    shared: bool, calls: list[int]
+    shared: bool, requests_of: list[int], calls: list[int]
 ) -> None:
     """With all of it in one call, callers that each wait for their answer would leave the database idle until the last has it."""
     clock, shard = ManualClock(), WatchedShard(shared=shared)
@@ -57,7 +66,8 @@ async def test_a_database_works_on_some_of_what_waits_while_the_answers_to_the_r
     await shard.create_queues(["q"], clock.now_ms())
     lanes = ShardLanes(shard, clock)
     requests = [
-        InsertRequest("q", [NewJob(i, b"x", 1, clock.now_ms(), 1) for i in lanes.ids.make(50)]) for _ in range(32)
+        InsertRequest("q", [NewJob(i, b"x", 1, clock.now_ms(), 1) for i in lanes.ids.make(jobs)])
+        for jobs in requests_of
     ]
     await asyncio.gather(*[lanes.insert.submit(request) for request in requests])
     assert shard.jobs == calls

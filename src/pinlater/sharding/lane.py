@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
@@ -33,6 +34,8 @@ class Lane(Generic[Item, Result]):
     `execute` answers in order, with a `PinLaterError` value for an item that can't be done. `orphaned` is told of results whose
     caller has gone away meanwhile. `weigh` says how much an item counts against `batch_max` and `waiting_max` (default: one).
     `observe` is told how each call ended: None, or the error of all of it. `monotonic` (seconds) measures calls.
+    `whole_up_to`: so many items that wait go into one call; of more it takes half, so that the store works on some while the answers to
+    others go out (default: all of them).
     `reads_on`: at a call's end what has arrived meanwhile is read first. It fills the next call where the store works elsewhere; where it
     works in this process it only costs a turn.
     """
@@ -43,6 +46,7 @@ class Lane(Generic[Item, Result]):
         execute: Callable[[list[Item]], Awaitable[Sequence[Result | PinLaterError]]],
         *,
         batch_max: int = 5_000,
+        whole_up_to: int | None = None,
         waiting_max: int = 200_000,
         weigh: Callable[[Item], int] | None = None,
         orphaned: Callable[[Item, Result], None] | None = None,
@@ -53,6 +57,7 @@ class Lane(Generic[Item, Result]):
         self.name = name
         self._execute = execute
         self._batch_max = batch_max
+        self._whole_up_to = sys.maxsize if whole_up_to is None else whole_up_to
         self._waiting_max = waiting_max
         self._weigh = weigh
         self._orphaned = orphaned
@@ -192,7 +197,8 @@ class Lane(Generic[Item, Result]):
         batch: list[tuple[Item, asyncio.Future[Result], int]] = []
         room = self._batch_max
         waiting = self._waiting
-        while waiting and (room >= waiting[0][2] or not batch):
+        most = max(self._whole_up_to, (len(waiting) + 1) // 2)
+        while waiting and len(batch) < most and (room >= waiting[0][2] or not batch):
             entry = waiting.popleft()
             if entry[1].done():  # cancelled before anything happened: as if never asked
                 self._weight -= entry[2]
