@@ -50,9 +50,10 @@ async def test_large_bodies_are_spread_over_several_calls() -> None:
 @pytest.mark.parametrize(
     ("shared", "requests_of", "calls"),
     [
-        (True, [50] * 32, [800, 800]),
+        (True, [50] * 32, [1_200, 400]),
         (True, [1] * 100, [50, 25, 24, 1]),
         (True, [1] * 24, [24]),
+        (True, [400] * 8, [3_200]),
         (False, [50] * 32, [1_600]),
         (False, [1] * 100, [100]),
     ],
@@ -71,6 +72,18 @@ async def test_a_database_works_on_some_of_what_waits_while_the_answers_to_the_r
     ]
     await asyncio.gather(*[lanes.insert.submit(request) for request in requests])
     assert shard.jobs == calls
+    await lanes.close()
+
+
+async def test_wishes_for_many_jobs_share_a_call_to_a_database() -> None:
+    """A hundred workers that find nothing are no hundred calls, however much each would take."""
+    clock, shard = ManualClock(), WatchedShard(shared=True)
+    await shard.open(clock.now_ms())
+    await shard.create_queues(["q"], clock.now_ms())
+    lanes = ShardLanes(shard, clock)
+    wishes = [ClaimRequest(("q", ClaimCall(500, Holder("h", "s", f"t{n}"), 1 << 20), 1_000)) for n in range(100)]
+    await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
+    assert lanes.claim.calls == 10
     await lanes.close()
 
 

@@ -40,10 +40,7 @@ Answer = TypeVar("Answer")
 _CLAIMS_WAITING_MAX = 10_000_000
 # So many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
 _BYTES_A_JOB = 4096
-# Most jobs of a call; and most requests that go into one though no others wait. Where the store is another process, calls that hold all
-# that waits would have it and us wait for each other.
-_BATCH_MAX = 5_000
-_BATCH_MAX_ELSEWHERE = 800
+# Where the store is another process, a call with all that waits would have it and us wait for each other. So few requests share one anyhow.
 _WHOLE_UP_TO_ELSEWHERE = 24
 # A full shard gets no enqueues for so long while others have room.
 _FULL_FOR_S = 1.0
@@ -142,7 +139,6 @@ class ShardLanes:
         return Lane(
             f"{name} {self.name}",
             execute,
-            batch_max=_BATCH_MAX_ELSEWHERE if elsewhere else _BATCH_MAX,
             whole_up_to=_WHOLE_UP_TO_ELSEWHERE if elsewhere else None,
             observe=None if self.trusted else self._observe,
             monotonic=self.clock.monotonic,
