@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from random import Random, SystemRandom
+from random import Random
 
 from pinlater.config.settings import Settings
 from pinlater.config.shard_place import ShardPlace
@@ -81,7 +81,7 @@ class App:
         self.clock = clock or SystemClock()
         self._started_at_ms = self.clock.now_ms()
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
-        self._random = random or SystemRandom()
+        self._random = random or Random()  # noqa: S311 - spreads load, guards nothing
         self._one_of_many = one_of_many
         self._state = "starting"
         self._files = WatchedFiles(settings)

@@ -37,6 +37,10 @@ _AFTER_SLOWNESS_MS = 1_000
 _RELEASE_PAUSES_S = (0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
 
 
+# How a claim waits for one shard of several: see `Dispatcher._patient` and `Patience.begin`.
+_Patient = tuple[Patience, WaitingRoom | None, bool]
+
+
 class ClaimWish(NamedTuple):
     """What one dequeue call wants."""
 
@@ -65,6 +69,7 @@ class Dispatcher:
         self._clock = clock
         self._settings = settings
         self._rooms: dict[str, WaitingRoom] = {}
+        self._patience: dict[str, Patience] = {}  # by shard
         self._waiting = 0
         self._draining = False
         self._giving_back: set[asyncio.Task[None]] = set()
@@ -179,10 +184,9 @@ class Dispatcher:
         try:
             for shard in shards:
                 try:
-                    if len(shards) == 1 or shard.trusted:
-                        answer = await self._claim_from(shard, wish, left, bytes_left)
-                    else:
-                        answer = await self._claim_in_time(shard, wish, left, bytes_left, room, anything=bool(claimed))
+                    alone = len(shards) == 1 or shard.trusted
+                    patient = None if alone else self._patient(shard, room, anything=bool(claimed))
+                    answer = await self._claim_from(shard, wish, left, bytes_left, patient)
                 except PinLaterError as error:
                     failures.append(error)
                     continue
@@ -208,13 +212,14 @@ class Dispatcher:
         return claimed, next_due_ms
 
     async def _claim_from(
-        self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int, patience: Patience | None = None
+        self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int, patient: _Patient | None = None
     ) -> Claimed:
-        """What the shard gives; what it gives after `patience` has ended goes back, and the call fails."""
+        """What the shard gives; what it gives after the patience has ended goes back, and the call fails."""
         request = ClaimRequest((wish.queue, ClaimCall(limit, wish.holder, max_bytes), wish.claim_timeout_ms))
         answer = shard.claim.submit(request)
-        if patience is not None:
-            patience.begin(answer)
+        if patient is not None:
+            patience, room, anything = patient
+            patience.begin(answer, room, wish.limit, anything=anything)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -222,20 +227,8 @@ class Dispatcher:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 self._orphaned(shard.name, request, answer.result())
             raise
-        finally:
-            if patience is not None:
-                patience.end()
 
-    async def _claim_in_time(
-        self,
-        shard: ShardLanes,
-        wish: ClaimWish,
-        limit: int,
-        max_bytes: int,
-        room: WaitingRoom | None,
-        *,
-        anything: bool,
-    ) -> Claimed:
+    def _patient(self, shard: ShardLanes, room: WaitingRoom | None, *, anything: bool) -> _Patient:
         """One shard of several is not waited for longer than it takes to see that it is slow.
 
         Whoever waits for jobs goes without it sooner: with `anything` that others gave, or once jobs have come meanwhile.
@@ -244,11 +237,12 @@ class Dispatcher:
             raise out_of_reach(shard.name)
         if anything and room is not None and shard.slow:
             raise slow_to_answer(shard.name)
-        settings = self._shards.settings
-        patience = Patience(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
-        if room is not None:
-            patience.watches(room, wish.limit, anything=anything)
-        return await self._claim_from(shard, wish, limit, max_bytes, patience)
+        patience = self._patience.get(shard.name)
+        if patience is None:
+            settings = self._shards.settings
+            patience = Patience(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
+            self._patience[shard.name] = patience
+        return patience, room, anything
 
     def _judge(self, queue: str, failures: list[PinLaterError], asked: int) -> None:
         """Raises where no shard has answered. One that doesn't know the queue (yet) is none that failed, while others do."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PriorityNotSupported
+from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PinLaterError, PriorityNotSupported
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.service.body_limit import BodyLimit
@@ -68,12 +68,20 @@ class Enqueue:
         self._check(jobs, request_key)
         fingerprint = _fingerprint(jobs) if request_key is not None else b""
         try:
-            if len(self._shards) == 1:  # a repeat is recognised by its key alone where one shard holds all of it
-                shard = self._shards.for_enqueue()
+            alone = len(self._shards) == 1
+            if not alone and (
+                request_key is not None or any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker here
+            ):
+                request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
+                return await self._spread.enqueue(known, jobs, now_ms, request)
+            shard = self._shards.for_enqueue()
+            try:  # where one shard holds all, it recognises a repeat by its key alone
                 inserted = await self._insert(shard, known, jobs, now_ms, request_key, fingerprint)
-                return self._finish(known, jobs, shard.name, inserted)
-            request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
-            return await self._spread.enqueue(known, jobs, now_ms, request)
+            except PinLaterError as error:
+                if alone:
+                    raise
+                return await self._spread.elsewhere(known, jobs, now_ms, shard, error)
+            return self._finish(known, jobs, shard.name, inserted)
         except EnqueueRejected:
             self._metrics.queue(queue).enqueue_rejected += len(jobs)
             raise

@@ -1,6 +1,6 @@
 """An enqueue where there are several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
 
-- Plain jobs go together to a shard at random; where it fails in a way that has surely stored nothing, to another one.
+- Plain jobs have gone together to a shard at random; where it fails in a way that has surely stored nothing, they go to another one.
 - A request with a key goes to the first shard in use of the key's order. A repeat is looked for first, on every shard that can hold it.
 - A job with a unique key goes to the key's home and nowhere else, after other shards that may hold the key from before a change of the
   map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever
@@ -78,13 +78,19 @@ class Spread:
     async def enqueue(
         self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest | None
     ) -> Enqueued:
-        """As `Enqueue.enqueue`, for checked jobs."""
-        unique = any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker than a generator here
-        if request is not None:
-            return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
-        if unique:
+        """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
+        if request is None:
             return await self._enqueue_unique(queue, jobs, now_ms, None, b"", [])
-        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, b"")
+        unique = any(job.unique is not None for job in jobs)
+        return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
+
+    async def elsewhere(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, tried: ShardLanes, failure: PinLaterError
+    ) -> Enqueued:
+        """Plain jobs that `tried` could not take: on another shard, if it has surely stored nothing. Raises its failure else."""
+        if not has_stored_nothing(failure):
+            raise failure
+        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, b"", tried=tried, failure=failure)
         return self._finish(queue, jobs, shard, inserted)
 
     # --- request keys -----------------------------------------------------------------------------------------------------
@@ -285,14 +291,18 @@ class Spread:
         fingerprint: bytes,
         *,
         repeat: bool = False,
+        tried: ShardLanes | None = None,
+        failure: PinLaterError | None = None,
     ) -> tuple[str, Inserted]:
-        """Stores the jobs together on one shard, by the key's order if there is one; its name, and what it did."""
+        """Stores the jobs together on one shard, by the key's order if there is one; its name, and what it did.
+
+        `tried` has had its turn and failed with `failure`.
+        """
         shards = self._shards
-        tried: list[str] = []
-        failure: PinLaterError | None = None
+        names = [] if tried is None else [tried.name]
         while True:
             try:
-                shard = shards.for_enqueue(tried) if key is None else shards.for_request(key, tried, repeat=repeat)
+                shard = shards.for_enqueue(names) if key is None else shards.for_request(key, names, repeat=repeat)
             except PinLaterError as error:
                 raise failure or error from None
             try:
@@ -301,7 +311,7 @@ class Spread:
                 if not has_stored_nothing(error):
                     raise
                 failure = error
-                tried.append(shard.name)
+                names.append(shard.name)
 
     def _answer(self, queue: Queue, jobs: Sequence[JobToEnqueue], stored: Sequence[Stored]) -> Enqueued:
         """The parts' answers in the order of the request."""

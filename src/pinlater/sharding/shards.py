@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from operator import attrgetter
 from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
@@ -19,7 +18,7 @@ from pinlater.sharding.unique_places import UniquePlaces
 
 __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
 
-_SLOW = attrgetter("slow")
+_LAST = 100  # more than any lane's rank
 
 
 class Shards:
@@ -56,8 +55,11 @@ class Shards:
 
         Raises `NoHealthyShards`, `EnqueueRejected`.
         """
-        if len(self._all) == 1 and self._all[0].healthy and self._all[0].takes_enqueues and not tried:
-            return self._all[0]
+        if not tried:
+            shards = self._all
+            shard = shards[0] if len(shards) == 1 else shards[int(self.random.random() * len(shards))]
+            if shard.takes_enqueues and shard.usable and not shard.full_until:  # as good as any; most often so
+                return shard
         return self.random.choice(self._best(self._enqueueable(tried)))
 
     def for_request(self, key: str, tried: Collection[str] = (), *, repeat: bool = False) -> ShardLanes:
@@ -77,7 +79,7 @@ class Shards:
         return found[rendezvous_home(key, list(found))]
 
     def for_claim(self, coverage: float) -> Sequence[ShardLanes]:
-        """The shards a dequeue looks at, in the order to do so: where a call is about to begin first, then at random, the slow ones last.
+        """The shards a dequeue looks at, in the order to do so: where its call begins soonest first, and the slow ones last.
 
         Were each dequeue to begin anywhere, a call for each shard would be made of what could have shared one.
         Raises `NoHealthyShards`.
@@ -88,12 +90,14 @@ class Shards:
         if not healthy:
             raise NoHealthyShards
         found = [shard for shard in healthy if not shard.stalled] or healthy
-        order = self.random.sample(found, min(len(found), covered(coverage, len(healthy))))
-        first = min(order, key=lambda shard: shard.claim.rank)
-        if first is not order[0]:
-            order.remove(first)
-            order.insert(0, first)
-        return sorted(order, key=_SLOW)
+        most = covered(coverage, len(healthy))
+        if most < len(found):
+            found = self.random.sample(found, most)
+        found.sort(key=self._turn)
+        return found
+
+    def _turn(self, shard: ShardLanes) -> float:
+        return shard.claim.rank + self.random.random() + (_LAST if shard.slow else 0)
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
