@@ -79,6 +79,23 @@ async def test_from_one_shard_to_several_and_back(farm: Farm) -> None:
     assert shards_of(await farm.enqueue(b"x")) == ["1"]
 
 
+@pytest.mark.parametrize("more", [{"key": "r"}, {"unique": "u"}])
+def test_an_enqueue_with_a_key_that_fails_while_a_shard_comes_is_not_stored_there(more: dict[str, str]) -> None:
+    """Nobody would look for its key there."""
+
+    async def scenario(farm: Farm) -> None:
+        fault = farm.store("1").hangs("insert_jobs", error=ShardConnectionFailed("the connection is gone"))
+        call = asyncio.ensure_future(farm.enqueue(b"x", key=more.get("key"), unique=more.get("unique")))
+        await fault.met.wait()
+        await farm.replace(farm.desired("1"), farm.desired("2"))
+        fault.release()
+        with pytest.raises(ShardConnectionFailed):
+            await call
+        assert await farm.jobs_on("2") == 0
+
+    play(scenario, shards=("1",))
+
+
 # --- draining --------------------------------------------------------------------------------------------------------------------
 
 

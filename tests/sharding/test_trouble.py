@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -17,6 +18,20 @@ from pinlater.domain.job import JobState
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import CheckpointItem, ClaimItem, JobFilter, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of, shards_of
+
+
+class InOrder(Random):
+    """Makes shards that are as good as each other come in the order of the map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
+
+    def random(self) -> float:
+        """Ever a little more, and never 1."""
+        self._steps += 1
+        return 1 - 1 / self._steps
+
 
 # --- enqueues --------------------------------------------------------------------------------------------------------------------
 
@@ -43,6 +58,18 @@ async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
     for _ in range(30):
         await farm.enqueue(b"x")
     assert fault.met_times == 2
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
+    farm.store("1").fails("insert_jobs", error=StoreFull("disk"))
+    while not farm.lanes("1").full:
+        await farm.enqueue(b"x")
+    farm.clock.advance(seconds=1)
+    before = await farm.jobs_on("1")
+    for _ in range(1_000):
+        await farm.enqueue(b"x")
+    assert 400 < await farm.jobs_on("1") - before < 600
 
 
 @on_farm()
@@ -181,8 +208,7 @@ async def test_who_waits_goes_with_what_there_is_when_a_shard_is_slow(farm: Farm
     await farm.put("1")
     await farm.put("3")
     farm.store("2").hangs("claim_jobs")
-    for_claim = farm.shards.for_claim
-    farm.shards.for_claim = lambda coverage: sorted(for_claim(coverage), key=lambda shard: shard.name)  # type: ignore[method-assign]
+    farm.shards.random = InOrder()
     dequeued = await farm.within(farm.settings.slow_ms + 5, farm.dequeue(wait_ms=10_000))
     assert {shard_of(job.descriptor) for job in dequeued.jobs} == {"1", "3"}
 

@@ -68,17 +68,15 @@ class Enqueue:
         self._check(jobs, request_key)
         fingerprint = _fingerprint(jobs) if request_key is not None else b""
         try:
-            alone = len(self._shards) == 1
-            if not alone and (
-                request_key is not None or any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker here
-            ):
+            plain = request_key is None and not any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker
+            if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
                 request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
                 return await self._spread.enqueue(known, jobs, now_ms, request)
             shard = self._shards.for_enqueue()
-            try:  # where one shard holds all, it recognises a repeat by its key alone
+            try:
                 inserted = await self._insert(shard, known, jobs, now_ms, request_key, fingerprint)
             except PinLaterError as error:
-                if alone:
+                if not plain:
                     raise
                 return await self._spread.elsewhere(known, jobs, now_ms, shard, error)
             return self._finish(known, jobs, shard.name, inserted)

@@ -1,6 +1,6 @@
 """An enqueue where there are several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
 
-- Plain jobs have gone together to a shard at random; where it fails in a way that has surely stored nothing, they go to another one.
+- Plain jobs go together to a shard at random (by `Enqueue`); where it fails in a way that has surely stored nothing, to another one.
 - A request with a key goes to the first shard in use of the key's order. A repeat is looked for first, on every shard that can hold it.
 - A job with a unique key goes to the key's home and nowhere else, after other shards that may hold the key from before a change of the
   map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever

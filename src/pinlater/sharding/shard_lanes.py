@@ -97,7 +97,7 @@ class ShardLanes:
         self.trusted = not shard.capabilities.shared
         self.shard: Shard = shard if self.trusted else self._guard()
         self.hooks = Hooks()
-        self.full_until = 0.0
+        self._full_until = 0.0
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
         self.insert: Lane[InsertRequest, Inserted] = self._lane("insert", self._insert, weigh=_weight_of_insert)
         self.claim: Lane[ClaimRequest, Claimed] = self._lane(
@@ -175,6 +175,11 @@ class ShardLanes:
         """Whether new enqueues and claims go here while there are others."""
         return self.healthy and not self.stalled
 
+    @property
+    def full(self) -> bool:
+        """Whether it has refused an enqueue for want of room within the last second."""
+        return self._full_until != 0.0 and self.clock.monotonic() < self._full_until
+
     # --- the hot calls ------------------------------------------------------------------------------------------------------
 
     async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
@@ -186,7 +191,7 @@ class ShardLanes:
         try:
             answers = await self.raw.insert_jobs(requests, now_ms)
         except StoreFull:
-            self.full_until = self.clock.monotonic() + _FULL_FOR_S
+            self._full_until = self.clock.monotonic() + _FULL_FOR_S
             raise
         self._tell(requests, now_ms)
         return answers

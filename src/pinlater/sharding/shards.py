@@ -58,7 +58,7 @@ class Shards:
         if not tried:
             shards = self._all
             shard = shards[0] if len(shards) == 1 else shards[int(self.random.random() * len(shards))]
-            if shard.takes_enqueues and shard.usable and not shard.full_until:  # as good as any; most often so
+            if shard.takes_enqueues and shard.usable and not shard.full:  # as good as any; most often so
                 return shard
         return self.random.choice(self._best(self._enqueueable(tried)))
 
@@ -79,7 +79,7 @@ class Shards:
         return found[rendezvous_home(key, list(found))]
 
     def for_claim(self, coverage: float) -> Sequence[ShardLanes]:
-        """The shards a dequeue looks at, in the order to do so: where its call begins soonest first, and the slow ones last.
+        """The shards a dequeue looks at, in the order to do so: where its call begins soonest, else at random, the slow ones last.
 
         Were each dequeue to begin anywhere, a call for each shard would be made of what could have shared one.
         Raises `NoHealthyShards`.
@@ -125,10 +125,7 @@ class Shards:
 
     def _best(self, shards: list[ShardLanes]) -> list[ShardLanes]:
         quick = [shard for shard in shards if not shard.stalled] or shards
-        if not any([shard.full_until for shard in quick]):  # noqa: C419 a list is quicker than a generator here
-            return quick
-        now = self.clock.monotonic()
-        return [shard for shard in quick if shard.full_until <= now] or quick
+        return [shard for shard in quick if not shard.full] or quick
 
     # --- changes ----------------------------------------------------------------------------------------------------------
 
