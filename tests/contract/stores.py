@@ -59,17 +59,21 @@ def _mysql(kind: str) -> Callable[[Path], Shard]:
 
 
 def _empty(server: DatabaseServer) -> None:
-    """Deletes all rows but the schema's version: making the tables anew would cost more than most tests."""
+    """Deletes all rows but the schema's version, in one transaction: making the tables anew would cost more than most tests."""
 
     async def delete() -> None:
         rows = await server.execute(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", _DATABASE
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s",
+            _DATABASE,
         )
-        for table in sorted((name for (name,) in rows), key="counters".__ne__):  # its rows name rows of others
-            kept = "name = 'schema'" if table == "meta" else "FALSE"
-            await server.execute(f"DELETE FROM {_DATABASE}.{table} WHERE NOT ({kept})")
+        # The rows of `counters` refer to rows of other tables.
+        tables = sorted((name for (name,) in rows), key="counters".__ne__)
+        await server.execute_together(
+            f"DELETE FROM {_DATABASE}.{table}" + (" WHERE name <> 'schema'" if table == "meta" else "")
+            for table in tables
+        )
 
-    with ThreadPoolExecutor(1) as thread:  # there may be a loop in this one
+    with ThreadPoolExecutor(1) as thread:  # the caller's thread may run a loop already
         thread.submit(asyncio.run, delete()).result()
 
 
