@@ -320,9 +320,9 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
     await desk.put(b"old")
     await desk.put(b"other")
     rig.proxy.lose_answer(COMMIT)
-    again = rig.proxy.lose_request(b"SELECT id, attempts_allowed, created_at_ms, body")
+    second = rig.proxy.lose_request(b"SELECT id, attempts_allowed, created_at_ms, body")
     claim = asyncio.ensure_future(desk.claim())
-    await again.wait()
+    await second.wait()
     rig.proxy.hold()
     with pytest.raises(OutcomeUnknown):
         await claim

@@ -254,7 +254,9 @@ class Writer:
         raise AssertionError  # `count` never ends
 
     async def _pause(self, attempt: int) -> None:
-        await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random())
+        await asyncio.sleep(
+            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
+        )
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()

@@ -192,7 +192,9 @@ class Writer:
         return self._lease + number.to_bytes(8, "big")
 
     async def _pause(self, attempt: int) -> None:
-        await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random())
+        await asyncio.sleep(
+            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
+        )
 
     def _failure(self, error: ConnectionLost | Refused) -> Exception:
         """Nothing was changed."""
