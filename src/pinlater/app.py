@@ -148,7 +148,8 @@ class App:
         self.meeting = Meeting(shards, self.dispatcher)
         self.rates = RateSampler(self.shards, clock)
         host = settings.advertised_host or socket.gethostname()
-        identity = Identity(host, settings.thrift.port, self._started_at_ms, opened[0].slot)
+        nonce = self._random.getrandbits(32)
+        identity = Identity(host, settings.thrift.port, self._started_at_ms, opened[0].slot, nonce)
         self.service = Service(
             self.shards,
             self.dispatcher,

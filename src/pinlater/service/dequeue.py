@@ -68,11 +68,10 @@ class Dequeue:
 
     async def _claim(self, caller: Caller, command: DequeueCommand, queue: Queue, limit: int) -> list[HandedOut]:
         settings = self._settings
-        holder = self._identity.holder(caller.source)
         wish = ClaimWish(
             queue.name,
             limit,
-            holder,
+            self._identity.holder(caller.source),
             queue.config.claim_timeout_ms or settings.claim_timeout_ms,
             settings.max_frame_bytes * 3 // 4,
             command.coverage,
@@ -87,13 +86,13 @@ class Dequeue:
         if not claimed:
             metrics.dequeue_requests_empty += 1
             return []
-        return self._hand_out(queue.name, holder.token, claimed)
+        return self._hand_out(queue.name, claimed)
 
-    def _hand_out(self, queue: str, token: str, claimed: Sequence[FromShard]) -> list[HandedOut]:
+    def _hand_out(self, queue: str, claimed: Sequence[FromShard]) -> list[HandedOut]:
         now_ms = self._clock.now_ms()
         metrics = self._metrics.queue(queue)
         handed_out: list[HandedOut] = []
-        for shard, jobs in claimed:
+        for shard, jobs, token in claimed:
             prefix = f"{queue}:s{shard}:p"
             handed_out += [HandedOut(f"{prefix}{job.priority}:{job.id}", token, job) for job in jobs]
             metrics.dequeue_delay_ms.record_each([now_ms - job.run_after_ms for job in jobs])
@@ -131,8 +130,9 @@ class Dequeue:
         self._metrics.queue(queue).undelivered += len(jobs)
         descriptors = [handed_out.descriptor for handed_out in jobs]
         for shard, indices, _ in address(self._shards, queue, descriptors, len(descriptors)):
-            part = FromShard(shard.name, [jobs[index].job for index in indices])
-            self._dispatcher.give_back(queue, part, jobs[0].token)
+            # Those of one shard come from one claim call.
+            part = FromShard(shard.name, [jobs[index].job for index in indices], jobs[indices[0]].token)
+            self._dispatcher.give_back(queue, part)
 
 
 def _shown(queue: str, shard: str, job: ClaimedJob) -> HandedOut:

@@ -287,7 +287,7 @@ class MysqlShard:
         await self._know([order.queue for order in orders])
         try:
             return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
-        except OutcomeUnknown:
+        except (OutcomeUnknown, asyncio.CancelledError):
             self._doubtful.update(call.holder.token for order in orders for call in order.calls)
             raise
 
@@ -403,9 +403,12 @@ class MysqlShard:
         return await self._other.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
 
     async def _give_back_doubtful(self, now_ms: int) -> None:
-        """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs."""
+        """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs.
+
+        By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
+        """
         tokens = frozenset(self._doubtful)
-        queues = await self._other.carry_out(lambda t: finishing.release_tokens(t, tokens, now_ms))
+        queues = await self._claiming.carry_out(lambda t: finishing.release_tokens(t, tokens, now_ms))
         self._doubtful -= tokens
         self._given_back |= queues
 

@@ -52,6 +52,8 @@ _ALWAYS = Sql(b"TRUE")
 _FIND_WRITER = sql("find_writer")
 _COMMITS = sql("find_commit")
 _COMMIT_STEP_S = 0.02
+# Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
+_DOUBLINGS_MAX = 4
 # So many numbers come with each lease of a slot: a million a second for twelve days.
 NUMBERS = 2**40
 
@@ -252,7 +254,9 @@ class Writer:
         raise AssertionError  # `count` never ends
 
     async def _pause(self, attempt: int) -> None:
-        await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2**attempt * self._random.random())
+        await asyncio.sleep(
+            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
+        )
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()
@@ -320,9 +324,11 @@ class Writer:
         """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
         `ConnectionLost`, or that error, if it was not.
 
-        Raises `OutcomeUnknown` where the database can't be asked, or another server has written over the number.
+        A database that refuses connections may be restarting: it is asked again for `connect_timeout_ms`, however often it refuses.
+
+        Raises `OutcomeUnknown` where the database can't be asked in that time, or another server has written over the number.
         """
-        give_up_at = _now() + self._settings.connect_timeout_ms / 1000
+        give_up_at = self._settle_until()
         for attempt in count():
             try:
                 connection = await self._usable_connection()
@@ -330,7 +336,7 @@ class Writer:
                 break
             except (ConnectionLost, driver.MySQLError) as error:
                 logger.warning("%s: the outcome of a transaction can't be asked for yet: %s", self._endpoint, error)
-                if attempt >= self._settings.retries or _now() >= give_up_at:
+                if _now() >= give_up_at:
                     unknown = f"{text_of(cause)}; whether the transaction was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
@@ -348,15 +354,23 @@ class Writer:
             )
 
     async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
-        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked."""
-        for attempt in range(self._settings.retries + 1):
+        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked for as long as
+        `settle` asks."""
+        give_up_at = self._settle_until()
+        for attempt in count():
             try:
                 connection = await self._usable_connection()
                 return (await connection.run([*selects, b"COMMIT"]))[:-1]
             except (ConnectionLost, driver.MySQLError) as error:
                 logger.warning("%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error)
+                if _now() >= give_up_at:
+                    unknown = f"{text_of(cause)}; the transaction was carried out, but its answer is lost"
+                    raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
-        raise OutcomeUnknown(f"{text_of(cause)}; the transaction was carried out, but its answer is lost") from cause
+        raise AssertionError  # `count` never ends
+
+    def _settle_until(self) -> float:
+        return _now() + self._settings.connect_timeout_ms / 1000
 
     async def _roll_back(self, connection: Connection, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):
