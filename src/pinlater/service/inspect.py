@@ -97,8 +97,11 @@ class Inspect:
     async def count(self, filter: JobFilter) -> int:
         """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
         await self._check(filter)
-        if filter.body_regex is not None:
-            return await self._count_matching(filter, filter.body_regex)
+        regex = self._regex(filter)
+        if _names_none(filter):
+            return 0
+        if regex is not None:
+            return await self._count_matching(filter, regex)
 
         async def count(shard: ShardLanes) -> int:
             # What has become due since the last sweep is counted so before anybody asks.
@@ -108,8 +111,7 @@ class Inspect:
 
         return min(sum(await on_reachable(self._shards, self._metrics, "getJobCount", count)), 2**31 - 1)
 
-    async def _count_matching(self, filter: JobFilter, pattern: str) -> int:
-        regex = BodyRegex(pattern, self._settings, self._clock)
+    async def _count_matching(self, filter: JobFilter, regex: BodyRegex) -> int:
         seen = 0
 
         async def count(shard: ShardLanes) -> int:
@@ -142,11 +144,11 @@ class Inspect:
         after = _parse_continuation(command)
         await self._check(command.filter)
         limit = min(command.limit, self._settings.max_scan_limit)
-        if limit == 0:
+        regex = self._regex(command.filter)
+        if limit == 0 or _names_none(command.filter):
             return Scanned(())
         jobs: list[tuple[str, Job]] = []
         bytes_left = self._settings.max_frame_bytes * 3 // 4
-        regex = self._regex(command.filter)
         last: PageRow | None = None
         seen = 0
         merged = _Merged(self, "scanJobs", command.filter, after, limit, bodies=command.bodies or regex is not None)
@@ -286,6 +288,11 @@ def check_priority(priority: int | None, settings: ServiceSettings) -> None:
     """Raises `PriorityNotSupported`; None (all) passes."""
     if priority is not None and not 1 <= priority <= settings.priority_levels:
         raise PriorityNotSupported(priority, settings.priority_levels)
+
+
+def _names_none(filter: JobFilter) -> bool:
+    """Only PENDING jobs have a due time ahead of them; the original, too, finds no job of another state with the flag."""
+    return filter.future and filter.state is not JobState.PENDING
 
 
 def _count(row: QueueCounts, filter: JobFilter) -> int:
