@@ -62,10 +62,12 @@ class Inspect:
         """All that is known of these jobs; those not found are left out."""
         parts = address(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
+        shown = _Shown()
+
         async def act(part: OnShard) -> Sequence[Job | None]:
             if not bodies:
                 return await part.shard.shard.lookup_jobs(part.keys, bodies=False)
-            return await self._lookup_with_bodies(part)
+            return await self._lookup_with_bodies(part, shown)
 
         empty: list[Job | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
@@ -73,15 +75,14 @@ class Inspect:
         self._check_answer(sum(_shown_bytes(job) for job in found.values()))
         return list(found.items())
 
-    async def _lookup_with_bodies(self, part: OnShard) -> list[Job | None]:
+    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[Job | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
         jobs: list[Job | None] = []
-        sizes: dict[JobKey, int] = {}
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.shard.lookup_jobs(keys, bodies=True)
-            sizes.update((key, _shown_bytes(job)) for key, job in zip(keys, step, strict=True) if job is not None)
-            self._check_answer(sum(sizes.values()))
+            shown.add(part.shard.name, keys, step)
+            self._check_answer(shown.size_bytes)
             jobs += step
         return jobs
 
@@ -210,6 +211,20 @@ class Inspect:
         return Page(
             filter.queue, filter.state, priority, limit, after, self._clock.now_ms(), filter.future, bodies, _PAGE_BYTES
         )
+
+
+class _Shown:
+    """How large the answer to a lookup is so far. A job that is named twice is shown once."""
+
+    def __init__(self) -> None:
+        self._keys: set[tuple[str, JobKey]] = set()
+        self.size_bytes = 0
+
+    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[Job | None]) -> None:
+        for key, job in zip(keys, jobs, strict=True):
+            if job is not None and (shard, key) not in self._keys:
+                self._keys.add((shard, key))
+                self.size_bytes += _shown_bytes(job)
 
 
 class _Stream:
