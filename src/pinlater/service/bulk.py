@@ -10,7 +10,7 @@ from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState
-from pinlater.service.addressing import address, one_after_another
+from pinlater.service.addressing import OnShard, address, in_pieces, one_after_another
 from pinlater.service.inspect import Inspect, check_priority
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
@@ -122,10 +122,14 @@ class Bulk:
         """Deletes these jobs of this queue, in whatever state; how many there were."""
         parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
-        results = await asyncio.gather(
-            *(part.shard.shard.delete_jobs(part.keys) for part in parts), return_exceptions=True
-        )
-        done = sum(result for result in results if isinstance(result, int))
+        done = 0
+
+        async def delete(part: OnShard) -> Sequence[None]:
+            nonlocal done
+            done += await part.shard.shard.delete_jobs(part.keys)
+            return ()
+
+        results = await asyncio.gather(*(in_pieces(part, delete) for part in parts), return_exceptions=True)
         self._metrics.queue(queue).deleted += done
         for result in results:
             if isinstance(result, BaseException):

@@ -62,10 +62,12 @@ class Inspect:
         """All that is known of these jobs; those not found are left out."""
         parts = address(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
+        shown = _Shown()
+
         async def act(part: OnShard) -> Sequence[Job | None]:
             if not bodies:
                 return await part.shard.shard.lookup_jobs(part.keys, bodies=False)
-            return await self._lookup_with_bodies(part)
+            return await self._lookup_with_bodies(part, shown)
 
         empty: list[Job | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
@@ -73,15 +75,14 @@ class Inspect:
         self._check_answer(sum(_shown_bytes(job) for job in found.values()))
         return list(found.items())
 
-    async def _lookup_with_bodies(self, part: OnShard) -> list[Job | None]:
+    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[Job | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
         jobs: list[Job | None] = []
-        sizes: dict[JobKey, int] = {}
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.shard.lookup_jobs(keys, bodies=True)
-            sizes.update((key, _shown_bytes(job)) for key, job in zip(keys, step, strict=True) if job is not None)
-            self._check_answer(sum(sizes.values()))
+            shown.add(part.shard.name, keys, step)
+            self._check_answer(shown.size_bytes)
             jobs += step
         return jobs
 
@@ -97,8 +98,11 @@ class Inspect:
     async def count(self, filter: JobFilter) -> int:
         """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
         await self._check(filter)
-        if filter.body_regex is not None:
-            return await self._count_matching(filter, filter.body_regex)
+        regex = self._regex(filter)
+        if _names_none(filter):
+            return 0
+        if regex is not None:
+            return await self._count_matching(filter, regex)
 
         async def count(shard: ShardLanes) -> int:
             # What has become due since the last sweep is counted so before anybody asks.
@@ -108,8 +112,7 @@ class Inspect:
 
         return min(sum(await on_reachable(self._shards, self._metrics, "getJobCount", count)), 2**31 - 1)
 
-    async def _count_matching(self, filter: JobFilter, pattern: str) -> int:
-        regex = BodyRegex(pattern, self._settings, self._clock)
+    async def _count_matching(self, filter: JobFilter, regex: BodyRegex) -> int:
         seen = 0
 
         async def count(shard: ShardLanes) -> int:
@@ -142,11 +145,11 @@ class Inspect:
         after = _parse_continuation(command)
         await self._check(command.filter)
         limit = min(command.limit, self._settings.max_scan_limit)
-        if limit == 0:
+        regex = self._regex(command.filter)
+        if limit == 0 or _names_none(command.filter):
             return Scanned(())
         jobs: list[tuple[str, Job]] = []
         bytes_left = self._settings.max_frame_bytes * 3 // 4
-        regex = self._regex(command.filter)
         last: PageRow | None = None
         seen = 0
         merged = _Merged(self, "scanJobs", command.filter, after, limit, bodies=command.bodies or regex is not None)
@@ -208,6 +211,20 @@ class Inspect:
         return Page(
             filter.queue, filter.state, priority, limit, after, self._clock.now_ms(), filter.future, bodies, _PAGE_BYTES
         )
+
+
+class _Shown:
+    """How large the answer to a lookup is so far. A job that is named twice is shown once."""
+
+    def __init__(self) -> None:
+        self._keys: set[tuple[str, JobKey]] = set()
+        self.size_bytes = 0
+
+    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[Job | None]) -> None:
+        for key, job in zip(keys, jobs, strict=True):
+            if job is not None and (shard, key) not in self._keys:
+                self._keys.add((shard, key))
+                self.size_bytes += _shown_bytes(job)
 
 
 class _Stream:
@@ -286,6 +303,11 @@ def check_priority(priority: int | None, settings: ServiceSettings) -> None:
     """Raises `PriorityNotSupported`; None (all) passes."""
     if priority is not None and not 1 <= priority <= settings.priority_levels:
         raise PriorityNotSupported(priority, settings.priority_levels)
+
+
+def _names_none(filter: JobFilter) -> bool:
+    """Only PENDING jobs have a due time ahead of them; the original, too, finds no job of another state with the flag."""
+    return filter.future and filter.state is not JobState.PENDING
 
 
 def _count(row: QueueCounts, filter: JobFilter) -> int:

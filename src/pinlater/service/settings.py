@@ -15,8 +15,8 @@ class ServiceSettings:
     priority_levels: int = 3
     max_body_bytes: int = 1024 * 1024
     max_frame_bytes: int = 16 * 1024 * 1024
-    max_jobs_per_request: int = 1_000
-    max_descriptors_per_request: int = 5_000
+    max_jobs_per_request: int = 10_000
+    max_descriptors_per_request: int = 50_000
     max_dequeue_limit: int = 1_000
     max_scan_limit: int = 10_000
     max_wait_ms: int = 60_000

@@ -6,7 +6,7 @@ the call runs again `careful`ly, looking first. Keys that jobs themselves carry 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.ids import slot_of
@@ -16,7 +16,16 @@ from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.mysql.book import QueueEntry
 from pinlater.storage.mysql.changes import FUTURE, OPTIONS
 from pinlater.storage.mysql.errors import BodyTooLong, SlotLost
-from pinlater.storage.mysql.statements import escaped, in_statements, json_ids, keys_are, literal, row, sql
+from pinlater.storage.mysql.statements import (
+    Sql,
+    escaped,
+    in_statements,
+    json_ids,
+    keys_in_statements,
+    literal,
+    row,
+    sql,
+)
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
@@ -100,24 +109,27 @@ class _Batch:
         self._pending = {queue_id: int(pending) for queue_id, pending in found.rows}
 
     async def _find_holders(self, keys: Sequence[tuple[int, str]]) -> None:
-        wanted = keys_are("unique_key", [(queue_id, key.encode()) for queue_id, key in keys])
-        [found] = await self._transaction.select(_LOCK_UNIQUE_KEYS(keys=wanted))
-        for queue_id, key, job_id, priority, until_ms in found.rows:
-            if until_ms is None or until_ms > self._now_ms:
-                self._held[queue_id, key.decode()] = (job_id, priority)
-            else:
-                self._outlived.append((queue_id, key))
+        wanted = self._conditions("unique_key", [(queue_id, key.encode()) for queue_id, key in keys])
+        for found in await self._transaction.select(*[_LOCK_UNIQUE_KEYS(keys=some) for some in wanted]):
+            for queue_id, key, job_id, priority, until_ms in found.rows:
+                if until_ms is None or until_ms > self._now_ms:
+                    self._held[queue_id, key.decode()] = (job_id, priority)
+                else:
+                    self._outlived.append((queue_id, key))
+
+    def _conditions(self, column: str, keys: Iterable[tuple[int, bytes]]) -> list[Sql]:
+        return keys_in_statements(column, keys, self._transaction.statement_bytes_max)
 
     async def _recall(self, known: Sequence[tuple[QueueEntry, InsertRequest]]) -> None:
         keys = [(queue.queue_id, request.request_key) for queue, request in known if request.request_key is not None]
         if keys:
-            wanted = keys_are("request_key", [(queue_id, key.encode()) for queue_id, key in keys])
-            [found] = await self._transaction.select(_SELECT_REQUEST_KEYS(keys=wanted))
-            for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
-                if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
-                    self._old_keys.append((queue_id, key))
-                else:
-                    self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
+            wanted = self._conditions("request_key", [(queue_id, key.encode()) for queue_id, key in keys])
+            for found in await self._transaction.select(*[_SELECT_REQUEST_KEYS(keys=some) for some in wanted]):
+                for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
+                    if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
+                        self._old_keys.append((queue_id, key))
+                    else:
+                        self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
         ids = [job.id for _, request in known for job in request.jobs]
         if ids:
             [found] = await self._transaction.select(_KNOWN_IDS(ids=json_ids(ids)))
@@ -225,10 +237,10 @@ class _Batch:
 
     def store(self) -> None:
         change = self._transaction.change
-        if self._old_keys:
-            change(_DELETE_REQUEST_KEYS(keys=keys_are("request_key", self._old_keys)))
-        if self._outlived:
-            change(_DELETE_UNIQUE_KEYS(keys=keys_are("unique_key", self._outlived)))
+        for some in self._conditions("request_key", self._old_keys):
+            change(_DELETE_REQUEST_KEYS(keys=some))
+        for some in self._conditions("unique_key", self._outlived):
+            change(_DELETE_UNIQUE_KEYS(keys=some))
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
             (_REQUEST_KEYS, self._new_keys),
