@@ -37,6 +37,7 @@ INHERITED = {
 
 SHARED: Mapping[str, str] = {
     "jobs.max_frame_bytes": "thrift.max_frame_bytes",
+    "thrift.max_body_bytes": "jobs.max_body_bytes",
     "mysql.priority_levels": "jobs.priority_levels",
     "redis.priority_levels": "jobs.priority_levels",
 }

@@ -9,15 +9,19 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple, Protocol
 
+from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.service.service import Operations
 from pinlater.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.thrift_server.answers import Delivery
+from pinlater.thrift_server.costs import Cost, costs
 from pinlater.thrift_server.dispatch import HANDLERS, Handler
 from pinlater.thrift_server.failures import (
     AnswerTooLarge,
+    TooManyBytes,
     TooManyConnections,
+    TooManyPipelined,
     TooManyRequests,
     declared_exception,
     unexpected,
@@ -27,6 +31,7 @@ from pinlater.wire.codec import Call, Decoder, encode_application_error, encode_
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
 from pinlater.wire.limits import WireLimits
+from pinlater.wire.methods import METHODS
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +47,7 @@ class Recipient(Protocol):
     over_limit: bool  # one connection too many: to be told so, then closed
     last_request: bool  # set when the connection is to be closed after the answer
     active_at_s: float  # set to when the answer was ready
+    handed_out: Delivery | None  # set to the answer where it hands out jobs; None again once it is delivered
 
 
 class Route(NamedTuple):
@@ -50,12 +56,21 @@ class Route(NamedTuple):
     handle: Handler
     metrics: MethodMetrics
     hands_out: bool
+    cost: Cost | None
 
 
 class Answering:
     """One server's way from frames to replies. `running` counts requests under way, long polls excepted."""
 
-    def __init__(self, operations: Operations, settings: ThriftSettings, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        settings: ThriftSettings,
+        metrics: Metrics,
+        clock: Clock,
+        budget: ByteBudget | None = None,
+    ) -> None:
+        self.budget = budget or ByteBudget(settings.max_buffered_bytes)
         self._operations = operations
         self._settings = settings
         self._metrics = metrics
@@ -67,8 +82,9 @@ class Answering:
         self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
         self._requests_max = settings.max_concurrent_requests
         self._debug = logger.isEnabledFor(logging.DEBUG)
+        cost = costs(settings)
         self._routes = {
-            name: Route(handle, metrics.method(name), name == METHOD_THAT_HANDS_OUT)
+            name: Route(handle, metrics.method(name), name == METHOD_THAT_HANDS_OUT, cost.get(name))
             for name, handle in HANDLERS.items()
         }
         self.running = 0
@@ -90,7 +106,10 @@ class Answering:
         else:
             self.running += 1
             try:
-                reply = await self._carry_out(call, route, recipient)
+                if route.cost is not None and (cost_bytes := route.cost(call.arguments)):
+                    reply = await self._carry_out_within(cost_bytes, call, route, recipient)
+                else:
+                    reply = await self._carry_out(call, route, recipient)
             finally:
                 self.running -= 1
         recipient.active_at_s = ended_s = self._monotonic()
@@ -115,6 +134,17 @@ class Answering:
             self.waiting -= 1
             recipient.waiting = False
 
+    async def _carry_out_within(self, cost_bytes: int, call: Call, route: Route, recipient: Recipient) -> bytes:
+        """Carries out a call that may need that much memory, or refuses it."""
+        reserved = self.budget.reserve_scan(cost_bytes)
+        if not reserved:
+            self._metrics.count("thrift_requests_refused_for_memory")
+            return self._failed(call, route, TooManyBytes(self.budget.limit_bytes))
+        try:
+            return await self._carry_out(call, route, recipient)
+        finally:
+            self.budget.free_scan(reserved)
+
     async def _carry_out(self, call: Call, route: Route, recipient: Recipient) -> bytes:
         if route.hands_out and recipient.gone:
             return NO_ANSWER
@@ -134,10 +164,17 @@ class Answering:
             undelivered = True
         else:
             undelivered = route.hands_out and (recipient.gone or call.oneway)
-        if undelivered and isinstance(answer, Delivery):
-            self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
-            return NO_ANSWER if recipient.gone else reply
+        if isinstance(answer, Delivery):
+            if undelivered:
+                self.undelivered(answer)
+                return NO_ANSWER if recipient.gone else reply
+            if answer.hands_out:
+                recipient.handed_out = answer
         return reply
+
+    def undelivered(self, answer: Delivery) -> None:
+        """The kernel did not get all of this answer: its jobs go back, unspent."""
+        self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
 
     def _failed(self, call: Call, route: Route, error: PinLaterError) -> bytes:
         route.metrics.error(error.code.name)
@@ -156,6 +193,24 @@ class Answering:
         if error.oneway:
             return NO_ANSWER
         return encode_application_error(error.name, error.seqid, error.kind, error.message)
+
+    def refuse_unread(self, head: bytes, *, pipelined: bool) -> bytes:
+        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` where its caller waits for none.
+
+        Raises `WireError` where it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
+        """
+        header = self._header(head)
+        error = TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes)
+        self._metrics.count("thrift_requests_refused_for_memory")
+        if header.oneway:
+            return NO_ANSWER
+        method = METHODS.get(header.name)
+        if method is None:
+            return encode_application_error(
+                header.name, header.seqid, ApplicationErrorKind.INTERNAL_ERROR, error.message
+            )
+        self._routes[method.name].metrics.error(error.code.name)
+        return encode_exception(method, header.seqid, declared_exception(error))
 
     def too_long(self, error: FrameTooLong) -> bytes:
         """What to tell the caller of a frame beyond the bound; `NO_ANSWER` where it isn't known to be a call."""

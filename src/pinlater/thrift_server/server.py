@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 
+from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.service.service import Operations
 from pinlater.telemetry.metrics import Metrics
@@ -22,10 +24,15 @@ logger = logging.getLogger(__name__)
 SWEEP_S_MAX = 1.0
 # What was on its way when the drain began is read and answered, if it arrives within so much.
 LAST_CALL_S = 0.05
+# While memory is scarce, a frame must be whole within this time.
+PARTIAL_FRAME_S_MAX = 30.0
 
 
 class ThriftServer:
-    """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections."""
+    """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
+
+    `budget` counts the bytes in flight; not given, it has the settings' limit.
+    """
 
     def __init__(
         self,
@@ -35,14 +42,17 @@ class ThriftServer:
         clock: Clock,
         *,
         shared_port: bool = False,
+        budget: ByteBudget | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
         self.monotonic = clock.monotonic
-        self.answering = Answering(operations, settings, metrics, clock)
+        self.answering = Answering(operations, settings, metrics, clock, budget)
+        self.budget = self.answering.budget
         self._connections: set[Connection] = set()
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
-        self._buffered_bytes = 0
+        self._paused: dict[Connection, None] = {}  # not read from: too much waits on them
+        self._stalled: dict[Connection, None] = {}  # with answers that the kernel doesn't take, oldest first
         self.max_connections = settings.max_connections
         self._shared_port = shared_port
         self._server: asyncio.Server | None = None
@@ -99,6 +109,19 @@ class ThriftServer:
             lambda: self.answering.waiting,
             prometheus="pinlater_long_polls",
             help="Dequeues with waitMillis under way",
+        )
+        self.metrics.gauge(
+            "memory-in-flight-",
+            self.budget.by_kind,
+            prometheus="pinlater_memory_in_flight_bytes",
+            label="kind",
+            help="Bytes held of requests not answered yet, answers not sent yet, and scans under way",
+        )
+        self.metrics.gauge(
+            "memory-in-flight-limit",
+            lambda: self.budget.limit_bytes,
+            prometheus="pinlater_memory_in_flight_limit_bytes",
+            help="The most that these may be together (setting max_buffered_bytes)",
         )
         self._schedule_sweep(loop)
 
@@ -157,15 +180,31 @@ class ThriftServer:
         """It is gone."""
         self._connections.discard(connection)
         self._silent.pop(connection, None)
+        self._paused.pop(connection, None)
+        self._stalled.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
-    def holds(self, connection: Connection, more_bytes: int) -> None:
-        """The connection holds so many bytes more of a request that isn't whole yet."""
-        self._buffered_bytes += more_bytes
-        if more_bytes > 0 and self._buffered_bytes > self.settings.max_buffered_bytes:
-            self.metrics.count("thrift_connections_cut_for_memory")
-            connection.abort()
+    def reading_paused(self, connection: Connection) -> None:
+        """It is not read from for now: the sweep looks whether its peer is still there."""
+        self._paused[connection] = None
+
+    def reading_resumed(self, connection: Connection) -> None:
+        """It is read from again."""
+        self._paused.pop(connection, None)
+
+    def stalled(self, connection: Connection) -> None:
+        """The kernel didn't take all of its answers. Where they are too many, those that have waited longest are cut."""
+        self._stalled.setdefault(connection)
+        while self.budget.exhausted and self._stalled:
+            oldest = next(iter(self._stalled))
+            del self._stalled[oldest]
+            self.metrics.count("thrift_slow_readers_cut_for_memory")
+            oldest.abort()
+
+    def unstalled(self, connection: Connection) -> None:
+        """The kernel has all of its answers, or the connection is gone."""
+        self._stalled.pop(connection, None)
 
     # --- sweeping ---------------------------------------------------------------------------------------------------------
     def _schedule_sweep(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -177,11 +216,35 @@ class ThriftServer:
         self._schedule_sweep(loop)
 
     def sweep(self) -> None:
-        """Cuts connections that were idle or didn't read for too long."""
+        """Cuts connections that were idle or didn't read for too long, and looks at those that are not read from."""
         now_s = self.monotonic()
         settings = self.settings
+        self._look_at_paused()
+        for connection in list(self._stalled):
+            connection.look_at_progress(now_s)
+        if self.budget.scarce:
+            self._cut_partial_frames(now_s)
         for connection in list(self._connections):
             reason = connection.overdue(now_s, settings.idle_timeout_s, settings.write_stall_timeout_s)
             if reason:
                 self.metrics.count(reason)
+                connection.abort()
+
+    def _look_at_paused(self) -> None:
+        """One question to the kernel for all of them: which peers are gone?"""
+        paused = {connection.fileno(): connection for connection in list(self._paused)}
+        paused.pop(-1, None)
+        if not paused:
+            return
+        poll = select.poll()
+        for descriptor in paused:
+            poll.register(descriptor, select.POLLRDHUP)
+        events = dict(poll.poll(0))
+        for descriptor, connection in paused.items():
+            connection.look_at_peer(events.get(descriptor, 0))
+
+    def _cut_partial_frames(self, now_s: float) -> None:
+        for connection in list(self._connections):
+            if connection.holds_old_frame(now_s - PARTIAL_FRAME_S_MAX):
+                self.metrics.count("thrift_connections_cut_for_memory")
                 connection.abort()

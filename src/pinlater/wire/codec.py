@@ -57,6 +57,11 @@ class Header(NamedTuple):
     seqid: int
     body_at: int
 
+    @property
+    def oneway(self) -> bool:
+        """Whether it is a call whose caller waits for no answer."""
+        return bool(self.kind == TMessageType.ONEWAY)
+
 
 class Call(NamedTuple):
     """A decoded call. `arguments` has the method's arguments as attributes."""
