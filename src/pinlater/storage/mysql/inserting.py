@@ -6,7 +6,7 @@ the call runs again `careful`ly, looking first. Keys that jobs themselves carry 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.ids import slot_of
@@ -50,7 +50,8 @@ async def insert(
     transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
 ) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
-    batch = _Batch(transaction, now_ms, slots_lost)
+    queues = await transaction.queues_named([request.queue for request in requests])
+    batch = _Batch(transaction, queues, now_ms, slots_lost)
     await batch.look(requests)
     results = [batch.add(request) for request in requests]
     batch.store()
@@ -61,11 +62,13 @@ async def insert(
 class _Batch:
     """The rows of one call."""
 
-    def __init__(self, transaction: Transaction, now_ms: int, slots_lost: Collection[int]) -> None:
+    def __init__(
+        self, transaction: Transaction, queues: Mapping[str, QueueEntry], now_ms: int, slots_lost: Collection[int]
+    ) -> None:
         self._transaction = transaction
         self._slots_lost = slots_lost
         self._row_bytes_max = transaction.row_bytes_max
-        self._queues = transaction.book.queues
+        self._queues = queues
         self._now_ms = now_ms
         self._jobs: list[bytes] = []
         self._ready: list[bytes] = []
