@@ -30,6 +30,7 @@ class _Caller:
         self.over_limit = False
         self.last_request = False
         self.active_at_s = 0.0
+        self.peer = HOST
 
 
 class InProcessLink:

@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_out",
         "_out_bytes",
+        "_peer",
         "_queue",
         "_reading_paused",
         "_server",
@@ -67,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._transport: asyncio.Transport | None = None
+        self._peer: object = ""
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._flush_scheduled = False
@@ -87,6 +89,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._server.settings.write_buffer_high_bytes)
+        self._peer = transport.get_extra_info("peername")
         peer: socket.socket | None = transport.get_extra_info("socket")
         if peer is not None:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -239,8 +242,8 @@ class Connection(asyncio.Protocol):
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property
     def peer(self) -> str:
-        """Who is at the other end, for the log."""
-        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+        """Who is, or was, at the other end, for the log."""
+        return str(self._peer)
 
     @property
     def busy(self) -> bool:
