@@ -192,15 +192,13 @@ class Acknowledge:
 
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
         """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
+        del caller
 
         async def act(part: OnShard) -> Sequence[Acked]:
             return await part.shard.shard.cancel_jobs(part.keys, self._clock.now_ms())
 
         answers = await self._in_hand(queue, descriptors, act)
-        cancelled = sum(acked.outcome is Outcome.APPLIED for acked in answers)
-        self._metrics.queue(queue).cancelled += cancelled
-        if cancelled:
-            logger.info("jobs cancelled", extra={"queue": queue, "jobs": cancelled, "source": caller.source})
+        self._metrics.queue(queue).cancelled += sum(acked.outcome is Outcome.APPLIED for acked in answers)
         return ack_results(descriptors, answers)
 
     async def _in_hand(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
@@ -18,8 +17,6 @@ from pinlater.service.values import JobFilter
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Purge, Requeue, raise_error
 from pinlater.telemetry.metrics import Metrics
-
-logger = logging.getLogger(__name__)
 
 _ROWS_A_TRANSACTION = 1_000
 
@@ -63,7 +60,6 @@ class Bulk:
         if done:
             due = due_at_ms <= now_ms
             self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
-            logger.info("failed jobs retried", extra={"queue": queue, "priority": priority, "jobs": done})
         return done
 
     async def delete_jobs(self, filter: JobFilter, limit: int) -> int:
@@ -76,8 +72,6 @@ class Bulk:
         else:
             done = await self._purge(filter, limit)
         self._metrics.queue(filter.queue).deleted += done
-        if done:
-            logger.info("jobs deleted", extra={"queue": filter.queue, "state": filter.state.name, "jobs": done})
         return done
 
     async def _purge(self, filter: JobFilter, limit: int) -> int:

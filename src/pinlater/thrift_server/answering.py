@@ -6,6 +6,7 @@ the connection is lost. Written to cost little for each request: no objects beyo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.service.service import Operations
 from pinlater.telemetry.metrics import MethodMetrics, Metrics
+from pinlater.thrift_server import audit
 from pinlater.thrift_server.answers import Delivery
 from pinlater.thrift_server.costs import Cost, costs
 from pinlater.thrift_server.dispatch import HANDLERS, Handler
@@ -49,6 +51,9 @@ class Recipient(Protocol):
     active_at_s: float  # set to when the answer was ready
     handed_out: Delivery | None  # set to the answer where it hands out jobs; None again once it is delivered
 
+    @property
+    def peer(self) -> str: ...  # who is at the other end, for the log
+
 
 class Route(NamedTuple):
     """Where a method's calls go."""
@@ -57,6 +62,7 @@ class Route(NamedTuple):
     metrics: MethodMetrics
     hands_out: bool
     cost: Cost | None
+    audited: audit.Audited | None
 
 
 class Answering:
@@ -84,7 +90,9 @@ class Answering:
         self._debug = logger.isEnabledFor(logging.DEBUG)
         cost = costs(settings)
         self._routes = {
-            name: Route(handle, metrics.method(name), name == METHOD_THAT_HANDS_OUT, cost.get(name))
+            name: Route(
+                handle, metrics.method(name), name == METHOD_THAT_HANDS_OUT, cost.get(name), audit.AUDITED.get(name)
+            )
             for name, handle in HANDLERS.items()
         }
         self.running = 0
@@ -100,7 +108,7 @@ class Answering:
         route.metrics.requests += 1
         waits = route.hands_out and bool(call.arguments.request.waitMillis)
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
-            reply = self._failed(call, route, self._refusal(recipient))
+            reply = self._failed(call, route, recipient, self._refusal(recipient))
         elif waits:
             reply = await self._wait(call, route, recipient)
         else:
@@ -139,7 +147,7 @@ class Answering:
         reserved = self.budget.reserve_scan(cost_bytes)
         if not reserved:
             self._metrics.count("thrift_requests_refused_for_memory")
-            return self._failed(call, route, TooManyBytes(self.budget.limit_bytes))
+            return self._failed(call, route, recipient, TooManyBytes(self.budget.limit_bytes))
         try:
             return await self._carry_out(call, route, recipient)
         finally:
@@ -155,15 +163,21 @@ class Answering:
             if len(reply) > self._answer_bytes_max:
                 raise AnswerTooLarge(len(reply) - LENGTH_BYTES, self._settings.max_frame_bytes)
         except PinLaterError as error:
-            reply = self._failed(call, route, error)
+            reply = self._failed(call, route, recipient, error)
             undelivered = True
+        except asyncio.CancelledError:
+            if route.audited is not None:
+                audit.interrupted(route.audited, call.method.name, call.arguments, recipient.peer)
+            raise
         except Exception:
             logger.exception("request failed", extra={"method": call.method.name})
             self._metrics.count("thrift_internal_errors")
-            reply = self._failed(call, route, unexpected())
+            reply = self._failed(call, route, recipient, unexpected())
             undelivered = True
         else:
             undelivered = route.hands_out and (recipient.gone or call.oneway)
+            if route.audited is not None:
+                audit.succeeded(route.audited, call.method.name, call.arguments, recipient.peer, answer)
         if isinstance(answer, Delivery):
             if undelivered:
                 self.undelivered(answer)
@@ -176,8 +190,10 @@ class Answering:
         """The kernel did not get all of this answer: its jobs go back, unspent."""
         self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
 
-    def _failed(self, call: Call, route: Route, error: PinLaterError) -> bytes:
+    def _failed(self, call: Call, route: Route, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(error.code.name)
+        if route.audited is not None:
+            audit.refused(route.audited, call.method.name, call.arguments, recipient.peer, error)
         try:
             return encode_exception(call.method, call.seqid, declared_exception(error))
         except WireError:

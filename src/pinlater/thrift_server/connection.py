@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
         "_out_bytes",
         "_partial_bytes",
         "_partial_since_s",
+        "_peer",
         "_queue",
         "_queued_bytes",
         "_reading_paused",
@@ -91,6 +92,7 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._transport: asyncio.Transport | None = None
+        self._peer: object = ""
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._flush_scheduled = False
@@ -114,6 +116,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         # So `pause_writing` is called whenever the kernel doesn't take all of an answer, and `resume_writing` once it has.
         self._transport.set_write_buffer_limits(high=0)
+        self._peer = transport.get_extra_info("peername")
         peer: socket.socket | None = transport.get_extra_info("socket")
         if peer is not None:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -426,8 +429,8 @@ class Connection(asyncio.Protocol):
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property
     def peer(self) -> str:
-        """Who is at the other end, for the log."""
-        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+        """Who is, or was, at the other end, for the log."""
+        return str(self._peer)
 
     @property
     def busy(self) -> bool:
