@@ -5,7 +5,8 @@ requests that take no waiting go out together. What bounds it: reading stops whi
 the peer doesn't read, and whoever does neither for too long is cut by the server's sweep.
 
 Weakness: an answer that was handed to the kernel counts as delivered; a peer that dies before reading it keeps its claims until
-they time out. A peer that only closed its sending side still gets its answers, but no jobs: mostly it is gone.
+they time out. A peer that only closed its sending side still gets its answers, but no jobs, and its searches of bodies are ended: mostly
+it is gone.
 """
 
 from __future__ import annotations
