@@ -212,6 +212,7 @@ class App:
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.dispatcher.drain()
         await self._drain_thrift(grace_s)
+        await self.service.close()
         await self.runner.stop()
         self.meeting.close()
         await self.watch.close()

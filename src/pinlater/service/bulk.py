@@ -100,9 +100,12 @@ class Bulk:
         return limit - left
 
     async def _delete_matching(self, filter: JobFilter, limit: int) -> int:
-        chosen = await self._inspect.matching_jobs(filter, limit)
+        regex = await self._inspect.regex(filter)
+        if regex is None:
+            return 0
+        chosen = await self._inspect.matching_jobs(filter, regex, limit)
         if filter.state is JobState.PENDING:  # a delete means waiting jobs, due or not
-            chosen += await self._inspect.matching_jobs(filter._replace(future=True), limit - len(chosen))
+            chosen += await self._inspect.matching_jobs(filter._replace(future=True), regex, limit - len(chosen))
 
         async def delete(shard: ShardLanes) -> int:
             keys, done = [key for home, key in chosen if home == shard.name], 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from pinlater.service.addressing import (
 )
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.regex import BodyRegex
+from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import DUE_ROWS_MAX, ServiceSettings
 from pinlater.service.values import JobFilter, ScanCommand, Scanned
 from pinlater.sharding.shards import ShardLanes, Shards
@@ -38,19 +40,27 @@ _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
 
 
 class Found(NamedTuple):
-    """A row of a scan and the shard it came from."""
+    """A row of a scan, the shard it came from, and whether the regex, where there is one, is in its body."""
 
     shard: str
     row: PageRow
+    matches: bool
 
 
 class Inspect:
     """The looking operations."""
 
     def __init__(
-        self, shards: Shards, book: QueueBook, metrics: Metrics, clock: Clock, settings: ServiceSettings
+        self,
+        shards: Shards,
+        book: QueueBook,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+        searches: SearchProcesses,
     ) -> None:
         self._shards = shards
+        self._searches = searches
         self._metrics = metrics
         self._book = book
         self._clock = clock
@@ -98,7 +108,7 @@ class Inspect:
     async def count(self, filter: JobFilter) -> int:
         """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
         await self._check(filter)
-        regex = self._regex(filter)
+        regex = await self.regex(filter)
         if _names_none(filter):
             return 0
         if regex is not None:
@@ -126,11 +136,12 @@ class Inspect:
                     rows = raise_error(await shard.shard.scan_jobs(page))
                     if not rows:
                         break
-                    found += len(await regex.matching(rows))
-                    seen += len(rows)
+                    matches = await regex.found(rows)
+                    found += sum(matches)
+                    seen += len(matches)
                     rows_left -= len(rows)
                     after = (rows[-1].sort_ms, rows[-1].job.id)
-                    if regex.out_of_time:
+                    if regex.exhausted:
                         raise regex.too_costly(seen)
             return found
 
@@ -139,26 +150,26 @@ class Inspect:
     # --- scan -------------------------------------------------------------------------------------------------------------
 
     async def scan(self, command: ScanCommand) -> Scanned:
-        """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's time budget."""
+        """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
         if command.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {command.limit}")
         after = _parse_continuation(command)
         await self._check(command.filter)
         limit = min(command.limit, self._settings.max_scan_limit)
-        regex = self._regex(command.filter)
+        regex = await self.regex(command.filter)
         if limit == 0 or _names_none(command.filter):
             return Scanned(())
         jobs: list[tuple[str, Job]] = []
         bytes_left = self._settings.max_frame_bytes * 3 // 4
         last: PageRow | None = None
         seen = 0
-        merged = _Merged(self, "scanJobs", command.filter, after, limit, bodies=command.bodies or regex is not None)
+        merged = _Merged(self, "scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
         async for found in merged.rows():
             row = found.row
             seen += 1
-            if regex is not None and not await regex.matching([row]):
+            if not found.matches:
                 last = row
-                if regex.out_of_time:
+                if regex is not None and regex.exhausted:
                     if not command.paged:
                         raise regex.too_costly(seen)
                     return Scanned(jobs, _continuation(row), incomplete=True)
@@ -171,31 +182,41 @@ class Inspect:
             last = row
             if len(jobs) >= limit:
                 return Scanned(jobs, _continuation(row) if command.paged else END, incomplete=merged.cut)
+        if regex is not None and merged.unsearched:
+            if not command.paged or last is None:
+                raise regex.too_costly(seen)
+            return Scanned(jobs, _continuation(last), incomplete=True)
         return Scanned(jobs, incomplete=merged.cut)
 
-    def _regex(self, filter: JobFilter) -> BodyRegex | None:
-        return None if filter.body_regex is None else BodyRegex(filter.body_regex, self._settings, self._clock)
+    async def regex(self, filter: JobFilter) -> BodyRegex | None:
+        """The filter's regex with the budgets of a request. Raises `InvalidArgument`."""
+        if filter.body_regex is None:
+            return None
+        return await BodyRegex.compiled(filter.body_regex, self._settings, self._clock, self._searches)
 
     # --- shared -------------------------------------------------------------------------------------------------------------
 
-    async def matching_jobs(self, filter: JobFilter, limit: int) -> list[tuple[str, JobKey]]:
+    async def matching_jobs(self, filter: JobFilter, regex: BodyRegex, limit: int) -> list[tuple[str, JobKey]]:
         """Up to `limit` jobs of one state and priority whose body matches, with their shards; for deletes.
 
-        Raises at the time budget.
+        Raises at the regex's budgets.
         """
-        await self._check(filter)
-        regex = self._regex(filter)
         chosen: list[tuple[str, JobKey]] = []
+        if limit <= 0:
+            return chosen
         seen = 0
-        async for found in _Merged(self, "deleteJobs", filter, None, _PAGE_ROWS, bodies=True).rows():
-            if len(chosen) >= limit:
-                break
+        merged = _Merged(self, "deleteJobs", filter, None, _PAGE_ROWS, regex, bodies=True)
+        async for found in merged.rows():
             seen += 1
-            if regex is None or await regex.matching([found.row]):
+            if found.matches:
                 job = found.row.job
                 chosen.append((found.shard, JobKey(job.queue, job.priority, job.id)))
-            if regex is not None and regex.out_of_time:
+                if len(chosen) >= limit:
+                    return chosen
+            if regex.exhausted:
                 raise regex.too_costly(seen)
+        if merged.unsearched:
+            raise regex.too_costly(seen)
         return chosen
 
     async def _check(self, filter: JobFilter) -> None:
@@ -228,24 +249,50 @@ class _Shown:
 
 
 class _Stream:
-    """The rows of one shard and priority, page by page."""
+    """The rows of one shard and priority, page by page, searched a page at a time where there is a regex."""
 
-    def __init__(self, shard: ShardLanes, first: Page) -> None:
+    def __init__(self, shard: ShardLanes, first: Page, regex: BodyRegex | None) -> None:
         self.shard = shard
         self._first = first
+        self._regex = regex
         self._after = first.after
-        self._rows: list[PageRow] = []
+        self._unsearched: list[PageRow] = []
+        self._found: deque[Found] = deque()
         self._ended = False
 
     async def next(self) -> Found | None:
-        if not self._rows and not self._ended:
-            page = self._first._replace(after=self._after)
-            rows = list(raise_error(await self.shard.shard.scan_jobs(page)))
-            self._ended = not rows or (len(rows) < page.limit and not page.bodies)
-            if rows:
-                self._after = (rows[-1].sort_ms, rows[-1].job.id)
-            self._rows = rows[::-1]
-        return Found(self.shard.name, self._rows.pop()) if self._rows else None
+        """The next row; None where there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
+        while not self._found:
+            if not self._unsearched and not await self._read():
+                return None
+            await self._search()
+        return self._found.popleft()
+
+    async def _read(self) -> bool:
+        if self._ended:
+            return False
+        page = self._first._replace(after=self._after)
+        self._unsearched = list(raise_error(await self.shard.shard.scan_jobs(page)))
+        rows = self._unsearched
+        self._ended = not rows or (len(rows) < page.limit and not page.bodies)
+        if rows:
+            self._after = (rows[-1].sort_ms, rows[-1].job.id)
+        return bool(rows)
+
+    async def _search(self) -> None:
+        rows = self._unsearched
+        matches = [True] * len(rows) if self._regex is None else await self._regex.found(rows)
+        if not matches:
+            raise _BudgetEnded
+        self._found.extend(
+            Found(self.shard.name, row if match else PageRow(row.sort_ms, row.job._replace(body=None)), match)
+            for row, match in zip(rows, matches, strict=False)
+        )
+        self._unsearched = rows[len(matches) :]
+
+
+class _BudgetEnded(Exception):
+    """A budget of the regex ended before the next row was searched."""
 
 
 class _Merged:
@@ -258,25 +305,28 @@ class _Merged:
         filter: JobFilter,
         after: tuple[int, int] | None,
         limit: int,
+        regex: BodyRegex | None,
         *,
         bodies: bool,
     ) -> None:
+        bodies = bodies or regex is not None
         shards, self._metrics, self._method = inspect._shards, inspect._metrics, method  # noqa: SLF001 one room
         found = reachable(shards, self._metrics, method)
         self.cut = len(found) < len(shards)
+        self.unsearched = False  # whether a budget of the regex ended before all rows were searched
         self._failures: dict[str, WorldError] = {}
         self._shards = len(found)
         self._streams = [
-            _Stream(shard, inspect._page(filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies))  # noqa: SLF001
+            _Stream(shard, inspect._page(filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies), regex)  # noqa: SLF001
             for shard in found
             for priority in inspect._priorities(filter)  # noqa: SLF001
         ]
         self._heap: list[tuple[int, int, int, Found]] = []
 
     async def rows(self) -> AsyncIterator[Found]:
-        """Raises `WorldError` where every shard fails."""
+        """Ends early where a budget of the regex ends. Raises `WorldError` where every shard fails."""
         await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
-        while self._heap:
+        while self._heap and not self.unsearched:
             _, _, number, found = heapq.heappop(self._heap)
             yield found
             await self._push(number)
@@ -287,6 +337,9 @@ class _Merged:
             return
         try:
             found = await self._streams[number].next()
+        except _BudgetEnded:
+            self.unsearched = True
+            return
         except WorldError as error:
             if shard not in self._failures:
                 self._failures[shard] = error

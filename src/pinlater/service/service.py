@@ -19,6 +19,7 @@ from pinlater.service.inspect import Inspect
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.queues import Queues
+from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import (
     AckBatch,
@@ -145,7 +146,8 @@ class Service:
         self.dequeue = dequeue.dequeue
         self.undelivered = dequeue.undelivered
 
-        inspect = Inspect(shards, self.book, metrics, clock, settings)
+        self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
+        inspect = Inspect(shards, self.book, metrics, clock, settings, self.searches)
         self.lookup = inspect.lookup
         self.count = inspect.count
         self.scan = inspect.scan
@@ -154,6 +156,10 @@ class Service:
         self.retry_failed = bulk.retry_failed
         self.delete_jobs = bulk.delete_jobs
         self.delete_jobs_by_descriptor = bulk.delete_jobs_by_descriptor
+
+    async def close(self) -> None:
+        """Ends the search processes. The shards are not its own."""
+        await self.searches.close()
 
     async def server_info(self) -> ServerInfo:
         """What a client may want to know before it talks."""

@@ -30,3 +30,6 @@ class ServiceSettings:
     regex_time_budget_ms: int = 2_000
     regex_rows_max: int = 100_000
     regex_pattern_bytes_max: int = 1_000
+    regex_steps_max: int = 5_000_000_000
+    regex_steps_in_flight_max: int = 10_000_000_000
+    regex_processes_max: int = 2

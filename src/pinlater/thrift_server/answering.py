@@ -39,13 +39,15 @@ logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
+# With a regex these take long and mostly look: for a caller who has gone they are ended.
+METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
 
 
 class Recipient(Protocol):
     """What answering a request needs to know of the connection it came on, and tells it."""
 
     gone: bool  # nobody will read the answer; jobs must not be handed out
-    waiting: bool  # set while a long poll is under way, which may be cancelled
+    waiting: bool  # set while a long poll or a search of bodies is under way, which may be cancelled
     over_limit: bool  # one connection too many: to be told so, then closed
     last_request: bool  # set when the connection is to be closed after the answer
     active_at_s: float  # set to when the answer was ready
@@ -63,6 +65,7 @@ class Route(NamedTuple):
     hands_out: bool
     cost: Cost | None
     audited: audit.Audited | None
+    searches: bool
 
 
 class Answering:
@@ -91,7 +94,12 @@ class Answering:
         cost = costs(settings)
         self._routes = {
             name: Route(
-                handle, metrics.method(name), name == METHOD_THAT_HANDS_OUT, cost.get(name), audit.AUDITED.get(name)
+                handle,
+                metrics.method(name),
+                name == METHOD_THAT_HANDS_OUT,
+                cost.get(name),
+                audit.AUDITED.get(name),
+                name in METHODS_THAT_SEARCH,
             )
             for name, handle in HANDLERS.items()
         }
@@ -113,6 +121,7 @@ class Answering:
             reply = await self._wait(call, route, recipient)
         else:
             self.running += 1
+            recipient.waiting = route.searches and call.arguments.request.bodyRegexToMatch is not None
             try:
                 if route.cost is not None and (cost_bytes := route.cost(call.arguments)):
                     reply = await self._carry_out_within(cost_bytes, call, route, recipient)
@@ -120,6 +129,7 @@ class Answering:
                     reply = await self._carry_out(call, route, recipient)
             finally:
                 self.running -= 1
+                recipient.waiting = False
         recipient.active_at_s = ended_s = self._monotonic()
         route.metrics.msec.record((ended_s - arrived_s) * 1000)
         if self._debug:

@@ -12,7 +12,7 @@ refuse what comes, where requests wait behind a long poll: the news that the pee
 
 Weakness: an answer that was handed to the kernel counts as delivered; a peer that dies before reading it keeps its claims until
 they time out. What is still in this process when the connection is lost is given back. A peer that only closed its sending side still
-gets its answers, but no jobs: mostly it is gone.
+gets its answers, but no jobs, and its searches of bodies are ended: mostly it is gone.
 """
 
 from __future__ import annotations
