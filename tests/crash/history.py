@@ -277,7 +277,9 @@ def _check_stale_acks(history: History) -> Iterable[Violation]:
 
 
 def _check_bodies(history: History) -> Iterable[Violation]:
-    """Bodies are unique in a run, so a body names the enqueue that made it."""
+    """Bodies are unique in a run, so a body names the enqueue that made it. A request key goes with its queue, so that a repeat of an
+    enqueue whose queue was deleted stores new jobs."""
+    deleted = history.may_be_deleted()
     sent = {body for enqueue in history.enqueues for body in enqueue.bodies}
     acknowledged = history.acknowledged()
     home = {body: descriptor for descriptor, body in acknowledged.items()}
@@ -286,7 +288,7 @@ def _check_bodies(history: History) -> Iterable[Violation]:
             yield Violation(Kind.INVENTED, claim.descriptor, claim.body[:80])
         elif acknowledged.get(claim.descriptor, claim.body) != claim.body:
             yield Violation(Kind.DAMAGED, claim.descriptor, claim.body[:80])
-        elif home.setdefault(claim.body, claim.descriptor) != claim.descriptor:
+        elif home.setdefault(claim.body, claim.descriptor) != claim.descriptor and home[claim.body] not in deleted:
             yield Violation(Kind.DOUBLED, claim.descriptor, f"also {home[claim.body]}")
 
 

@@ -54,7 +54,7 @@ class Faults:
         faults = []
         for _ in range(number):
             name, begin, end = random.choice(self._kinds)()
-            lasts_s = random.choice((0.1, 0.5, 1.0, self._long_s)) * (0.5 + random.random())
+            lasts_s = self._long_s if random.random() < 0.15 else within_s * 0.6 * random.random()
             faults.append(Fault(name, random.random() * within_s, lasts_s, begin, end))
         return sorted(faults, key=lambda fault: fault.at_s)
 

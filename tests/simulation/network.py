@@ -178,10 +178,6 @@ class Network:
         """Whether something that happens to this share of messages happens to this one."""
         return share > 0 and self._random.random() < share
 
-    def later(self, at_s: float, callback: Callable[..., object], *args: Any) -> None:
-        """Something arrives then."""
-        self._wire.call_at(at_s, callback, *args)
-
     def _port(self) -> int:
         self._ports += 1
         return self._ports
@@ -262,11 +258,8 @@ class End(asyncio.Transport):
         if self.black_hole:
             return
         self._arrives_at_s = max(self._arrives_at_s + 0.000_001, network.timeline.now_s + network.delay_s())
-        network.later(self._arrives_at_s, self._arrive, what)
-
-    def _arrive(self, what: Callable[[End], None]) -> None:
-        if self.peer is not None:
-            what(self.peer)
+        assert self.peer is not None
+        self.peer.loop.call_at(self._arrives_at_s, what, self.peer)
 
     def write_eof(self) -> None:
         self.say(End.finish)
@@ -294,12 +287,12 @@ class End(asyncio.Transport):
             self.say(lambda peer: peer.break_off(BrokenPipeError(32, "Broken pipe")))
             return
         self._unread.append(data)
-        self.loop.call_soon(self._hand_over)
+        self._hand_over()
 
     def finish(self) -> None:
         """The peer sends no more."""
         self._finished = True
-        self.loop.call_soon(self._hand_over)
+        self._hand_over()
 
     def break_off(self, error: Exception) -> None:
         """The connection is broken, and this side knows."""

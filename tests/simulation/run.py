@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+from pinlater.client import Ack
 from pinlater.config.settings import Settings
 from pinlater.domain.job import JobState
 from pinlater.maintenance.settings import MaintenanceSettings
@@ -28,6 +29,8 @@ from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
 # A run that takes longer in its own time has come to a standstill.
 _RUN_S_MAX = 1_000.0
 _DRAIN_S_MAX = 60.0
+# So long after its last error a shard may still be taken for one that is out of reach.
+_SETTLE_S = 1.5
 # A waiting dequeue learns of a job at any server within about a second, wake or no wake.
 _WAKE_S_MAX = 2.5
 
@@ -57,29 +60,77 @@ class Verdict(NamedTuple):
     errors: Counter[str]
 
 
-def plan_of(seed: int) -> Plan:
+class Scale(NamedTuple):
+    """From what a plan is drawn."""
+
+    servers: Sequence[int]
+    stores: Sequence[int]
+    faults: Sequence[int]
+    busy_s: Sequence[float]
+    requests: Sequence[int]
+    workers: Sequence[int]
+    claim_timeout_ms: Sequence[int]
+    wait_ms: Sequence[int]
+    lease_s: float
+
+
+# A few milliseconds of real time each, so that a test run has some thousands.
+SMALL = Scale((1, 2, 2, 3), (1, 2, 2), (1, 2, 3), (0.5, 1.0), (2, 3), (1, 2), (300, 700), (300, 1_500), 3.0)
+# As long as the production time limits are.
+LARGE = Scale(
+    (1, 2, 2, 3),
+    (1, 2, 2, 3),
+    (0, 1, 2, 3, 5),
+    (1.0, 2.0, 4.0, 20.0),
+    (4, 10, 30),
+    (1, 2, 3),
+    (400, 800, 1_500, 20_000),
+    (500, 2_000, 8_000, 30_000),
+    6.0,
+)
+
+
+def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
     """Draws the cluster's shape, its load and how much goes wrong."""
     dice = Random(f"{seed} plan")
-    servers, stores = dice.choice((1, 2, 2, 3)), dice.choice((1, 2, 2, 3))
     scratch = dice.random() < 0.2
-    busy_s = dice.choice((1.0, 2.0, 4.0))
-    lease_s = 6.0
+    busy_s = dice.choice(scale.busy_s)
+    requests = dice.choice(scale.requests)
     load = Load(
         producers=dice.choice((1, 2)),
-        workers=dice.choice((1, 2, 3)),
-        requests=dice.choice((3, 6, 10)),
-        pause_s=busy_s / 8,
-        claim_timeout_ms=dice.choice((400, 800, 1_500, 20_000)),
-        wait_ms=dice.choice((500, 2_000, 8_000)),
-        client_timeout_ms=dice.choice((1_000, 3_000, 10_000)),
+        workers=dice.choice(scale.workers),
+        requests=requests,
+        pause_s=busy_s / requests,
+        claim_timeout_ms=dice.choice(scale.claim_timeout_ms),
+        wait_ms=dice.choice(scale.wait_ms),
+        client_timeout_ms=dice.choice((500, 2_000, 10_000)),
         scratch=0.5 if scratch else 0.0,
     )
     settings = Settings(
-        sharding=ShardingSettings(call_timeout_ms=dice.choice((1_000, 5_000)), work_timeout_ms=dice.choice((2_000, 10_000))),
-        maintenance=MaintenanceSettings(),
-        mysql=MysqlSettings(lease_ms=round(lease_s * 1000)),
+        sharding=ShardingSettings(
+            call_timeout_ms=dice.choice((500, 5_000)),
+            work_timeout_ms=dice.choice((1_000, 10_000)),
+            probe_timeout_ms=dice.choice((200, 1_000)),
+        ),
+        maintenance=MaintenanceSettings(
+            sweep_interval_ms=dice.choice((200, 1_000)),
+            expiry_interval_ms=10_000,  # no job of the load expires
+            due_interval_ms=dice.choice((1_000, 5_000)),
+            refresh_interval_ms=dice.choice((1_000, 5_000)),
+        ),
+        mysql=MysqlSettings(lease_ms=round(scale.lease_s * 1000)),
     )
-    return Plan(seed, servers, stores, dice.choice((0, 1, 2, 3, 5)), busy_s, scratch, load, settings, lease_s)
+    return Plan(
+        seed,
+        dice.choice(scale.servers),
+        dice.choice(scale.stores),
+        dice.choice(scale.faults),
+        busy_s,
+        scratch,
+        load,
+        settings,
+        scale.lease_s,
+    )
 
 
 class Run:
@@ -140,7 +191,7 @@ class Run:
     def carry_out(self) -> Verdict:
         """All of it, and what it proves."""
         began_s = self.timeline.now_s
-        with _quiet_memory(), _watched_logs(self.timeline):
+        with _watched_logs(self.timeline):
             try:
                 if not self.timeline.run(self._drive(), self._driver, until_s=began_s + _RUN_S_MAX):
                     self.broken.append("the run never came to its end")
@@ -204,7 +255,7 @@ class Run:
         while not condition():
             if self.timeline.now_s >= ends_at_s:
                 return False
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         return True
 
     async def _done(self, task: asyncio.Task[object]) -> None:
@@ -220,14 +271,20 @@ class Run:
     async def _drain(self) -> None:
         """Until every job has ended and every server serves from every shard."""
         timeout_s = self.plan.load.claim_timeout_ms / 1000
+        for process in self._workers:
+            process.hurried = True
         await self._until(self._drained, _DRAIN_S_MAX + 4 * timeout_s)
         if not all(server.ready for server in self.cluster.servers):
             self.broken.append("a server did not come back")
 
     def _drained(self) -> bool:
-        return all(job.finished_at_ms is not None for store in self.cluster.stores for job in store.jobs()) and all(
-            server.ready and not server.app.readiness().reasons  # type: ignore[union-attr]
-            for server in self.cluster.servers
+        return (
+            all(job.finished_at_ms is not None for store in self.cluster.stores for job in store.jobs())
+            and all(self.timeline.now_s > store.fails_until_s + _SETTLE_S for store in self.cluster.stores)
+            and all(
+                server.ready and not server.app.readiness().reasons  # type: ignore[union-attr]
+                for server in self.cluster.servers
+            )
         )
 
     async def _wake(self) -> None:
@@ -243,7 +300,7 @@ class Run:
         if not jobs or waited_s > _WAKE_S_MAX:
             self.broken.append(f"UNWOKEN a waiting dequeue had {jobs!r} {waited_s:.1f} s after the enqueue")
         for job in jobs or ():
-            await self._done(waiter.start(waiter._handle(job)))
+            await self._done(waiter.start(waiter.ack(Ack(job.descriptor, token=job.token))))
         await self._until(self._drained, 100.0)
 
     async def _count(self) -> None:
@@ -282,9 +339,10 @@ class Run:
                 yield f"STORED {copies} times: {body.decode()}"
 
 
-def simulate(seed: int) -> Verdict:
+def simulate(seed: int, scale: Scale = LARGE) -> Verdict:
     """One seed."""
-    return Run(plan_of(seed)).carry_out()
+    with _quiet_memory():
+        return Run(plan_of(seed, scale)).carry_out()
 
 
 def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
@@ -294,13 +352,20 @@ def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
 
 @contextmanager
 def _quiet_memory() -> Iterator[None]:
-    """No cycle is collected during a run: a coroutine of a killed process that is collected runs its `finally`s, at a moment that is
-    nobody's choice. They run here at the end, when nothing of the run can be changed any more."""
+    """Collects no cycle during a run: where a coroutine of a killed process is collected its `finally`s run, and when that is the seed
+    must decide alone. They run at the end, when they can change nothing any more."""
+    enabled = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
-        gc.enable()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of coroutines that a killed process never began
+            gc.collect()
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
@@ -325,5 +390,3 @@ def _watched_logs(timeline: Timeline) -> Iterator[None]:
         logger.setLevel(level)
         logger.propagate = propagate
 
-
-_ = replace

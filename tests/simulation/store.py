@@ -30,7 +30,7 @@ from pinlater.storage.interface import (
 )
 from pinlater.storage.memory import MemoryShard
 from pinlater.storage.memory.record import Record
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline
+from tests.simulation.loop import ProcessLoop, Timeline
 
 _READS = frozenset(
     "ping time_ms announce members list_queues find_requests find_unique list_unique_queues changed_queues peek_jobs"
@@ -108,6 +108,7 @@ class SharedStore:
     activity: dict[tuple[str, int], int] = field(default_factory=dict)  # (queue, slot) → changes that made jobs ready
     crash_points: list[CrashPoint] = field(default_factory=list)
     calls: int = 0
+    fails_until_s: float = 0.0  # when the last error that was drawn so far will have come
     _held: list[Callable[[], None]] = field(default_factory=list)
     _wire: ProcessLoop = field(init=False)
 
@@ -177,7 +178,8 @@ class SharedStore:
             self._wire.call_at(now_s + fate.carried_out_s, self.take, call.carry_out)
         if fate.error is not None:
             error = fate.error(f"Shard {self.name}: the connection is gone", retry_after_ms=100)
-            self._wire.call_at(now_s + fate.answered_s, call.answer_with, None, error)
+            loop.call_at(now_s + fate.answered_s, call.answer_with, None, error)
+            self.fails_until_s = max(self.fails_until_s, now_s + fate.answered_s)
         return answer
 
     def take(self, carry_out: Callable[[], None]) -> None:
@@ -190,7 +192,7 @@ class SharedStore:
     def answer_later(self, call: _Call, result: Any, error: Exception | None) -> None:
         """The answer is on its way back."""
         back_s = max(0.0, call.fate.answered_s - (call.fate.carried_out_s or 0.0))
-        self._wire.call_later(back_s, call.answer_with, result, error)
+        call.loop.call_later(back_s, call.answer_with, result, error)
 
     def _crash_point(self, loop: ProcessLoop) -> CrashPoint | None:
         for point in self.crash_points:
@@ -273,11 +275,7 @@ class _Call:
             self.store.answer_later(self, result, error)
 
     def answer_with(self, result: Any, error: Exception | None) -> None:
-        """The process learns of it in its next turn."""
-        if self.loop.state is not ProcessState.DEAD:
-            self.loop.call_soon(self._set, result, error)
-
-    def _set(self, result: Any, error: Exception | None) -> None:
+        """Its process learns of it."""
         if self.answer.done():
             return
         if error is not None:

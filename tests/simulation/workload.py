@@ -122,6 +122,7 @@ class Process:
         self.trace = trace
         self.errors = Counter[str]()
         self.working = True
+        self.hurried = False  # whether only the end of all jobs matters now
         self._wall_ms = wall_ms
         self._timeline = timeline
         self.client = SimulatedClient(
@@ -198,7 +199,7 @@ class Process:
         load, dice = self.load, self.dice
         while self.working:
             queue = dice.choice(queues)
-            wait_ms = dice.choice((0, load.wait_ms, load.wait_ms))
+            wait_ms = dice.choice((0, load.wait_ms, load.wait_ms)) if not self.hurried else 1_000
             jobs = await self.claim(queue, dice.randint(1, 4), wait_ms)
             if jobs is None or (not jobs and not wait_ms):
                 await asyncio.sleep(dice.uniform(0.02, 0.2))
@@ -218,6 +219,8 @@ class Process:
     async def _handle(self, job: ClaimedJob) -> None:
         load, roll = self.load, self.dice.random()
         timeout_s = load.claim_timeout_ms / 1000
+        if self.hurried:
+            return await self.ack(Ack(job.descriptor, token=job.token))
         for share, handle in (
             (load.forgotten, self._forget),
             (load.failed, self._fail),
@@ -228,11 +231,10 @@ class Process:
             (load.cancelled, self._cancel),
         ):
             if roll < share:
-                await handle(job)
-                return
+                return await handle(job)
             roll -= share
         await asyncio.sleep(self.dice.random() * timeout_s / 4)
-        await self.ack(Ack(job.descriptor, token=job.token))
+        return await self.ack(Ack(job.descriptor, token=job.token))
 
     async def _forget(self, job: ClaimedJob) -> None:
         """As a worker that died."""

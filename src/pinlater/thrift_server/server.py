@@ -40,7 +40,7 @@ class ThriftServer:
         self.metrics = metrics
         self.monotonic = clock.monotonic
         self.answering = Answering(operations, settings, metrics, clock)
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
         self._buffered_bytes = 0
         self.max_connections = settings.max_connections
@@ -135,7 +135,7 @@ class ThriftServer:
     def opened(self, connection: Connection) -> None:
         """Takes a connection in. Over the bound it is let in to be told so; far over it, the oldest that never spoke makes room."""
         count = len(self._connections)
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._silent[connection] = None
         self._empty.clear()
         if count < self.max_connections:
@@ -155,7 +155,7 @@ class ThriftServer:
 
     def closed(self, connection: Connection) -> None:
         """It is gone."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._silent.pop(connection, None)
         if not self._connections:
             self._empty.set()
