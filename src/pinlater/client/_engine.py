@@ -47,13 +47,17 @@ class Engine:
         connections: int,
         retries: int,
         monotonic: Callable[[], float],
+        loop_time: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
     ) -> None:
+        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread."""
         self.name = name
         self.renewed: Callable[[], None] = _nothing  # called when connections of now are given up
         self._timeout_s = timeout_s
         self._retries = retries
         self._source = source
-        self._random = Random()  # noqa: S311 - spreads load and returns, guards nothing
+        self._random = random or Random()  # noqa: S311 - spreads load and returns, guards nothing
+        self._loop_time = loop_time
         self.servers = ServerChoice(source, monotonic, self._random)
         self._pool = ConnectionPool(
             self.servers,
@@ -79,7 +83,7 @@ class Engine:
 
     def deadline(self, call: Call[T]) -> float:
         """When a call that is made now must be answered, by the loop's clock. From any thread."""
-        return time.monotonic() + self._timeout_s + call.wait_ms / 1000
+        return self._loop_time() + self._timeout_s + call.wait_ms / 1000
 
     async def run(self, call: Call[T], deadline: float | None = None, failed: PinLaterError | None = None) -> T:
         """The call's value. Raises what the server said, or what kept it from being asked.
@@ -135,13 +139,13 @@ class Engine:
                 finally:
                     del self._polls[connection]
         connection = await self._pool.shared()
-        began = time.monotonic()
+        began = self._loop_time()
         try:
             async with asyncio.timeout_at(self.patience(call, deadline)) as patience:
                 answer = await self._ask(connection, call)
         except asyncio.CancelledError:
             connection.retire()
-            if is_suspicious(time.monotonic() - began):
+            if is_suspicious(self._loop_time() - began):
                 self.renew()
             raise
         except TimeoutError:
@@ -169,7 +173,7 @@ class Engine:
         """Where another server could still be asked, this one gets half of the time that is left. From any thread."""
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
-        now = time.monotonic()
+        now = self._loop_time()
         return now + (deadline - now) / 2
 
     async def _ask(self, connection: Link, call: Call[T]) -> T:

@@ -49,7 +49,7 @@ class ThriftServer:
         self.monotonic = clock.monotonic
         self.answering = Answering(operations, settings, metrics, clock, budget)
         self.budget = self.answering.budget
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
         self._paused: dict[Connection, None] = {}  # not read from: too much waits on them
         self._stalled: dict[Connection, None] = {}  # with answers that the kernel doesn't take, oldest first
@@ -158,7 +158,7 @@ class ThriftServer:
     def opened(self, connection: Connection) -> None:
         """Takes a connection in. Over the bound it is let in to be told so; far over it, the oldest that never spoke makes room."""
         count = len(self._connections)
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._silent[connection] = None
         self._empty.clear()
         if count < self.max_connections:
@@ -178,7 +178,7 @@ class ThriftServer:
 
     def closed(self, connection: Connection) -> None:
         """It is gone."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._silent.pop(connection, None)
         self._paused.pop(connection, None)
         self._stalled.pop(connection, None)
