@@ -186,12 +186,14 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         """Answers what is queued, in order, until nothing is left."""
-        queue = self._queue
+        queue, server = self._queue, self._server
         try:
             while queue and not self.last_request:
                 if self._drained is not None:
                     await self._drained
                     continue
+                if server.standstill.runs(server.monotonic()):
+                    return  # nothing that came before is carried out; every connection has been cut, this one too
                 arrived_s, frame = queue.popleft()
                 reply = await self._answer(frame, arrived_s, self)
                 if reply:
@@ -272,6 +274,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes without writing what is left, and ends what is under way."""
+        self._queue.clear()
         if self._task is not None:
             self._task.cancel()
         if self._transport is not None:

@@ -19,7 +19,7 @@ from pinlater.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.storage.mysql.statements import escaped, in_statements, json_ids, keys_are, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
-from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
 
 _JOBS = sql("insert_jobs")
 _READY = sql("insert_ready")
@@ -38,13 +38,18 @@ _STATEMENT_BYTES_MAX = 1_000_000
 
 
 async def insert(
-    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
+    transaction: Transaction,
+    requests: Sequence[InsertRequest],
+    now_ms: int,
+    turn: Turn,
+    slots_lost: Collection[int] = (),
 ) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
     batch = _Batch(transaction, now_ms, slots_lost)
     await batch.look(requests)
     results = [batch.add(request) for request in requests]
     batch.store()
+    turn.check(requests)
     await transaction.commit()
     return results
 
