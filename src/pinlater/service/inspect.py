@@ -36,7 +36,8 @@ START, END = "0", "-1"
 _PAGE_ROWS = 1_000
 _PAGE_BYTES = 8 * 1024 * 1024
 _BODIES_A_LOOKUP = 64
-_CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
+# Without a shard where there is one only, and from servers that did not name it.
+_CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
 
 
 class Found(NamedTuple):
@@ -45,6 +46,23 @@ class Found(NamedTuple):
     shard: str
     row: PageRow
     matches: bool
+
+
+class Place(NamedTuple):
+    """Where a page of a scan ended. A scan goes by time and id, both descending, then by the shard's name: ids of different shards can
+    be equal. `shard` None: not known, so that what is at this time and id may come once more rather than not at all."""
+
+    sort_ms: int
+    id: int
+    shard: str | None
+
+    def on(self, shard: str, *, alone: bool) -> tuple[int, int] | None:
+        """After which row (time, id) the next page of this shard begins; None: with the first. `alone`: there is no other shard."""
+        if alone or (self.shard is not None and shard <= self.shard):
+            return self.sort_ms, self.id
+        if self.id < I64_MAX:
+            return self.sort_ms, self.id + 1
+        return (self.sort_ms + 1, 0) if self.sort_ms < I64_MAX else None
 
 
 class Inspect:
@@ -161,31 +179,31 @@ class Inspect:
             return Scanned(())
         jobs: list[tuple[str, Job]] = []
         bytes_left = self._settings.max_frame_bytes * 3 // 4
-        last: PageRow | None = None
+        last: Found | None = None
         seen = 0
         merged = _Merged(self, "scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
         async for found in merged.rows():
             row = found.row
             seen += 1
             if not found.matches:
-                last = row
+                last = found
                 if regex is not None and regex.exhausted:
                     if not command.paged:
                         raise regex.too_costly(seen)
-                    return Scanned(jobs, _continuation(row), incomplete=True)
+                    return Scanned(jobs, merged.continuation(found), incomplete=True)
                 continue
             bytes_left -= _size(row.job, bodies=command.bodies)
             if bytes_left < 0 and jobs:
-                return Scanned(jobs, _continuation(last) if command.paged else END, incomplete=True)
+                return Scanned(jobs, merged.continuation(last) if command.paged else END, incomplete=True)
             job = row.job if command.bodies else row.job._replace(body=None)
             jobs.append((f"{job.queue}:s{found.shard}:p{job.priority}:{job.id}", job))
-            last = row
+            last = found
             if len(jobs) >= limit:
-                return Scanned(jobs, _continuation(row) if command.paged else END, incomplete=merged.cut)
+                return Scanned(jobs, merged.continuation(found) if command.paged else END, incomplete=merged.cut)
         if regex is not None and merged.unsearched:
             if not command.paged or last is None:
                 raise regex.too_costly(seen)
-            return Scanned(jobs, _continuation(last), incomplete=True)
+            return Scanned(jobs, merged.continuation(last), incomplete=True)
         return Scanned(jobs, incomplete=merged.cut)
 
     async def regex(self, filter: JobFilter) -> BodyRegex | None:
@@ -303,7 +321,7 @@ class _Merged:
         inspect: Inspect,
         method: str,
         filter: JobFilter,
-        after: tuple[int, int] | None,
+        after: Place | None,
         limit: int,
         regex: BodyRegex | None,
         *,
@@ -316,18 +334,27 @@ class _Merged:
         self.unsearched = False  # whether a budget of the regex ended before all rows were searched
         self._failures: dict[str, WorldError] = {}
         self._shards = len(found)
+        self._alone = len(shards) == 1
         self._streams = [
-            _Stream(shard, inspect._page(filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies), regex)  # noqa: SLF001
+            _Stream(shard, inspect._page(filter, priority, begin, min(limit, _PAGE_ROWS), bodies=bodies), regex)  # noqa: SLF001
             for shard in found
+            for begin in [None if after is None else after.on(shard.name, alone=self._alone)]
             for priority in inspect._priorities(filter)  # noqa: SLF001
         ]
-        self._heap: list[tuple[int, int, int, Found]] = []
+        self._heap: list[tuple[int, int, str, int, Found]] = []
+
+    def continuation(self, last: Found | None) -> str:
+        """What a caller names to go on after this row. One shard alone gives a form that older servers read, too."""
+        if last is None:
+            return START
+        place = f"{last.row.sort_ms}.{last.row.job.id}"
+        return place if self._alone else f"{place}.{last.shard}"
 
     async def rows(self) -> AsyncIterator[Found]:
         """Ends early where a budget of the regex ends. Raises `WorldError` where every shard fails."""
         await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
         while self._heap and not self.unsearched:
-            _, _, number, found = heapq.heappop(self._heap)
+            _, _, _, number, found = heapq.heappop(self._heap)
             yield found
             await self._push(number)
 
@@ -349,7 +376,7 @@ class _Merged:
                 raise
             return
         if found is not None:
-            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, number, found))
+            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, shard, number, found))
 
 
 def check_priority(priority: int | None, settings: ServiceSettings) -> None:
@@ -381,11 +408,7 @@ def _size(job: Job, *, bodies: bool) -> int:
     return 400 + body + len(job.custom_status) * 2 + len(job.error_text) * 2 + history
 
 
-def _continuation(row: PageRow | None) -> str:
-    return START if row is None else f"{row.sort_ms}.{row.job.id}"
-
-
-def _parse_continuation(command: ScanCommand) -> tuple[int, int] | None:
+def _parse_continuation(command: ScanCommand) -> Place | None:
     if command.continuation == START:
         return None
     match = _CONTINUATION.fullmatch(command.continuation) if command.paged else None
@@ -396,4 +419,4 @@ def _parse_continuation(command: ScanCommand) -> tuple[int, int] | None:
         not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX
     ):  # no job has such a place, and no store such a number
         raise ContinuationInvalid(command.continuation)
-    return sort_ms, job_id
+    return Place(sort_ms, job_id, match[3])

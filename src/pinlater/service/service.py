@@ -21,6 +21,7 @@ from pinlater.service.queue_book import QueueBook
 from pinlater.service.queues import Queues
 from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.standstill import Standstill
 from pinlater.service.values import (
     AckBatch,
     AckResult,
@@ -115,6 +116,7 @@ class Service:
         clock: Clock,
         settings: ServiceSettings,
         rates: Callable[[str], Rates] = lambda queue: Rates(),
+        standstill: Standstill | None = None,
     ) -> None:
         self.shards = shards
         self.dispatcher = dispatcher
@@ -133,7 +135,7 @@ class Service:
         self.set_paused = queues.set_paused
         self.queue_stats = queues.queue_stats
 
-        self.enqueue = Enqueue(shards, self.book, metrics, clock, settings, self.body_limit).enqueue
+        self.enqueue = Enqueue(shards, self.book, metrics, clock, settings, self.body_limit, standstill).enqueue
 
         holders = Acknowledge(shards, self.book, dispatcher, metrics, clock, settings, self.body_limit)
         self.acknowledge = holders.acknowledge

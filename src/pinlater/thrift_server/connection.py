@@ -353,12 +353,14 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         """Answers what is queued, in order, until nothing is left."""
-        queue, budget = self._queue, self._budget
+        queue, server, budget = self._queue, self._server, self._budget
         try:
             while queue and not self.last_request:
                 if self._drained is not None:
                     await self._drained
                     continue
+                if server.standstill.runs(server.monotonic()):
+                    return  # nothing that came before is carried out; every connection has been cut, this one too
                 arrived_s, frame, refused = queue.popleft()
                 size = self._running_bytes = len(frame)
                 self._queued_bytes -= size
@@ -467,6 +469,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes without writing what is left, and ends what is under way."""
+        self._queue.clear()
         if self._task is not None:
             self._task.cancel()
         self._budget.hold_answer(-self._unsent_bytes)

@@ -13,6 +13,7 @@ import select
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.service.service import Operations
+from pinlater.service.standstill import Standstill
 from pinlater.telemetry.metrics import Metrics
 from pinlater.thrift_server.answering import Answering
 from pinlater.thrift_server.connection import Connection
@@ -22,6 +23,10 @@ from pinlater.thrift_server.settings import ThriftSettings
 logger = logging.getLogger(__name__)
 
 SWEEP_S_MAX = 1.0
+BEAT_S_MAX = 1.0
+# After a standstill new connections are refused for so long, and so many turns of the loop.
+REFUSING_S = 0.5
+REFUSING_TURNS = 20
 # What was on its way when the drain began is read and answered, if it arrives within so much.
 LAST_CALL_S = 0.05
 # While memory is scarce, a frame must be whole within this time.
@@ -43,6 +48,7 @@ class ThriftServer:
         *,
         shared_port: bool = False,
         budget: ByteBudget | None = None,
+        standstill: Standstill | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
@@ -54,6 +60,10 @@ class ThriftServer:
         self._paused: dict[Connection, None] = {}  # not read from: too much waits on them
         self._stalled: dict[Connection, None] = {}  # with answers that the kernel doesn't take, oldest first
         self.max_connections = settings.max_connections
+        self.standstill = standstill or Standstill(clock.monotonic, settings.standstill_s)
+        self.standstill.noticed = self._stood_still
+        self._beat: asyncio.TimerHandle | None = None
+        self._refusing_until_s: float | None = None
         self._shared_port = shared_port
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -124,6 +134,8 @@ class ThriftServer:
             help="The most that these may be together (setting max_buffered_bytes)",
         )
         self._schedule_sweep(loop)
+        self.standstill.begin()
+        self._beat_and_go_on(loop)
 
     async def drain(self, grace_s: float) -> None:
         """Stops accepting, answers what has come, closes; what isn't done after `grace_s` is cut. May be called twice.
@@ -142,6 +154,8 @@ class ThriftServer:
                 await self._empty.wait()
         except TimeoutError:
             logger.warning("drain cut short", extra={"connections": len(self._connections)})
+        if self._beat is not None:
+            self._beat.cancel()
         for connection in list(self._connections):
             connection.abort()
         await self._empty.wait()
@@ -161,6 +175,9 @@ class ThriftServer:
         self._connections[connection] = None
         self._silent[connection] = None
         self._empty.clear()
+        if self._refusing_until_s is not None:
+            connection.abort()
+            return
         if count < self.max_connections:
             return
         connection.over_limit = True
@@ -205,6 +222,36 @@ class ThriftServer:
     def unstalled(self, connection: Connection) -> None:
         """The kernel has all of its answers, or the connection is gone."""
         self._stalled.pop(connection, None)
+
+    # --- standing still ---------------------------------------------------------------------------------------------------
+    def _beat_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.standstill.runs(self.monotonic())
+        self._beat = loop.call_later(min(BEAT_S_MAX, self.standstill.limit_s / 4), self._beat_and_go_on, loop)
+
+    def _stood_still(self, seconds: float) -> None:
+        """Cuts all connections, also those that came meanwhile and were not taken in yet: they are made, and cut, in the next few turns."""
+        self.metrics.count("thrift_standstills")
+        logger.warning(
+            "this server stood still; its connections are closed unread",
+            extra={"seconds": round(seconds, 1), "connections": len(self._connections)},
+        )
+        refusing = self._refusing_until_s is not None
+        self._refusing_until_s = self.monotonic() + REFUSING_S
+        if not refusing:
+            self._refuse_for(REFUSING_TURNS)
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _refuse_for(self, turns: int) -> None:
+        """The system's own queue of connections is taken in at the loop's pace, so turns count as well as time."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._refuse_for, turns - 1)
+        elif self._refusing_until_s is not None:
+            left_s = self._refusing_until_s - self.monotonic()
+            if left_s > 0:
+                asyncio.get_running_loop().call_later(left_s, self._refuse_for, 1)
+            else:
+                self._refusing_until_s = None
 
     # --- sweeping ---------------------------------------------------------------------------------------------------------
     def _schedule_sweep(self, loop: asyncio.AbstractEventLoop) -> None:

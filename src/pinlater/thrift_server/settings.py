@@ -34,3 +34,5 @@ class ThriftSettings:
     # because the client doesn't read, no further request of the connection is answered.
     write_buffer_high_bytes: int = 1024 * 1024
     write_stall_timeout_s: float = 30.0
+    # A server that did not run for this long (it was stopped, or its event loop was blocked) closes its connections unread.
+    standstill_s: float = 20.0

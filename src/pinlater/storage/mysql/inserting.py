@@ -28,7 +28,7 @@ from pinlater.storage.mysql.statements import (
 )
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
-from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
 
 _JOBS = sql("insert_jobs")
 _READY = sql("insert_ready")
@@ -47,7 +47,11 @@ _STATEMENT_BYTES_MAX = 1_000_000
 
 
 async def insert(
-    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
+    transaction: Transaction,
+    requests: Sequence[InsertRequest],
+    now_ms: int,
+    turn: Turn,
+    slots_lost: Collection[int] = (),
 ) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
     queues = await transaction.queues_named([request.queue for request in requests])
@@ -55,6 +59,7 @@ async def insert(
     await batch.look(requests)
     results = [batch.add(request) for request in requests]
     batch.store()
+    turn.check(requests)
     await transaction.commit()
     return results
 

@@ -56,6 +56,7 @@ from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
+from pinlater.storage.request_keys import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -277,8 +278,8 @@ class MysqlShard:
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         self._check_open()
-        lost = self._membership.lost
-        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, lost))
+        lost, turn = self._membership.lost, Turn()
+        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, turn, lost))
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         self._check_open()

@@ -22,6 +22,7 @@ from pinlater.storage.redis.arguments import encode, strings
 from pinlater.storage.redis.errors import SlotLost
 from pinlater.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.storage.redis.packing import HEAD_BYTES, pack_job
+from pinlater.storage.request_keys import Turn
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)
@@ -32,7 +33,12 @@ _STORED, _REPEATED, _FULL, _CONFLICT = range(4)
 
 
 async def insert(
-    access: Access, front: bytes, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
+    access: Access,
+    front: bytes,
+    requests: Sequence[InsertRequest],
+    now_ms: int,
+    turn: Turn,
+    slots_lost: Collection[int] = (),
 ) -> list[Inserted | PinLaterError]:
     """Ids of a lost slot may be another server's jobs by now."""
     batch = _Batch(access, front, now_ms, [request.queue for request in requests])
@@ -44,6 +50,7 @@ async def insert(
             results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
         else:
             results.append(batch.add(request))
+    turn.check(requests)
     answers = await batch.store()
     return [
         _answer(request, answers[result] if answers else 0) if isinstance(result, int) else result
@@ -66,7 +73,7 @@ class _Batch:
 
     def add(self, request: InsertRequest) -> int:
         """Where its answer will be."""
-        name, jobs, key, _, most, _ = request
+        name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job[0] for job in jobs]))
         if key is None and most is None and not any([job[7] is not None for job in jobs]):  # noqa: C419 quicker than a generator

@@ -57,6 +57,7 @@ from pinlater.storage.redis.readers import Readers
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
 from pinlater.storage.redis.writer import Writer
+from pinlater.storage.request_keys import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -246,11 +247,11 @@ class RedisShard:
         self._check_open()
         if await self._memory.is_full(self._readers):
             raise StoreFull(f"{self.endpoint}: {self._memory}")
-        lost = self._membership.lost
+        lost, turn = self._membership.lost, Turn()
         return await self._with_book(
             self._inserting,
             [request.queue for request in requests],
-            lambda access: inserting.insert(access, self._front, requests, now_ms, lost),
+            lambda access: inserting.insert(access, self._front, requests, now_ms, turn, lost),
         )
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
