@@ -1,135 +1,22 @@
-"""Two servers on one shard, of which one remembers what is no longer so: the database decides, and nothing is lost, refused or miscounted.
+"""What only this store remembers: claims of unknown outcome, and looks at the queues that overtake each other.
 
-`desk` works; `other` was opened before the queue was made, and never looked since.
+What all stores with several servers must do is in `tests/contract/test_several_servers.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from itertools import count
-
-import pytest
-
-from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.storage.interface import (
-    Ack,
-    Acked,
-    Checkpoint,
-    ClaimCall,
-    Claimed,
-    ClaimOrder,
-    Inserted,
-    InsertRequest,
-    Purge,
-    Requeue,
-    TimeToLive,
-)
+from pinlater.domain.job import JobState
 from pinlater.storage.mysql.book import Book
-from pinlater.storage.mysql.settings import MysqlSettings
 from pinlater.storage.mysql.shard import MysqlShard
-from tests.contract.desk import Desk, Held
-from tests.mysql.rig import LIMITS, QUEUE, Rig
+from tests.mysql.rig import QUEUE, Rig
 
 
-@pytest.fixture
-async def other(rig: Rig) -> AsyncIterator[Desk]:
-    """A server that knows no queue. Its clock goes on by a second whenever it is asked, so that its looks are never old ones."""
-    settings = MysqlSettings(**LIMITS)
-
-    def make() -> MysqlShard:
-        return MysqlShard(rig.endpoint(direct=True), settings, monotonic=count().__next__)
-
-    desk = Desk(make)
-    await desk.open()
-    yield desk
-    await desk.shard.close()
-
-
-@pytest.fixture
-async def desk(rig: Rig, other: Desk) -> Desk:
-    """The server that makes the queue, after `other` was opened."""
-    desk = await rig.desk()
-    other.clock = desk.clock
-    return desk
-
-
-async def make_again(desk: Desk) -> None:
-    """Another server deletes the queue and makes it again."""
+async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was_made_again(rig: Rig) -> None:
+    """The server that releases them remembers the queue from before."""
+    desk, other = await rig.desk(), await rig.desk()
+    assert await other.claim() == []
     await desk.shard.delete_queues([QUEUE])
     await desk.shard.create_queues([QUEUE], desk.now)
-
-
-# --- sweeps of a server that does not know the queue ------------------------------------------------------------------------------
-
-
-async def test_a_sweep_by_a_server_that_does_not_know_the_queue_deletes_no_job(
-    rig: Rig, other: Desk, desk: Desk
-) -> None:
-    """An overdue claim goes back to the queue, whoever sweeps it."""
-    held = await desk.put_and_take()
-    desk.clock.advance(ms=10**6)
-    [swept] = await other.shard.time_out_claims(desk.now, 100)
-    assert (swept.queue, swept.retried) == (QUEUE, 1)
-    assert (await desk.look(held.key)).state is JobState.PENDING
-    assert (await desk.counts()).in_progress == 0
-    await rig.assert_consistent()
-
-
-async def test_a_sweep_by_a_server_that_does_not_know_the_queue_moves_its_counters(
-    rig: Rig, other: Desk, desk: Desk
-) -> None:
-    await desk.put(delay_ms=1_000)
-    desk.clock.advance(ms=1_000)
-    assert await other.shard.advance_due(desk.now, 100) == 1
-    [counts] = await desk.shard.count_jobs([QUEUE])
-    assert (counts.pending, counts.future) == (1, 0)
-    await rig.assert_consistent()
-
-
-async def test_a_sweep_by_a_server_that_does_not_know_the_queue_expires_its_jobs(
-    rig: Rig, other: Desk, desk: Desk
-) -> None:
-    key = await desk.put(expires_in_ms=1_000)
-    desk.clock.advance(ms=1_001)
-    [swept] = await other.shard.expire_jobs(desk.now, 100)
-    assert (swept.queue, swept.failed) == (QUEUE, 1)
-    assert (await desk.look(key)).state is JobState.FAILED
-    await rig.assert_consistent()
-
-
-async def test_garbage_of_a_queue_that_the_server_does_not_know_is_collected(rig: Rig, other: Desk, desk: Desk) -> None:
-    """Also where the server learned of the queue only after a sweep that left it out."""
-    await desk.put_in(JobState.SUCCEEDED)
-    desk.clock.advance(ms=10_000)
-    assert await other.shard.collect_garbage([], desk.now, 100) == []
-    [swept] = await other.shard.collect_garbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100)
-    assert swept.deleted_succeeded == 1
-    await rig.assert_consistent(deleted=True)
-
-
-async def test_claims_of_a_queue_that_is_gone_are_deleted_with_their_jobs(rig: Rig, other: Desk, desk: Desk) -> None:
-    """A server that never knew the queue asks the database before it deletes; only what is gone there goes."""
-    gone = await desk.put_and_take(b"gone")
-    await desk.shard.create_queues(["kept"], desk.now)
-    await desk.put(b"kept", queue="kept")
-    kept = await desk.take(queue="kept")
-    await desk.shard.delete_queues([QUEUE])
-    desk.clock.advance(ms=10**6)
-    [swept] = await other.shard.time_out_claims(desk.now, 100)
-    assert (swept.queue, swept.retried) == ("kept", 1)
-    assert (await desk.look(kept.key)).body == b"kept"
-    assert await rig.ask("SELECT id FROM claims") == []
-    assert await rig.ask(f"SELECT id FROM jobs WHERE id = {gone.key.id}") == []
-    await rig.assert_consistent()
-
-
-async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was_made_again(
-    rig: Rig, other: Desk, desk: Desk
-) -> None:
-    """The server that releases them remembers the queue from before."""
-    assert await other.claim() == []
-    await make_again(desk)
     held = await desk.put_and_take()
     assert isinstance(other.shard, MysqlShard)
     other.shard._doubtful.add(held.holder.token)
@@ -137,151 +24,6 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
     assert (await desk.look(held.key)).state is JobState.PENDING
     assert QUEUE in await other.shard.changed_queues()
     await rig.assert_consistent()
-
-
-# --- a queue that was deleted and made again by another server ----------------------------------------------------------------------
-
-
-@pytest.fixture
-async def again(other: Desk, desk: Desk) -> Held:
-    """A job in hand, in a queue that `other` remembers from before it was made anew."""
-    assert await other.claim() == []
-    await make_again(desk)
-    return await desk.put_and_take()
-
-
-@pytest.mark.parametrize("acks", [1, 2])
-async def test_acks_of_live_claims_count_in_a_queue_that_was_made_again(
-    rig: Rig, again: Held, other: Desk, desk: Desk, acks: int
-) -> None:
-    """One by one and several at once; the second call after a surprise looks before it acks."""
-    more = [await desk.put_and_take() for _ in range(2 * acks - 1)]
-    held = [again, *more]
-    for part in (held[:acks], held[acks:]):
-        words = [Ack(one.key, True, one.holder.token) for one in part]
-        answers = await other.shard.finish_jobs(words, desk.now)
-        assert [answer.outcome for answer in answers] == [Outcome.APPLIED] * acks
-    await rig.assert_consistent()
-
-
-WORDS: dict[str, Callable[[Desk, Held], Awaitable[Acked]]] = {
-    "ack without a token": lambda desk, held: desk.succeed(held.key),
-    "ack with a status": lambda desk, held: desk.succeed(held.key, token=held.holder.token, status="so"),
-    "failure": lambda desk, held: desk.fail(held.key, token=held.holder.token),
-    "checkpoint": lambda desk, held: desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"new")),
-    "heartbeat": lambda desk, held: desk.heartbeat(held.ref),
-    "release": lambda desk, held: desk.release(held.ref),
-    "cancel": lambda desk, held: desk.cancel(held.key),
-}
-
-
-@pytest.mark.parametrize("word", list(WORDS))
-async def test_a_live_claim_is_never_answered_not_found(
-    rig: Rig, again: Held, other: Desk, desk: Desk, word: str
-) -> None:
-    """For clients of the original a NOT_FOUND is a lost ack."""
-    assert (await WORDS[word](other, again)).outcome is Outcome.APPLIED
-    await rig.assert_consistent()
-
-
-async def test_an_empty_claim_looks_into_the_queue_that_there_is(rig: Rig, other: Desk, desk: Desk) -> None:
-    assert await other.claim() == []
-    await make_again(desk)
-    await desk.put(b"new")
-    assert [held.job.body for held in await other.claim()] == [b"new"]
-    await rig.assert_consistent()
-
-
-async def test_a_claim_from_a_queue_that_is_gone_says_so(other: Desk, desk: Desk) -> None:
-    """Also where it finds nothing, so that nothing is counted."""
-    assert await other.claim() == []
-    await desk.shard.delete_queues([QUEUE])
-    order = ClaimOrder(QUEUE, [ClaimCall(1, other.holder())], 1_000)
-    [answer] = await other.shard.claim_jobs([order], desk.now)
-    assert isinstance(answer, QueueNotFound)
-
-
-async def test_one_stale_order_does_not_touch_another_of_the_same_call(rig: Rig, other: Desk, desk: Desk) -> None:
-    """Both are claimed once."""
-    await desk.shard.create_queues(["steady"], desk.now)
-    assert await other.claim() == []
-    await make_again(desk)
-    await desk.put(b"steady", queue="steady")
-    orders = [ClaimOrder(queue, [ClaimCall(1, other.holder())], 1_000) for queue in (QUEUE, "steady")]
-    empty, full = await other.shard.claim_jobs(orders, desk.now)
-    assert isinstance(empty, Claimed)
-    assert isinstance(full, Claimed)
-    assert [[job.body for job in jobs] for jobs in (*empty.jobs, *full.jobs)] == [[], [b"steady"]]
-    [counts] = await desk.shard.count_jobs(["steady"])
-    assert counts.claimed_total == 1
-    await rig.assert_consistent()
-
-
-async def test_request_keys_of_the_queue_before_answer_nothing(rig: Rig, other: Desk, desk: Desk) -> None:
-    """The first enqueue went with the old queue: the same words are a new enqueue."""
-    assert await other.claim() == []
-    await other.request(InsertRequest(QUEUE, [other.job(b"old")], "key", b"f"))
-    await make_again(desk)
-    stored = await other.request(InsertRequest(QUEUE, [other.job(b"new")], "key", b"f"))
-    assert isinstance(stored, Inserted)
-    assert not stored.repeated
-    assert [held.job.body for held in await desk.claim()] == [b"new"]
-    await rig.assert_consistent(deleted=True)
-
-
-async def test_unique_keys_of_the_queue_before_are_free(rig: Rig, other: Desk, desk: Desk) -> None:
-    held = UniqueKey("key", UniqueScope.UNFINISHED, 0)
-    await other.put(b"old", unique=held)
-    await make_again(desk)
-    stored = await other.insert(other.job(b"new", unique=held))
-    assert stored.existing == {}
-    assert [one.job.body for one in await desk.claim()] == [b"new"]
-    await rig.assert_consistent(deleted=True)
-
-
-async def test_operators_words_reach_the_queue_that_there_is(rig: Rig, other: Desk, desk: Desk) -> None:
-    assert await other.claim() == []
-    await make_again(desk)
-    failed = [await desk.put_in(JobState.FAILED) for _ in range(3)]
-    assert await other.shard.requeue_failed_jobs(Requeue(QUEUE, 1, 2, desk.now, 1), desk.now) == 1
-    await make_again(other)
-    await desk.put_in(JobState.FAILED)
-    failed = [await other.put_in(JobState.FAILED) for _ in range(2)]
-    assert await desk.shard.delete_jobs([failed[0]]) == 1
-    await make_again(other)
-    await other.put_in(JobState.FAILED)
-    assert await desk.shard.purge_jobs(Purge(QUEUE, JobState.FAILED, 1, 10)) == 1
-    await rig.assert_consistent(deleted=True)
-
-
-async def test_a_look_at_what_waits_sees_the_queue_that_there_is(other: Desk, desk: Desk) -> None:
-    assert await other.claim() == []
-    await make_again(desk)
-    await desk.put(b"new", priority=7)
-    seen = await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000)
-    assert not isinstance(seen, PinLaterError)
-    assert [job.body for job in seen] == [b"new"]
-
-
-async def test_a_server_that_remembers_the_queue_before_hears_of_jobs_in_the_new_one(other: Desk, desk: Desk) -> None:
-    """Waiting dequeues are woken by this."""
-    assert await other.claim() == []
-    await make_again(desk)
-    await other.shard.changed_queues()
-    await desk.put()
-    assert await other.shard.changed_queues() == [QUEUE]
-
-
-async def test_priorities_that_only_another_server_used_are_claimed(rig: Rig, other: Desk, desk: Desk) -> None:
-    """This server's settings have fewer levels."""
-    assert await other.claim() == []
-    await desk.put(b"low", priority=7)
-    await other.shard.changed_queues()
-    assert [held.job.body for held in await other.claim()] == [b"low"]
-    await rig.assert_consistent()
-
-
-# --- looks that overtake each other -------------------------------------------------------------------------------------------------
 
 
 def test_an_older_look_at_the_queues_changes_nothing_after_a_newer_one() -> None:

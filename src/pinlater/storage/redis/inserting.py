@@ -44,7 +44,7 @@ async def insert(
     batch = _Batch(access, front, now_ms, [request.queue for request in requests])
     results: list[Inserted | PinLaterError | int] = []
     for request in requests:
-        if request.queue not in access.book.queues:
+        if request.queue not in access.queues:
             results.append(QueueNotFound(request.queue))
         elif slots_lost and any(slot_of(job.id) in slots_lost for job in request.jobs):
             results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
@@ -65,8 +65,8 @@ class _Batch:
         self._access = access
         self._front = front
         self._now_ms = now_ms
-        self._names, self._ids = access.book.claims_about(queues)
-        self._place_of = {name: place + 1 for place, name in enumerate(self._names)}
+        self._queues = access.ids_of(queues)
+        self._place_of = {name: place + 1 for place, (name, _) in enumerate(self._queues)}
         self._requests: list[tuple[str, list[NewJob]] | tuple[Any, ...]] = []
         self._open: dict[str, int] = {}  # requests that others may still join
         self._top = 0
@@ -94,16 +94,16 @@ class _Batch:
             return []
         packed = [one if len(one) > 2 else self._plain_request(*one) for one in self._requests]
         top = packed_id(self._top) if self._top else b""
-        arguments = encode((self._names, self._ids, packed, top))
+        arguments = encode(([name for name, _ in self._queues], [queue for _, queue in self._queues], packed, top))
         answers: list[Any] = await self._access.writer.run("insert_jobs", self._now_ms, arguments, under_any_slot=False)
         return answers
 
     def _plain_request(self, name: str, jobs: Sequence[NewJob]) -> tuple[Any, ...]:
-        parts = _plain(self._front, self._access.book.queues[name], jobs, self._now_ms)
+        parts = _plain(self._front, self._access.queues[name], jobs, self._now_ms)
         return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs)
 
     def _with_conditions(self, request: InsertRequest) -> tuple[Any, ...]:
-        jobs, queue = request.jobs, self._access.book.queues[request.queue]
+        jobs, queue = request.jobs, self._access.queues[request.queue]
         plain = not any(job.unique is not None for job in jobs)
         parts: tuple[Any, ...] = (_careful(self._front, queue, jobs, self._now_ms), (), b"")
         if plain:
