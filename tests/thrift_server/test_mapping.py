@@ -106,14 +106,23 @@ INFO = {
     ],
     "finishedAtTimestampMillis": 500,
 }
+NO_ERROR = {"errorCode": None, "errorDetail": None, "retryable": None, "retryAfterMillis": None}
 OUTCOMES = [
-    {"descriptor": DESCRIPTOR, "outcome": 0, "holder": None, "heldSinceMillis": None, "claimDeadlineMillis": 900},
+    {
+        "descriptor": DESCRIPTOR,
+        "outcome": 0,
+        "holder": None,
+        "heldSinceMillis": None,
+        "claimDeadlineMillis": 900,
+        **NO_ERROR,
+    },
     {
         "descriptor": "emails:s1:p1:74",
         "outcome": 2,
         "holder": "h:1:2:other:4",
         "heldSinceMillis": 800,
         "claimDeadlineMillis": None,
+        **NO_ERROR,
     },
 ]
 COUNTS = {
