@@ -127,7 +127,7 @@ class Server:
     def stop(self, grace_s: float) -> None:
         """As SIGTERM; then its process is gone."""
         if self.loop is None or self.app is None or self.loop.state is not ProcessState.RUNNING:
-            return
+            return None
         if self.app.readiness().reasons in (("starting",), ("draining",), ("stopped",)):
             return self.kill(told=True)
         self.loop.create_task(self._stop(self.app, self.loop, grace_s))

@@ -33,13 +33,10 @@ from pinlater.storage.memory.record import Record
 from tests.simulation.loop import ProcessLoop, Timeline
 
 _READS = frozenset(
-    "ping time_ms announce members list_queues find_requests find_unique list_unique_queues changed_queues peek_jobs"
-    " lookup_jobs scan_jobs count_jobs".split()
+    ["ping", "time_ms", "announce", "members", "list_queues", "find_requests", "find_unique", "list_unique_queues", "changed_queues", "peek_jobs", "lookup_jobs", "scan_jobs", "count_jobs"]
 )
 _CHANGES = frozenset(
-    "create_queues delete_queues configure_queue insert_jobs claim_jobs finish_jobs checkpoint_jobs extend_claims"
-    " release_jobs cancel_jobs requeue_failed_jobs purge_jobs delete_jobs note_map advance_due time_out_claims"
-    " expire_jobs collect_garbage release_tokens".split()
+    ["create_queues", "delete_queues", "configure_queue", "insert_jobs", "claim_jobs", "finish_jobs", "checkpoint_jobs", "extend_claims", "release_jobs", "cancel_jobs", "requeue_failed_jobs", "purge_jobs", "delete_jobs", "note_map", "advance_due", "time_out_claims", "expire_jobs", "collect_garbage", "release_tokens"]
 )
 # Of these the servers that wait elsewhere are told through the store; the first argument of each says which queues.
 _MAKES_READY = frozenset({"insert_jobs", "release_jobs", "finish_jobs", "checkpoint_jobs"})

@@ -279,7 +279,7 @@ class Process:
         try:
             [result] = await self._call(self.client.checkpoint(job.queue, [item]))
         except PinLaterError:
-            return
+            return None
         self.trace.answer(call, outcome=int(result.outcome))
         if self.dice.random() < 0.5:
             return await self.ack(Ack(job.descriptor, token=job.token))

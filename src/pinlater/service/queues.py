@@ -55,7 +55,7 @@ class Queues:
         A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe.
         """
         if not await self._passwords.check(password):
-            raise PasswordInvalid
+            raise PasswordInvalid(configured=self._passwords.configured)
         await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name]))
         for shard in self._shards:
             if not shard.healthy:
