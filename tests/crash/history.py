@@ -4,18 +4,20 @@ A call is two records: when it left, and when its answer came; a call whose answ
 "it happened" and "it didn't" are possible. `check` accuses only where no order of the possible grants could have been right, so
 each violation is one. It looks at nothing but the clients' records and what lookups say at the end; the server's log is no witness.
 
-Times are `time.monotonic_ns`, which all processes of a machine share. Weakness: a claim counts as held from the moment the call left
-(the earliest instant it can have been granted), so a second hand-out in the call's last moments before its time-out goes unseen.
+Times are `time.monotonic_ns`, which all processes of a machine share, or a simulation's. Weakness: a claim counts as held from the moment
+the call left (the earliest instant it can have been granted), so a second hand-out in the call's last moments before its time-out goes
+unseen.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -67,6 +69,23 @@ class Heartbeat(NamedTuple):
     ended_ns: int | None = None
 
 
+class Cancel(NamedTuple):
+    """One job's cancelling. `outcome` is None where no answer came."""
+
+    started_ns: int
+    ended_ns: int | None
+    descriptor: str
+    outcome: int | None
+
+
+class Delete(NamedTuple):
+    """A queue's deletion with all its jobs. `ended_ns` is None where it was not answered, or with an error."""
+
+    started_ns: int
+    ended_ns: int | None
+    queue: str
+
+
 @dataclass(slots=True)
 class History:
     """Everything the clients of a run saw."""
@@ -75,6 +94,8 @@ class History:
     claims: list[Claim] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
     heartbeats: list[Heartbeat] = field(default_factory=list)
+    cancels: list[Cancel] = field(default_factory=list)
+    deletes: list[Delete] = field(default_factory=list)
 
     def add(self, other: History) -> None:
         """Takes in what another client saw."""
@@ -82,6 +103,8 @@ class History:
         self.claims += other.claims
         self.acks += other.acks
         self.heartbeats += other.heartbeats
+        self.cancels += other.cancels
+        self.deletes += other.deletes
 
     def acknowledged(self) -> dict[str, str]:
         """Body by descriptor, of every enqueue that was answered."""
@@ -95,6 +118,25 @@ class History:
     def seen(self) -> set[str]:
         """Every descriptor that any client was ever told."""
         return self.acknowledged().keys() | {claim.descriptor for claim in self.claims}
+
+    def may_be_deleted(self) -> set[str]:
+        """Jobs that were there, or may have been, when their queue was deleted."""
+        if not self.deletes:
+            return set()
+        began: dict[str, int] = {}
+        for enqueue in self.enqueues:
+            began.update(dict.fromkeys(enqueue.descriptors or (), enqueue.started_ns))
+        for claim in self.claims:
+            began.setdefault(claim.descriptor, claim.started_ns)
+        last: dict[str, float] = {}
+        for delete in self.deletes:
+            ended = math.inf if delete.ended_ns is None else delete.ended_ns
+            last[delete.queue] = max(ended, last.get(delete.queue, 0))
+        return {descriptor for descriptor, at in began.items() if at <= last.get(descriptor.split(":")[0], -1)}
+
+    def may_be_cancelled(self) -> set[str]:
+        """Jobs that were cancelled, or may have been."""
+        return {cancel.descriptor for cancel in self.cancels if cancel.outcome in (None, APPLIED)}
 
 
 class Kind(Enum):
@@ -119,27 +161,35 @@ class Violation(NamedTuple):
     text: str = ""
 
 
-def check(history: History, final: Mapping[str, int], *, failures_allowed: bool = False) -> list[Violation]:
+def check(
+    history: History, final: Mapping[str, int], *, failures_allowed: bool = False, slack_ns: int = 0
+) -> list[Violation]:
     """Every promise that the history shows broken. `final` is each descriptor's state at the end; absent ones were not found.
 
-    Run it after everything was drained: a job that still waits counts as stuck.
+    Run it after everything was drained: a job that still waits counts as stuck. `slack_ns`: by how much the servers' clocks may have
+    differed, so that a claim may have ended so much sooner.
     """
     return [
         *_check_final(history, final, failures_allowed),
         *_check_success_stays(history, final),
-        *_check_exclusive(history),
+        *_check_exclusive(history, slack_ns),
         *_check_stale_acks(history),
         *_check_bodies(history),
     ]
 
 
 def _check_final(history: History, final: Mapping[str, int], failures_allowed: bool) -> Iterable[Violation]:
+    deleted, cancelled = history.may_be_deleted(), history.may_be_cancelled()
     for descriptor in history.acknowledged():
         state = final.get(descriptor)
-        if state is None:
+        if state is None and descriptor not in deleted:
             yield Violation(Kind.LOST, descriptor)
-        elif state == FAILED and not failures_allowed:
+        elif state == FAILED and not failures_allowed and descriptor not in cancelled:
             yield Violation(Kind.GAVE_UP, descriptor)
+    for cancel in history.cancels:
+        state = final.get(cancel.descriptor)
+        if cancel.outcome == APPLIED and state != FAILED and not (state is None and cancel.descriptor in deleted):
+            yield Violation(Kind.UNDONE, cancel.descriptor, f"cancelled, and state {state} at the end")
     for descriptor in history.seen():
         if final.get(descriptor) in (PENDING, IN_PROGRESS):
             yield Violation(Kind.STUCK, descriptor, f"state {final[descriptor]} at the end")
@@ -161,8 +211,9 @@ def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable
     for claim in history.claims:
         if claim.descriptor in done and claim.started_ns > done[claim.descriptor]:
             yield Violation(Kind.UNDONE, claim.descriptor, f"handed out again, to {claim.worker}")
+    deleted = history.may_be_deleted()
     for descriptor in done:
-        if final.get(descriptor) != SUCCEEDED:
+        if final.get(descriptor) != SUCCEEDED and not (final.get(descriptor) is None and descriptor in deleted):
             yield Violation(Kind.UNDONE, descriptor, f"state {final.get(descriptor)} at the end")
 
 
@@ -193,13 +244,13 @@ def _by_job(claims: Sequence[Claim]) -> Iterable[Sequence[Claim]]:
     return (group for group in jobs.values() if len(group) > 1)
 
 
-def _check_exclusive(history: History) -> Iterable[Violation]:
+def _check_exclusive(history: History, slack_ns: int) -> Iterable[Violation]:
     """Two claims of a job are right only if one of them can have ended before the other was granted."""
     ends, renewed = _given_back(history), _renewed(history)
 
     def may_end(claim: Claim) -> int:
         key = claim.descriptor, claim.token
-        timed_out = max(claim.started_ns, renewed.get(key, 0)) + claim.timeout_ns
+        timed_out = max(claim.started_ns, renewed.get(key, 0)) + claim.timeout_ns - slack_ns
         return min(timed_out, ends.get(key, timed_out))
 
     for group in _by_job(history.claims):
@@ -226,7 +277,9 @@ def _check_stale_acks(history: History) -> Iterable[Violation]:
 
 
 def _check_bodies(history: History) -> Iterable[Violation]:
-    """Bodies are unique in a run, so a body names the enqueue that made it."""
+    """Bodies are unique in a run, so a body names the enqueue that made it. A request key goes with its queue, so that a repeat of an
+    enqueue whose queue was deleted stores new jobs."""
+    deleted = history.may_be_deleted()
     sent = {body for enqueue in history.enqueues for body in enqueue.bodies}
     acknowledged = history.acknowledged()
     home = {body: descriptor for descriptor, body in acknowledged.items()}
@@ -235,7 +288,7 @@ def _check_bodies(history: History) -> Iterable[Violation]:
             yield Violation(Kind.INVENTED, claim.descriptor, claim.body[:80])
         elif acknowledged.get(claim.descriptor, claim.body) != claim.body:
             yield Violation(Kind.DAMAGED, claim.descriptor, claim.body[:80])
-        elif home.setdefault(claim.body, claim.descriptor) != claim.descriptor:
+        elif home.setdefault(claim.body, claim.descriptor) != claim.descriptor and home[claim.body] not in deleted:
             yield Violation(Kind.DOUBLED, claim.descriptor, f"also {home[claim.body]}")
 
 
@@ -249,7 +302,8 @@ class Recorder:
     With a file, each line is out before the call goes on, so that what a killed worker did is known up to its last breath.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now_ns = now_ns
         self._lock = threading.Lock()
         self._lines: list[str] = []
         self._file: TextIO | None = path.open("a", encoding="utf-8") if path is not None else None
@@ -258,12 +312,12 @@ class Recorder:
     def call(self, kind: str, **facts: object) -> int:
         """A call is about to leave; returns its number for `answer`."""
         number = next(self._numbers)
-        self._write({"n": number, "at": time.monotonic_ns(), "call": kind, **facts})
+        self._write({"n": number, "at": self._now_ns(), "call": kind, **facts})
         return number
 
     def answer(self, number: int, **facts: object) -> None:
         """Its answer is there."""
-        self._write({"n": number, "at": time.monotonic_ns(), **facts})
+        self._write({"n": number, "at": self._now_ns(), **facts})
 
     def close(self) -> None:
         """Closes the file, if there is one."""
@@ -333,4 +387,20 @@ def _add_heartbeat(history: History, call: Record, answer: Record | None) -> Non
         )
 
 
-_ADD = {"enqueue": _add_enqueue, "claim": _add_claims, "ack": _add_acks, "heartbeat": _add_heartbeat}
+def _add_cancel(history: History, call: Record, answer: Record | None) -> None:
+    ended_ns, outcome = (answer["at"], answer["outcome"]) if answer else (None, None)
+    history.cancels.append(Cancel(call["at"], ended_ns, call["descriptor"], outcome))
+
+
+def _add_delete(history: History, call: Record, answer: Record | None) -> None:
+    history.deletes.append(Delete(call["at"], answer["at"] if answer else None, call["queue"]))
+
+
+_ADD = {
+    "enqueue": _add_enqueue,
+    "claim": _add_claims,
+    "ack": _add_acks,
+    "heartbeat": _add_heartbeat,
+    "cancel": _add_cancel,
+    "delete": _add_delete,
+}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
+from pinlater.service.addressing import KEYS_A_CALL
 from pinlater.service.values import AckBatch, AckItem, AckResult, CheckpointItem, ClaimItem, HandedOut, JobFilter
+from pinlater.storage.interface import Ack, Acked
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
 
 APPLIED, STALE, ERROR = Outcome.APPLIED, Outcome.STALE_CLAIM, Outcome.ERROR
@@ -137,6 +140,38 @@ async def test_a_caller_that_goes_leaves_nothing_behind(farm: Farm) -> None:
     fault.release()
     await farm.turns()
     assert farm.lanes("2").finish.length == 0
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm: Farm) -> None:
+    """As without errors of their own: no call to a shard grows with the request."""
+    sizes: list[int] = []
+    for name in "12":
+        _note_sizes(farm.store(name).within, sizes)
+    bodies = [b"x"] * KEYS_A_CALL
+    for name in "12":
+        for _ in range(2):
+            await farm.replace(*[farm.desired(each, takes_enqueues=each == name) for each in "12"])
+            await farm.enqueue(*bodies)
+    jobs = [job for _ in range(4) for job in (await farm.dequeue(limit=KEYS_A_CALL)).jobs]
+    assert len(jobs) == 4 * KEYS_A_CALL
+    farm.lanes("2").put_out_of_use("test")
+    results = await farm.service.acknowledge(CALLER, acks_of(jobs))
+    there = [shard_of(job.descriptor) for job in jobs]
+    assert outcomes(results) == [APPLIED if name == "1" else ERROR for name in there]
+    assert max(sizes) <= KEYS_A_CALL
+    assert sum(sizes) == 2 * KEYS_A_CALL
+
+
+def _note_sizes(store: Any, sizes: list[int]) -> None:
+    finish_jobs = store.finish_jobs
+
+    async def noting(acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        sizes.append(len(acks))
+        answer: Sequence[Acked] = await finish_jobs(acks, now_ms)
+        return answer
+
+    store.finish_jobs = noting
 
 
 # --- the other words ---------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,17 @@ from pinlater.client import _calls
 from pinlater.client._calls import Call
 from pinlater.client._connection import Connect, Link
 from pinlater.client._pool import ConnectionPool
-from pinlater.client._retries import Again, Resend, decide, is_lost, is_turned_away, is_unsent, pause_s
+from pinlater.client._retries import (
+    Again,
+    Resend,
+    decide,
+    give_up_at,
+    is_lost,
+    is_turned_away,
+    is_unsent,
+    pause_s,
+    repeats_end_at,
+)
 from pinlater.client._servers import ServerChoice, ServerSource
 from pinlater.client.errors import DeadlineExceeded, PinLaterError, UnknownMethod
 
@@ -47,13 +57,17 @@ class Engine:
         connections: int,
         retries: int,
         monotonic: Callable[[], float],
+        loop_time: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
     ) -> None:
+        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread."""
         self.name = name
         self.renewed: Callable[[], None] = _nothing  # called when connections of now are given up
         self._timeout_s = timeout_s
         self._retries = retries
         self._source = source
-        self._random = Random()  # noqa: S311 - spreads load and returns, guards nothing
+        self._random = random or Random()  # noqa: S311 - spreads load and returns, guards nothing
+        self._loop_time = loop_time
         self.servers = ServerChoice(source, monotonic, self._random)
         self._pool = ConnectionPool(
             self.servers,
@@ -79,7 +93,7 @@ class Engine:
 
     def deadline(self, call: Call[T]) -> float:
         """When a call that is made now must be answered, by the loop's clock. From any thread."""
-        return time.monotonic() + self._timeout_s + call.wait_ms / 1000
+        return self._loop_time() + self._timeout_s + call.wait_ms / 1000
 
     async def run(self, call: Call[T], deadline: float | None = None, failed: PinLaterError | None = None) -> T:
         """The call's value. Raises what the server said, or what kept it from being asked.
@@ -105,14 +119,17 @@ class Engine:
     async def _try(self, call: Call[T], deadline: float, failed: PinLaterError | None) -> T:
         failures = 0
         lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
+        repeats_end = self._repeats_end(call, deadline)
         while True:
             try:
                 if failed is not None:
                     error, failed = failed, None
                     raise error
-                if lost is not None and not await self._honours_keys():
+                if lost is not None and (not await self._honours_keys() or self._loop_time() >= repeats_end):
                     raise lost
-                return await self._once(call, deadline)
+                if lost is None:
+                    return await self._once(call, self.patience(call, deadline))
+                return await self._once(call, self._patience_for_repeat(call, deadline, failures))
             except PinLaterError as error:
                 failures += 1
                 again = decide(call.resend, error, failures, self._retries)
@@ -126,7 +143,7 @@ class Engine:
                 others = len(self._source.addresses()) > 1
                 await asyncio.sleep(pause_s(failures, error.retry_after_ms, others, self._random.random()))
 
-    async def _once(self, call: Call[T], deadline: float) -> T:
+    async def _once(self, call: Call[T], patient_until: float | None) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
                 self._polls[connection] = call
@@ -135,13 +152,13 @@ class Engine:
                 finally:
                     del self._polls[connection]
         connection = await self._pool.shared()
-        began = time.monotonic()
+        began = self._loop_time()
         try:
-            async with asyncio.timeout_at(self.patience(call, deadline)) as patience:
+            async with asyncio.timeout_at(patient_until) as patience:
                 answer = await self._ask(connection, call)
         except asyncio.CancelledError:
             connection.retire()
-            if is_suspicious(time.monotonic() - began):
+            if is_suspicious(self._loop_time() - began):
                 self.renew()
             raise
         except TimeoutError:
@@ -169,8 +186,19 @@ class Engine:
         """Where another server could still be asked, this one gets half of the time that is left. From any thread."""
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
-        now = time.monotonic()
-        return now + (deadline - now) / 2
+        now = self._loop_time()
+        end = deadline if call.resend is Resend.SAFE else min(deadline, self._repeats_end(call, deadline))
+        return give_up_at(now, end) if now < end else None
+
+    def _patience_for_repeat(self, call: Call[T], deadline: float, failures: int) -> float:
+        """A repeat that can't be sent in time must not be sent later, so it has no longer than repeats may be made."""
+        end = min(deadline, self._repeats_end(call, deadline))
+        if failures >= self._retries or len(self._source.addresses()) < 2:
+            return end
+        return give_up_at(self._loop_time(), end)
+
+    def _repeats_end(self, call: Call[T], deadline: float) -> float:
+        return repeats_end_at(deadline - self._timeout_s - call.wait_ms / 1000)
 
     async def _ask(self, connection: Link, call: Call[T]) -> T:
         try:

@@ -29,7 +29,8 @@ class Others:
             return
         shards = [shard for shard in self._shards.in_reach() if shard.shard.capabilities.shared]
         answers = await asyncio.gather(*(shard.shard.changed_queues() for shard in shards), return_exceptions=True)
-        for queue in {queue for answer in answers if not isinstance(answer, BaseException) for queue in answer}:
+        found = (queue for answer in answers if not isinstance(answer, BaseException) for queue in answer)
+        for queue in dict.fromkeys(found):
             self._dispatcher.look_again(queue)
         for answer in answers:
             if isinstance(answer, PinLaterError):

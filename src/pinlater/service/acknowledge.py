@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 I64_MAX = 2**63 - 1
 TOKEN_BYTES_MAX = 64
+_JOBS_LOGGED = 10
 Item = TypeVar("Item")
 Order = TypeVar("Order")
 
@@ -114,11 +115,15 @@ class Acknowledge:
         metrics = self._metrics.queue(batch.queue)
         now_ms = self._clock.now_ms()
         succeeded = 0
+        stale: list[tuple[str, Acked]] = []
         for item, acked in zip(batch.items, answers, strict=True):
             if isinstance(acked, PinLaterError):
                 continue
-            if acked.outcome is not Outcome.APPLIED:
-                self._count_refused(caller, batch.queue, item.descriptor, acked, now_ms)
+            if acked.outcome is Outcome.STALE_CLAIM:
+                stale.append((item.descriptor, acked))
+            elif acked.outcome is not Outcome.APPLIED:
+                metrics.ack_noop += 1
+                logger.debug("ack without effect", extra={"job": item.descriptor, "outcome": acked.outcome.name})
             elif item.succeeded:
                 succeeded += 1
             else:
@@ -127,18 +132,9 @@ class Acknowledge:
                     metrics.retried += 1
                     self._ready_again(batch.queue, acked, now_ms)
         metrics.ack_succeeded += succeeded
-
-    def _count_refused(self, caller: Caller, queue: str, descriptor: str, acked: Acked, now_ms: int) -> None:
-        metrics = self._metrics.queue(queue)
-        if acked.outcome is Outcome.STALE_CLAIM:
-            metrics.stale_claim += 1
-            logger.info(
-                "ack of a claim that is no longer the caller's",
-                extra={"job": descriptor, "source": caller.source, "holder": acked.holder},
-            )
-        else:
-            metrics.ack_noop += 1
-            logger.debug("ack without effect", extra={"job": descriptor, "outcome": acked.outcome.name})
+        if stale:
+            metrics.stale_claim += len(stale)
+            _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
 
     def _ready_again(self, queue: str, acked: Acked, now_ms: int) -> None:
         if acked.due_at_ms is None or acked.due_at_ms <= now_ms:
@@ -182,6 +178,7 @@ class Acknowledge:
             answers = [raise_error(one) for one in answers]
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
+        without_effect: list[tuple[str, Acked]] = []
         for item, acked in zip(items, answers, strict=True):
             if isinstance(acked, PinLaterError):
                 continue
@@ -190,11 +187,10 @@ class Acknowledge:
                 if acked.state is JobState.PENDING:
                     self._ready_again(queue, acked, now_ms)
             else:
-                metrics.checkpoint_noop += 1
-                logger.info(
-                    "checkpoint without effect",
-                    extra={"job": item.descriptor, "source": caller.source, "outcome": acked.outcome.name},
-                )
+                without_effect.append((item.descriptor, acked))
+        if without_effect:
+            metrics.checkpoint_noop += len(without_effect)
+            _log_each("checkpoint without effect", caller, queue, without_effect)
         return ack_results(descriptors, answers)
 
     def _check_checkpoint(self, item: CheckpointItem) -> None:
@@ -246,16 +242,14 @@ class Acknowledge:
 
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
         """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
+        del caller
 
         async def act(part: OnShard) -> Sequence[Acked]:
             return await part.shard.shard.cancel_jobs(part.keys, self._clock.now_ms())
 
         parts = await self._in_hand(queue, descriptors)
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
-        cancelled = sum(acked.outcome is Outcome.APPLIED for acked in answers)
-        self._metrics.queue(queue).cancelled += cancelled
-        if cancelled:
-            logger.info("jobs cancelled", extra={"queue": queue, "jobs": cancelled, "source": caller.source})
+        self._metrics.queue(queue).cancelled += sum(acked.outcome is Outcome.APPLIED for acked in answers)
         return ack_results(descriptors, answers)
 
     async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> list[OnShard]:
@@ -263,6 +257,16 @@ class Acknowledge:
         parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
         return parts
+
+
+def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[str, Acked]]) -> None:
+    """A line for each job, up to a bound: one request may name fifty thousand."""
+    for descriptor, acked in refused[:_JOBS_LOGGED]:
+        about = {"job": descriptor, "source": caller.source, "outcome": acked.outcome.name, "holder": acked.holder}
+        logger.info(event, extra=about)
+    if len(refused) > _JOBS_LOGGED:
+        more = {"queue": queue, "source": caller.source, "jobs": len(refused) - _JOBS_LOGGED}
+        logger.info("%s: and more jobs of the same request", event, extra=more)
 
 
 def _ack(item: AckItem, key: JobKey, delay_ms_max: int) -> Ack:

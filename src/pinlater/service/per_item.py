@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pinlater.dispatch.patience import Overdue
 from pinlater.domain.errors import PinLaterError
-from pinlater.service.addressing import OnShard
+from pinlater.service.addressing import KEYS_A_CALL, OnShard
 from pinlater.sharding.guarded import out_of_reach, slow_to_answer, too_late
 from pinlater.sharding.lane import Lane
 from pinlater.sharding.shards import ShardLanes, Shards
@@ -43,8 +43,27 @@ class PerItem:
         *,
         then_claims: bool,
     ) -> list[Acked | PinLaterError]:
-        """`answers`, with those of the parts in place. `then_claims`: a claim waits for this call."""
+        """`answers`, with those of the parts in place. `then_claims`: a claim waits for this call.
+
+        Of a part of more than `KEYS_A_CALL` jobs so many are sent at a time, one piece of each part side by side.
+        """
         holds_up = len(self._shards) > 1 and (len(parts) > 1 or then_claims)
+        if max([len(part.keys) for part in parts], default=0) <= KEYS_A_CALL:
+            return await self._carry_out(parts, lane_of, orders, answers, holds_up=holds_up)
+        for pieces in _in_pieces(parts):
+            await self._carry_out(pieces, lane_of, orders, answers, holds_up=holds_up)
+            await asyncio.sleep(0)  # a store in this process may have answered without a turn of the loop
+        return answers
+
+    async def _carry_out(
+        self,
+        parts: Sequence[OnShard],
+        lane_of: LaneOf,
+        orders: Orders,
+        answers: list[Acked | PinLaterError],
+        *,
+        holds_up: bool,
+    ) -> list[Acked | PinLaterError]:
         sent: list[tuple[OnShard, asyncio.Future[Any]]] = []
         try:
             for part in parts:
@@ -85,6 +104,16 @@ class PerItem:
 
     def _give_up(self, answer: asyncio.Future[Any], shard: str) -> None:
         answer.set_exception(too_late(shard, self._stall_s))
+
+
+def _in_pieces(parts: Sequence[OnShard]) -> Iterator[list[OnShard]]:
+    for start in range(0, max(len(part.keys) for part in parts), KEYS_A_CALL):
+        end = start + KEYS_A_CALL
+        yield [
+            OnShard(part.shard, part.indices[start:end], part.keys[start:end])
+            for part in parts
+            if start < len(part.keys)
+        ]
 
 
 def _fail(part: OnShard, error: PinLaterError, answers: list[Acked | PinLaterError]) -> None:

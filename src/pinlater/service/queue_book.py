@@ -78,9 +78,9 @@ class QueueBook:
                 known.setdefault(queue.name, queue)
         before, self._queues = self._queues, known
         self.limits_changed()
-        for name in before.keys() - known.keys():
+        for name in [name for name in before if name not in known]:
             self._dispatcher.queue_gone(name)
-        for name in known.keys() & before.keys():
+        for name in [name for name in known if name in before]:
             if known[name] != before[name]:
                 self._dispatcher.look_again(name)
 

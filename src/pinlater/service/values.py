@@ -116,7 +116,7 @@ class ClaimItem(NamedTuple):
 
 
 class JobFilter(NamedTuple):
-    """Which jobs a count or a scan looks at. `future` matters for PENDING only: jobs not due yet, and only they."""
+    """Which jobs a count or a scan looks at. `future`: PENDING jobs that are not due yet, and only they; no job of another state."""
 
     queue: str
     state: JobState

@@ -51,7 +51,7 @@ class Neighbours:
             for member in members[shard]
             if member.address not in {"", self._address}
         }
-        await asyncio.gather(*(self._find(address) for address in signed.keys() - self._found.keys()))
+        await asyncio.gather(*(self._find(address) for address in signed if address not in self._found))
         self._found = {address: found for address, found in self._found.items() if address in signed}
         self.peers = {found: signed[address] for address, found in self._found.items()}
 

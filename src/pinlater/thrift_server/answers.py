@@ -39,6 +39,12 @@ class Delivery(types.PinLaterDequeueResponse):
         self.ackOutcomes = ack_outcomes(dequeued.ack_results) if dequeued.ack_results else None
         self.jobOrder = list(self.jobs) if handed_out else None
 
+    @property
+    def hands_out(self) -> bool:
+        """Whether it claims jobs for its caller; a dry run shows jobs without a token."""
+        jobs = self.dequeued.jobs
+        return bool(jobs) and bool(jobs[0].token)
+
 
 def enqueued(value: Enqueued) -> types.PinLaterEnqueueResponse:
     """Descriptors in the order of the jobs."""

@@ -103,7 +103,10 @@ class QueueState:
         return job if job is not None and job.priority == key.priority else None
 
     def line(self, priority: int) -> Line:
-        return self.lines.setdefault(priority, Line())
+        line = self.lines.get(priority)
+        if line is None:
+            line = self.lines[priority] = Line()
+        return line
 
     def priorities(self) -> list[int]:
         """Those that have or had jobs, highest (1) first."""

@@ -1,0 +1,184 @@
+"""The processes that are servers: production `App`s, each on a loop of its own, on the same shared stores.
+
+All that is not production code here is what a test of a server on one machine replaces, too: the clock, the dice, the stores, and the
+check of the admin password, which is slow on purpose and takes a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from pinlater.app import App
+from pinlater.config.settings import Settings
+from pinlater.config.store import StoreLocation
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.errors import PinLaterError
+from pinlater.sharding.reload import DesiredShard
+from pinlater.thrift_server.settings import ThriftSettings
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline
+from tests.simulation.network import Network
+from tests.simulation.store import SharedStore
+
+PORT = 9010
+WAKE_PORT = 9011
+PASSWORD = "open sesame"
+# When the simulated world begins.
+STARTS_AT_S = 1_767_225_600
+_RESTART_S = 0.5
+
+
+class Passwords:
+    """As `service.passwords.PasswordCheck`, without its threads."""
+
+    async def check(self, password: str) -> bool:
+        return password == PASSWORD
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class SimulatedApp(App):
+    """A server whose shards are simulated."""
+
+    def __init__(self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SharedStore]) -> None:
+        super().__init__(settings, clock=clock, random=random, one_of_many=True)
+        self._stores = stores
+        self._passwords = Passwords()  # type: ignore[assignment]
+
+    def _desired(self) -> Sequence[DesiredShard]:
+        return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]
+
+
+class Server:
+    """One server of the cluster: its process now, and those before it. `ahead_s`: how far its machine's clock is ahead."""
+
+    def __init__(
+        self,
+        name: str,
+        timeline: Timeline,
+        network: Network,
+        random: Random,
+        stores: Sequence[SharedStore],
+        settings: Settings,
+        ahead_s: float,
+    ) -> None:
+        self.name = name
+        self.ahead_s = ahead_s
+        self.app: SimulatedApp | None = None
+        self.loop: ProcessLoop | None = None
+        self.clocks: list[SystemClock] = []  # of all its lives
+        self.starts = 0
+        self.stays_down = False
+        self._timeline = timeline
+        self._network = network
+        self._random = random
+        self._stores = stores
+        self._settings = settings
+        self._init = ProcessLoop(timeline, f"{name}'s supervisor", name)
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:{PORT}"
+
+    @property
+    def ready(self) -> bool:
+        """Whether it serves now."""
+        return (
+            self.app is not None
+            and self.loop is not None
+            and self.loop.state is ProcessState.RUNNING
+            and self.app.readiness().ok
+        )
+
+    def start(self) -> None:
+        """A new process."""
+        self.starts += 1
+        loop = ProcessLoop(self._timeline, f"{self.name}-{self.starts}", self.name, self._network)
+        clock = SystemClock(lambda: STARTS_AT_S + self._timeline.now_s + self.ahead_s, self._timeline.monotonic)
+        self.app = SimulatedApp(self._settings, clock, Random(self._random.random()), self._stores)
+        self.loop = loop
+        self.clocks.append(clock)
+        loop.create_task(self._serve(self.app, loop))
+
+    async def _serve(self, app: SimulatedApp, loop: ProcessLoop) -> None:
+        try:
+            await app.start()
+        except (PinLaterError, OSError):  # no shard in reach; its supervisor tries again
+            self.kill(told=True)
+            self.restart_after(_RESTART_S)
+
+    def kill(self, *, told: bool) -> None:
+        """As SIGKILL, or, where the peers are not told, as its machine's loss of power."""
+        if self.loop is not None and self.loop.state is not ProcessState.DEAD:
+            self.loop.kill()
+            self._network.process_died(self.loop, told=told)
+
+    def restart_after(self, seconds: float) -> None:
+        """Starts a new process then, unless there is one."""
+        self._init.call_later(seconds, self._restart)
+
+    def _restart(self) -> None:
+        if not self.stays_down and (self.loop is None or self.loop.state is ProcessState.DEAD):
+            self.start()
+
+    def stop(self, grace_s: float) -> None:
+        """As SIGTERM; then its process is gone."""
+        if self.loop is None or self.app is None or self.loop.state is not ProcessState.RUNNING:
+            return
+        if self.app.readiness().reasons in (("starting",), ("draining",), ("stopped",)):
+            return self.kill(told=True)
+        self.loop.create_task(self._stop(self.app, self.loop, grace_s))
+        return None
+
+    async def _stop(self, app: SimulatedApp, loop: ProcessLoop, grace_s: float) -> None:
+        await app.stop(grace_s)
+        if loop is self.loop:
+            self.kill(told=True)
+
+    def clock_error_ms(self) -> int:
+        """How far the clock of any of its lives was from the simulation's, at most."""
+        true_ms = (STARTS_AT_S + self._timeline.now_s) * 1000
+        return max((abs(round(clock.now_ms() - true_ms)) for clock in self.clocks), default=0)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """All servers and stores."""
+
+    timeline: Timeline
+    network: Network
+    servers: list[Server] = field(default_factory=list)
+    stores: list[SharedStore] = field(default_factory=list)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [server.address for server in self.servers]
+
+    def start(self) -> None:
+        """All servers, at once."""
+        for server in self.servers:
+            server.start()
+
+    def wall_ms(self) -> int:
+        """The true time."""
+        return round((STARTS_AT_S + self.timeline.now_s) * 1000)
+
+
+def settings_of(host: str, base: Settings) -> Settings:
+    """The settings of one server: `base`, but for where it listens."""
+    from dataclasses import replace
+
+    return replace(
+        base,
+        store=StoreLocation("memory"),
+        host=host,
+        advertised_host=host,
+        dispatch=replace(base.dispatch, wake_port=WAKE_PORT),
+        thrift=ThriftSettings(host=host, port=PORT),
+    )
+
+
+Starter = Callable[[], Coroutine[Any, Any, None]]

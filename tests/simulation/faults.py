@@ -1,0 +1,209 @@
+"""What goes wrong, and when: drawn from the seed before the run begins, so that a fault can be read off the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from tests.simulation import network, store
+from tests.simulation.cluster import Cluster, Server
+from tests.simulation.network import NetworkTrouble
+from tests.simulation.store import CrashPoint, StoreTrouble
+
+
+class Fault(NamedTuple):
+    """`begin` at `at_s` seconds after the load has begun, `end` after `lasts_s` more."""
+
+    name: str
+    at_s: float
+    lasts_s: float
+    begin: Callable[[], object]
+    end: Callable[[], object]
+
+
+def _nothing() -> None: ...
+
+
+class Faults:
+    """Draws faults for a cluster. `long_s`: longer than every lease and time limit of this cluster."""
+
+    def __init__(self, cluster: Cluster, random: Random, clients: Sequence[str], long_s: float) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._clients = clients
+        self._long_s = long_s
+        self._kinds: Sequence[Callable[[], tuple[str, Callable[[], object], Callable[[], object]]]] = (
+            self._server_killed,
+            self._server_stopped,
+            self._server_paused,
+            self._crash_point,
+            self._network_bad,
+            self._network_cut,
+            self._connections_broken,
+            self._store_bad,
+            self._store_bad,
+            self._answers_of_claims_lost,
+            self._store_gone,
+            self._store_stands_still,
+        )
+
+    def draw(self, number: int, within_s: float) -> list[Fault]:
+        """So many faults that begin within the time."""
+        random = self._random
+        faults = []
+        for _ in range(number):
+            name, begin, end = random.choice(self._kinds)()
+            lasts_s = self._long_s if random.random() < 0.15 else within_s * 0.6 * random.random()
+            faults.append(Fault(name, random.random() * within_s, lasts_s, begin, end))
+        return sorted(faults, key=lambda fault: fault.at_s)
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        net = self._cluster.network
+        net.trouble = network.CALM
+        for client in self._clients:
+            for server in self._cluster.servers:
+                net.heal(client, server.name)
+        for shared in self._cluster.stores:
+            shared.trouble = store.CALM
+            shared.gone_for.clear()
+            shared.crash_points.clear()
+            shared.go_on()
+        for server in self._cluster.servers:
+            server.stays_down = False
+            if server.loop is not None:
+                server.loop.resume()
+            server.restart_after(0.0)
+
+    # --- servers --------------------------------------------------------------------------------------------------------------
+
+    def _server(self) -> Server:
+        return self._random.choice(self._cluster.servers)
+
+    def _server_killed(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        server, told = self._server(), self._random.random() < 0.7
+        name = f"{server.name} is killed" if told else f"the machine of {server.name} loses power"
+        return name, lambda: server.kill(told=told), lambda: server.restart_after(0.0)
+
+    def _server_stopped(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        server, grace_s = self._server(), self._random.choice((0.1, 2.0))
+
+        def begin() -> None:
+            server.stop(grace_s)
+
+        return f"{server.name} is stopped", begin, lambda: server.restart_after(grace_s + 20.0)
+
+    def _server_paused(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        server = self._server()
+        paused = []
+
+        def begin() -> None:
+            if server.loop is not None:
+                server.loop.pause()
+                paused.append(server.loop)
+
+        def end() -> None:
+            for loop in paused:
+                loop.resume()
+
+        return f"{server.name} stands still", begin, end
+
+    def _crash_point(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        server, shared = self._server(), self._random.choice(self._cluster.stores)
+        calls, after = self._random.randrange(8), self._random.random() < 0.5
+
+        def begin() -> None:
+            if server.loop is not None:
+                point = CrashPoint(server.loop, calls, after, lambda: server.kill(told=True))
+                shared.crash_points.append(point)
+
+        when = "after" if after else "before"
+        name = f"{server.name} dies {when} its call {calls} to shard {shared.name} is carried out"
+        return name, begin, lambda: server.restart_after(0.0)
+
+    # --- the network ------------------------------------------------------------------------------------------------------------
+
+    def _network_bad(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        random, net = self._random, self._cluster.network
+        trouble = NetworkTrouble(
+            slow=random.choice((0.0, 0.2)),
+            slow_s=random.choice((0.02, 0.5)),
+            split=random.choice((0.0, 0.3)),
+            reset=random.choice((0.0, 0.05, 0.3)),
+            black_hole=random.choice((0.0, 0.05)),
+            datagram_lost=random.choice((0.0, 0.5, 1.0)),
+            datagram_doubled=0.1,
+        )
+
+        def begin() -> None:
+            net.trouble = trouble
+
+        def end() -> None:
+            net.trouble = network.CALM
+
+        return f"the network is bad: {trouble}", begin, end
+
+    def _network_cut(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        net, server = self._cluster.network, self._server()
+        client = self._random.choice(self._clients)
+        return (
+            f"{client} and {server.name} are cut off",
+            lambda: net.cut(client, server.name),
+            lambda: net.heal(client, server.name),
+        )
+
+    def _connections_broken(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        net, server, told = self._cluster.network, self._server(), self._random.random() < 0.5
+        how = "are reset" if told else "are half open"
+
+        def begin() -> None:
+            net.break_connections(lambda one, other: server.name in (one, other), told=told)
+
+        return f"connections to {server.name} {how}", begin, _nothing
+
+    # --- stores -----------------------------------------------------------------------------------------------------------------
+
+    def _shared(self) -> store.SharedStore:
+        return self._random.choice(self._cluster.stores)
+
+    def _store_bad(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        random, shared = self._random, self._shared()
+        trouble = StoreTrouble(
+            refused=random.choice((0.0, 0.1)),
+            answer_lost=random.choice((0.0, 0.05, 0.3)),
+            lost=random.choice((0.0, 0.1)),
+            late=random.choice((0.0, 0.05)),
+            slow=random.choice((0.0, 0.1)),
+            hung=random.choice((0.0, 0.02)),
+        )
+        return self._troubled(shared, trouble, "is bad")
+
+    def _answers_of_claims_lost(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        """The shard carries everything out and answers little; then it is gone for a while."""
+        return self._troubled(self._shared(), StoreTrouble(answer_lost=0.7), "loses answers")
+
+    def _troubled(
+        self, shared: store.SharedStore, trouble: StoreTrouble, what: str
+    ) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        def begin() -> None:
+            shared.trouble = trouble
+
+        def end() -> None:
+            shared.trouble = store.CALM
+
+        return f"shard {shared.name} {what}: {trouble}", begin, end
+
+    def _store_gone(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        shared = self._shared()
+        servers = self._cluster.servers
+        hosts = {server.name for server in servers} if self._random.random() < 0.5 else {self._server().name}
+        return (
+            f"shard {shared.name} is gone for {', '.join(sorted(hosts))}",
+            lambda: shared.gone_for.update(hosts),
+            lambda: shared.gone_for.difference_update(hosts),
+        )
+
+    def _store_stands_still(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        shared = self._shared()
+        return f"shard {shared.name} stands still", shared.stand_still, shared.go_on

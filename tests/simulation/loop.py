@@ -1,0 +1,243 @@
+"""Virtual time, and an event loop for each simulated process.
+
+Every process has a loop of its own, so that it can be paused and killed as a whole; all of them take turns on one timeline, in the order
+in which things become due. Nothing waits for real time, and nothing here is random: the same calls give the same order.
+
+A loop has only what production code uses. A method that is missing raises NotImplementedError, so code that would reach for the real
+world (a thread, a socket, a file) is found by the first run that gets there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from asyncio import events
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Network
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class ProcessState(Enum):
+    """Whether a process's callbacks run now, later, or never."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Timeline:
+    """The time of a simulation, in seconds, and what is due in it.
+
+    `turn_s`: how long one turn of the event loops takes. It lets timers come between two steps of the same task, as in a real process.
+    """
+
+    def __init__(self, *, turn_s: float = 0.000_02, starts_at_s: float = 1_000.0) -> None:
+        self.now_s = starts_at_s
+        self.turns = 0
+        self.complaints: list[str] = []
+        self._turn_s = turn_s
+        self._ready: deque[tuple[asyncio.Handle, ProcessLoop]] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, ProcessLoop]] = []
+        self._serials = itertools.count()
+        self._over = False
+
+    def now_ns(self) -> int:
+        """For the history."""
+        return round(self.now_s * 1_000_000_000)
+
+    def monotonic(self) -> float:
+        """For clocks."""
+        return self.now_s
+
+    def serial(self) -> int:
+        """A number that no other thing of this timeline has."""
+        return next(self._serials)
+
+    def run(self, work: Awaitable[Any], loop: ProcessLoop, *, until_s: float) -> bool:
+        """Runs all processes until `work`, a task of `loop`, has ended; False where it has not by `until_s`. Raises what it raised."""
+        task = loop.create_task(_awaited(work))
+        try:
+            while not task.done() and self.now_s < until_s:
+                if not self._ready and not self._timers:
+                    raise RuntimeError("nothing is due any more, and the work has not ended")
+                self._turn()
+        finally:
+            events._set_running_loop(None)
+        if not task.done():
+            return False
+        task.result()
+        return True
+
+    def end(self) -> None:
+        """Nothing runs from now on; what is destroyed after this is no complaint."""
+        self._over = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def complain(self, text: str) -> None:
+        """An error that no caller saw."""
+        if not self._over:
+            self.complaints.append(text)
+
+    # --- turns --------------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """What is ready now, as in one iteration of asyncio's loop; then time goes on to the next timer where nothing else is ready."""
+        self.turns += 1
+        ready, running = self._ready, ProcessState.RUNNING
+        current: ProcessLoop | None = None
+        for _ in range(len(ready)):
+            handle, loop = ready.popleft()
+            if handle._cancelled:
+                continue
+            if loop.state is running:
+                if loop is not current:
+                    events._set_running_loop(loop)
+                    current = loop
+                handle._run()
+            elif loop.state is ProcessState.PAUSED:
+                loop.held.append(handle)
+        timers = self._timers
+        self.now_s += self._turn_s
+        if not ready:
+            while timers and (timers[0][2]._cancelled or timers[0][3].state is ProcessState.DEAD):
+                heapq.heappop(timers)
+            if timers and timers[0][0] > self.now_s:
+                self.now_s = timers[0][0]
+        while timers and timers[0][0] <= self.now_s:
+            _, _, timer, loop = heapq.heappop(timers)
+            timer._scheduled = False
+            ready.append((timer, loop))
+
+    def soon(self, handle: asyncio.Handle, loop: ProcessLoop) -> None:
+        """The handle is ready."""
+        self._ready.append((handle, loop))
+
+    def at(self, handle: asyncio.TimerHandle, loop: ProcessLoop) -> None:
+        """The handle becomes ready at its time."""
+        handle._scheduled = True
+        heapq.heappush(self._timers, (handle.when(), next(self._serials), handle, loop))
+
+
+class Task(asyncio.Task[T]):
+    """A task whose place in a set does not depend on its address, so that code that goes through a set of tasks does so in one order."""
+
+    __slots__ = ("_serial",)
+
+    def __init__(self, serial: int, coro: Coroutine[Any, Any, T], **more: Any) -> None:
+        self._serial = serial  # first: making a task puts it into a set
+        super().__init__(coro, **more)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """One process's event loop. `host` is the machine's name in the network."""
+
+    def __init__(self, timeline: Timeline, name: str, host: str, network: Network | None = None) -> None:
+        self.timeline = timeline
+        self.name = name
+        self.host = host
+        self.network = network
+        self.state = ProcessState.RUNNING
+        self.held: list[asyncio.Handle] = []  # what became ready while the process was paused
+
+    # --- the process --------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """As SIGSTOP: nothing runs, and what comes meanwhile waits."""
+        if self.state is ProcessState.RUNNING:
+            self.state = ProcessState.PAUSED
+
+    def resume(self) -> None:
+        """As SIGCONT."""
+        if self.state is ProcessState.PAUSED:
+            self.state = ProcessState.RUNNING
+            held, self.held = self.held, []
+            for handle in held:
+                self.timeline.soon(handle, self)
+
+    def kill(self) -> None:
+        """As SIGKILL: nothing of it ever runs again, no `finally` either."""
+        self.state = ProcessState.DEAD
+        self.held.clear()
+
+    # --- callbacks ----------------------------------------------------------------------------------------------------------
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self.timeline._ready.append((handle, self))
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.timeline.now_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self.timeline.at(timer, self)
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """The timeline passes over it."""
+
+    def time(self) -> float:
+        return self.timeline.now_s
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        return Task(self.timeline.serial(), coro, loop=self, name=name or "task", context=context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self.state is not ProcessState.DEAD
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self.state is not ProcessState.DEAD:
+            error = context.get("exception")
+            self.timeline.complain(f"{self.name}: {context.get('message')}: {error!r}")
+
+    # --- the network ----------------------------------------------------------------------------------------------------------
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **more: Any) -> Any:
+        assert self.network is not None
+        return await self.network.connect(self, protocol_factory, host, port)
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **more: Any) -> Any:
+        assert self.network is not None
+        return self.network.listen(self, protocol_factory, host, port)
+
+    async def create_datagram_endpoint(self, protocol_factory: Any, local_addr: Any = None, **more: Any) -> Any:
+        assert self.network is not None
+        return self.network.open_datagrams(self, protocol_factory, local_addr)
+
+    async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, **more: Any) -> Any:
+        return [(family, type, 0, "", (host, port))]
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work

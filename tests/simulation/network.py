@@ -1,0 +1,375 @@
+"""Connections and datagrams between simulated processes.
+
+What a connection carries arrives in order or not at all, as with TCP: it may come late, in pieces, after an answer has become useless, or
+the connection may break, with either side knowing of it at once, later, or never (half open). Datagrams may be lost, doubled and late.
+
+Weakness: no window is ever full, so a writer is never told to pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple, cast
+
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline
+
+Address = tuple[str, int]
+_CONNECT_TIMEOUT_S = 75.0  # after which a kernel gives up on a host that says nothing
+
+
+class NetworkTrouble(NamedTuple):
+    """Shares of messages. `slow_s`: the mean delay of a slow one; an ordinary one takes `latency_s` at most."""
+
+    latency_s: float = 0.000_5
+    slow: float = 0.0
+    slow_s: float = 0.05
+    split: float = 0.0  # arrives in two pieces
+    reset: float = 0.0  # the connection breaks instead; both sides are told
+    black_hole: float = 0.0  # this and all that follows in that direction is lost, and neither side is told
+    datagram_lost: float = 0.0
+    datagram_doubled: float = 0.0
+
+
+CALM = NetworkTrouble()
+
+
+class Network:
+    """All connections of a simulation."""
+
+    def __init__(self, timeline: Timeline, random: Random) -> None:
+        self.timeline = timeline
+        self.trouble = CALM
+        self._cut: dict[frozenset[str], list[tuple[End, Callable[[End], None]]]] = {}
+        self._random = random
+        self._wire = ProcessLoop(timeline, "network", "")
+        self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
+        self._datagrams: dict[Address, DatagramEndpoint] = {}
+        self._connections: list[Connected] = []  # open ones
+        self._ports = 20_000
+        self.resets = self.black_holes = 0
+
+    # --- servers --------------------------------------------------------------------------------------------------------------
+
+    def listen(
+        self, loop: ProcessLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> SimulatedListener:
+        """Takes connections from now on."""
+        address = (host, port or self._port())
+        if address in self._listeners and self._listeners[address][0].state is not ProcessState.DEAD:
+            raise OSError(98, "Address already in use")
+        self._listeners[address] = (loop, factory)
+        return SimulatedListener(self, address)
+
+    def close_listener(self, address: Address) -> None:
+        """Takes none any more."""
+        self._listeners.pop(address, None)
+
+    # --- connections ----------------------------------------------------------------------------------------------------------
+
+    async def connect(
+        self, loop: ProcessLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """As `loop.create_connection`. Nobody answers from beyond a cut, and a host without a listener refuses."""
+        await asyncio.sleep(self.delay_s())
+        while self.is_cut(loop.host, host):
+            await asyncio.sleep(_CONNECT_TIMEOUT_S)
+        found = self._listeners.get((host, port))
+        if found is None or found[0].state is ProcessState.DEAD:
+            raise ConnectionRefusedError(111, "Connection refused")
+        await asyncio.sleep(self.delay_s())
+        there, make = found
+        near = End(self, loop, (loop.host, self._port()), (host, port))
+        far = End(self, there, (host, port), near.local)
+        near.peer, far.peer = far, near
+        self._connections.append(Connected(near, far))
+        protocol = factory()
+        near.protocol = protocol
+        protocol.connection_made(near)
+        there.call_soon(far.accept, make)
+        return near, protocol
+
+    def forget(self, end: End) -> None:
+        """The connection is over."""
+        self._connections = [one for one in self._connections if end is not one.near and end is not one.far]
+
+    def break_connections(self, between: Callable[[str, str], bool], *, told: bool) -> int:
+        """Ends connections between two hosts; `told`: both sides learn of it at once, else neither does. How many."""
+        broken = [one for one in self._connections if between(one.near.loop.host, one.far.loop.host)]
+        for one in broken:
+            for end in (one.near, one.far):
+                if told:
+                    end.break_off(ConnectionResetError(104, "Connection reset by peer"))
+                else:
+                    end.black_hole = True
+        return len(broken)
+
+    def process_died(self, loop: ProcessLoop, *, told: bool) -> None:
+        """Its kernel closes its connections, or, where the machine went, does not."""
+        for one in list(self._connections):
+            for end in (one.near, one.far):
+                if end.loop is loop and end.peer is not None:
+                    if told:
+                        end.say(lambda peer: peer.break_off(ConnectionResetError(104, "Connection reset by peer")))
+                    end.black_hole = True
+
+    # --- datagrams ------------------------------------------------------------------------------------------------------------
+
+    def open_datagrams(
+        self, loop: ProcessLoop, factory: Callable[[], asyncio.DatagramProtocol], local: Address
+    ) -> tuple[DatagramEndpoint, asyncio.DatagramProtocol]:
+        """As `loop.create_datagram_endpoint`."""
+        protocol = factory()
+        endpoint = DatagramEndpoint(self, loop, protocol, (local[0], local[1] or self._port()))
+        self._datagrams[endpoint.local] = endpoint
+        protocol.connection_made(endpoint)
+        return endpoint, protocol
+
+    def send_datagram(self, source: DatagramEndpoint, data: bytes, to: Address) -> None:
+        """It arrives once, twice, or not at all."""
+        copies = 1
+        if self._random.random() < self.trouble.datagram_lost or self.is_cut(source.local[0], to[0]):
+            copies = 0
+        elif self._random.random() < self.trouble.datagram_doubled:
+            copies = 2
+        for _ in range(copies):
+            self._wire.call_later(self.delay_s(), self._arrive, data, source.local, to)
+
+    def _arrive(self, data: bytes, source: Address, to: Address) -> None:
+        endpoint = self._datagrams.get(to)
+        if endpoint is not None and not endpoint.closed:
+            endpoint.loop.call_soon(endpoint.protocol.datagram_received, data, source)
+
+    # --- cuts -----------------------------------------------------------------------------------------------------------------
+
+    def cut(self, one: str, other: str) -> None:
+        """Nothing passes between the two hosts from now on."""
+        self._cut.setdefault(frozenset((one, other)), [])
+
+    def heal(self, one: str, other: str) -> None:
+        """It does again; what kernels have kept sending arrives."""
+        for end, what in self._cut.pop(frozenset((one, other)), ()):
+            end.say(what)
+
+    def is_cut(self, one: str, other: str) -> bool:
+        """Whether nothing passes between two hosts now."""
+        return bool(self._cut) and frozenset((one, other)) in self._cut
+
+    def holds_back(self, end: End, what: Callable[[End], None]) -> bool:
+        """Keeps what is sent into a cut until that has healed; or loses it, as where the kernel gives up sooner."""
+        held = self._cut[frozenset((end.loop.host, end.remote[0]))]
+        if self._random.random() < 0.5:
+            return False
+        held.append((end, what))
+        return True
+
+    # --- how long things take -------------------------------------------------------------------------------------------------
+
+    def delay_s(self) -> float:
+        """How long one message takes."""
+        random, trouble = self._random, self.trouble
+        if trouble.slow and random.random() < trouble.slow:
+            return random.expovariate(1 / trouble.slow_s)
+        return trouble.latency_s * (0.2 + 0.8 * random.random())
+
+    def befalls(self, share: float) -> bool:
+        """Whether something that happens to this share of messages happens to this one."""
+        return share > 0 and self._random.random() < share
+
+    def _port(self) -> int:
+        self._ports += 1
+        return self._ports
+
+
+class SimulatedListener:
+    """As `asyncio.Server`, as far as it is used."""
+
+    def __init__(self, network: Network, address: Address) -> None:
+        self._network = network
+        self._address = address
+
+    @property
+    def sockets(self) -> list[SimulatedListener]:
+        return [self]
+
+    def getsockname(self) -> Address:
+        return self._address
+
+    def close(self) -> None:
+        self._network.close_listener(self._address)
+
+
+class End(asyncio.Transport):
+    """One process's end of a connection."""
+
+    def __init__(self, network: Network, loop: ProcessLoop, local: Address, remote: Address) -> None:
+        super().__init__()
+        self.loop = loop
+        self.local = local
+        self.remote = remote
+        self.peer: End | None = None
+        self.protocol: asyncio.Protocol | None = None
+        self.black_hole = False  # what is sent from here is lost
+        self._network = network
+        self._arrives_at_s = 0.0  # the newest that was sent
+        self._reading = True
+        self._unread: list[bytes] = []
+        self._finished = False  # the peer sends no more
+        self._closing = False
+        self._over = False
+
+    def accept(self, make: Callable[[], asyncio.Protocol]) -> None:
+        """The listener's process takes the connection in."""
+        self.protocol = make()
+        self.protocol.connection_made(self)
+        self._hand_over()
+
+    # --- sending --------------------------------------------------------------------------------------------------------------
+
+    def write(self, data: Any) -> None:
+        if self._closing or self._over or not data:
+            return
+        network, trouble, peer = self._network, self._network.trouble, self.peer
+        assert peer is not None
+        if network.befalls(trouble.reset):
+            network.resets += 1
+            self.break_off(ConnectionResetError(104, "Connection reset by peer"))
+            peer.break_off(ConnectionResetError(104, "Connection reset by peer"))
+            return
+        if network.befalls(trouble.black_hole):
+            network.black_holes += 1
+            self.black_hole = True
+        data = bytes(data)
+        if len(data) > 1 and network.befalls(trouble.split):
+            half = len(data) // 2
+            self.say(lambda peer: peer.receive(data[:half]))
+            self.say(lambda peer: peer.receive(data[half:]))
+        else:
+            self.say(lambda peer: peer.receive(data))
+
+    def say(self, what: Callable[[End], None]) -> None:
+        """Happens at the other end after all that was sent before."""
+        network = self._network
+        if not self.black_hole and network.is_cut(self.loop.host, self.remote[0]):
+            self.black_hole = not network.holds_back(self, what)
+            return
+        if self.black_hole:
+            return
+        self._arrives_at_s = max(self._arrives_at_s + 0.000_001, network.timeline.now_s + network.delay_s())
+        assert self.peer is not None
+        self.peer.loop.call_at(self._arrives_at_s, what, self.peer)
+
+    def write_eof(self) -> None:
+        self.say(End.finish)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self.say(End.finish)
+            self.loop.call_soon(self._lost, None)
+
+    def abort(self) -> None:
+        if not self._over:
+            self._closing = True
+            self.say(lambda peer: peer.break_off(ConnectionResetError(104, "Connection reset by peer")))
+            self.loop.call_soon(self._lost, None)
+
+    # --- receiving ------------------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """The data has come to this machine."""
+        if self._over:
+            self.say(lambda peer: peer.break_off(BrokenPipeError(32, "Broken pipe")))
+            return
+        self._unread.append(data)
+        self._hand_over()
+
+    def finish(self) -> None:
+        """The peer sends no more."""
+        self._finished = True
+        self._hand_over()
+
+    def break_off(self, error: Exception) -> None:
+        """The connection is broken, and this side knows."""
+        if not self._over:
+            self._closing = True
+            self.loop.call_soon(self._lost, error)
+
+    def _hand_over(self) -> None:
+        """The process reads."""
+        while self._unread and self._reading and not self._closing and self.protocol is not None:
+            data, self._unread = b"".join(self._unread), []
+            self.protocol.data_received(data)
+        if self._finished and not self._unread and self._reading and not self._closing and self.protocol is not None:
+            self._finished = False
+            if not self.protocol.eof_received():
+                self.close()
+
+    def _lost(self, error: Exception | None) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._network.forget(self)
+        if self.protocol is not None:
+            self.protocol.connection_lost(error)
+
+    # --- the rest of a transport ----------------------------------------------------------------------------------------------
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self.loop.call_soon(self._hand_over)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """No window is ever full."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": self.remote, "sockname": self.local}.get(name, default)
+
+
+class Connected(NamedTuple):
+    """The two ends of a connection; the near one is who made it."""
+
+    near: End
+    far: End
+
+
+class DatagramEndpoint(asyncio.DatagramTransport):
+    """A process's socket for datagrams."""
+
+    family = socket.AF_INET
+
+    def __init__(
+        self, network: Network, loop: ProcessLoop, protocol: asyncio.DatagramProtocol, local: Address
+    ) -> None:
+        super().__init__()
+        self.loop = loop
+        self.protocol = protocol
+        self.local = local
+        self.closed = False
+        self._network = network
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        self._network.send_datagram(self, bytes(data), cast("Address", addr))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"sockname": self.local, "socket": self}.get(name, default)

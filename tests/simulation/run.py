@@ -1,0 +1,392 @@
+"""A seed from its beginning to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import NamedTuple
+
+from pinlater.client import Ack
+from pinlater.config.settings import Settings
+from pinlater.domain.job import JobState
+from pinlater.maintenance.settings import MaintenanceSettings
+from pinlater.sharding.settings import ShardingSettings
+from pinlater.storage.mysql.settings import MysqlSettings
+from tests.crash.history import check
+from tests.simulation.cluster import Cluster, Server, settings_of
+from tests.simulation.faults import Faults
+from tests.simulation.loop import ProcessLoop, Timeline
+from tests.simulation.network import Network
+from tests.simulation.store import SharedStore
+from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
+
+# A run that takes longer in its own time has come to a standstill.
+_RUN_S_MAX = 1_000.0
+_DRAIN_S_MAX = 60.0
+# So long after its last error a shard may still be taken for one that is out of reach.
+_SETTLE_S = 1.5
+# A waiting dequeue learns of a job at any server within about a second, wake or no wake.
+_WAKE_S_MAX = 2.5
+
+
+class Plan(NamedTuple):
+    """What a seed decides before the run begins."""
+
+    seed: int
+    servers: int
+    stores: int
+    faults: int
+    busy_s: float
+    scratch: bool
+    load: Load
+    settings: Settings
+    lease_s: float
+
+
+class Verdict(NamedTuple):
+    """How a run ended. `told` is its history, line by line."""
+
+    plan: Plan
+    broken: Sequence[str]
+    told: Sequence[str]
+    operations: int
+    lasted_s: float
+    errors: Counter[str]
+
+
+class Scale(NamedTuple):
+    """From what a plan is drawn."""
+
+    servers: Sequence[int]
+    stores: Sequence[int]
+    faults: Sequence[int]
+    busy_s: Sequence[float]
+    requests: Sequence[int]
+    workers: Sequence[int]
+    claim_timeout_ms: Sequence[int]
+    wait_ms: Sequence[int]
+    lease_s: float
+
+
+# A few milliseconds of real time each, so that a test run has some thousands.
+SMALL = Scale((1, 2, 2, 3), (1, 2, 2), (1, 2, 3), (0.5, 1.0), (2, 3), (1, 2), (300, 700), (300, 1_500), 3.0)
+# As long as the production time limits are.
+LARGE = Scale(
+    (1, 2, 2, 3),
+    (1, 2, 2, 3),
+    (0, 1, 2, 3, 5),
+    (1.0, 2.0, 4.0, 20.0),
+    (4, 10, 30),
+    (1, 2, 3),
+    (400, 800, 1_500, 20_000),
+    (500, 2_000, 8_000, 30_000),
+    6.0,
+)
+
+
+def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
+    """Draws the cluster's shape, its load and how much goes wrong."""
+    dice = Random(f"{seed} plan")
+    scratch = dice.random() < 0.2
+    busy_s = dice.choice(scale.busy_s)
+    requests = dice.choice(scale.requests)
+    load = Load(
+        producers=dice.choice((1, 2)),
+        workers=dice.choice(scale.workers),
+        requests=requests,
+        pause_s=busy_s / requests,
+        claim_timeout_ms=dice.choice(scale.claim_timeout_ms),
+        wait_ms=dice.choice(scale.wait_ms),
+        client_timeout_ms=dice.choice((500, 2_000, 10_000)),
+        scratch=0.5 if scratch else 0.0,
+    )
+    settings = Settings(
+        sharding=ShardingSettings(
+            call_timeout_ms=dice.choice((500, 5_000)),
+            work_timeout_ms=dice.choice((1_000, 10_000)),
+            probe_timeout_ms=dice.choice((200, 1_000)),
+        ),
+        maintenance=MaintenanceSettings(
+            sweep_interval_ms=dice.choice((200, 1_000)),
+            expiry_interval_ms=10_000,  # no job of the load expires
+            due_interval_ms=dice.choice((1_000, 5_000)),
+            refresh_interval_ms=dice.choice((1_000, 5_000)),
+        ),
+        mysql=MysqlSettings(lease_ms=round(scale.lease_s * 1000)),
+    )
+    return Plan(
+        seed,
+        dice.choice(scale.servers),
+        dice.choice(scale.stores),
+        dice.choice(scale.faults),
+        busy_s,
+        scratch,
+        load,
+        settings,
+        scale.lease_s,
+    )
+
+
+class Run:
+    """One seed's cluster, load and faults."""
+
+    def __init__(self, plan: Plan, make_store: Callable[..., SharedStore] = SharedStore) -> None:
+        self.plan = plan
+        seed = plan.seed
+        self.timeline = Timeline()
+        self.network = Network(self.timeline, Random(f"{seed} network"))
+        self.cluster = Cluster(self.timeline, self.network)
+        self.trace = Trace(self.timeline)
+        dice = Random(f"{seed} machines")
+        for index in range(plan.stores):
+            self.cluster.stores.append(
+                make_store(
+                    str(index + 1),
+                    self.timeline,
+                    Random(f"{seed} store {index}"),
+                    self.cluster.wall_ms,
+                    plan.lease_s,
+                    dice.choice((0, 0, 37, 2_500)),
+                )
+            )
+        for index in range(plan.servers):
+            host = f"server{index + 1}"
+            self.cluster.servers.append(
+                Server(
+                    host,
+                    self.timeline,
+                    self.network,
+                    Random(f"{seed} {host}"),
+                    self.cluster.stores,
+                    settings_of(host, plan.settings),
+                    dice.choice((0.0, 0.0, 0.3, -5.0)),
+                )
+            )
+        self._driver = ProcessLoop(self.timeline, "driver", "driver", self.network)
+        self._admin = self._process("admin")
+        self._producers = [self._process(f"producer{index + 1}") for index in range(plan.load.producers)]
+        self._workers = [self._process(f"worker{index + 1}") for index in range(plan.load.workers)]
+        self.broken: list[str] = []
+
+    def _process(self, name: str) -> Process:
+        return Process(
+            name,
+            self.timeline,
+            self.network,
+            self.cluster.addresses,
+            self.plan.seed,
+            self.plan.load,
+            self.trace,
+            self.cluster.wall_ms,
+        )
+
+    # --- the run ----------------------------------------------------------------------------------------------------------------
+
+    def carry_out(self) -> Verdict:
+        """All of it, and what it proves."""
+        began_s = self.timeline.now_s
+        with _watched_logs(self.timeline):
+            try:
+                if not self.timeline.run(self._drive(), self._driver, until_s=began_s + _RUN_S_MAX):
+                    self.broken.append("the run never came to its end")
+                self._judge()
+            finally:
+                lasted_s = self.timeline.now_s - began_s
+                self.timeline.end()
+        errors = Counter[str]()
+        for process in self._all():
+            errors.update(process.errors)
+        return Verdict(self.plan, self.broken, self.trace.told, self.trace.operations, lasted_s, errors)
+
+    def _all(self) -> list[Process]:
+        return [self._admin, *self._producers, *self._workers]
+
+    async def _drive(self) -> None:
+        plan, cluster = self.plan, self.cluster
+        cluster.start()
+        await self._until(lambda: all(server.ready for server in cluster.servers), 30.0)
+        await self._done(self._admin.start(self._admin.create(QUEUE, *([SCRATCH] if plan.scratch else []))))
+        producing = [process.start(process.produce()) for process in self._producers]
+        queues = [QUEUE, QUEUE, SCRATCH] if plan.scratch else [QUEUE]
+        working = [process.start(process.work(queues)) for process in self._workers]
+        if plan.scratch:
+            producing.append(self._admin.start(self._admin.recreate(3, plan.busy_s / 4)))
+        faults = await self._let_things_go_wrong()
+        await self._until(lambda: all(task.done() for task in producing), 150.0)
+        await self._drain()
+        for process in self._workers:
+            process.working = False
+        await self._until(lambda: all(task.done() for task in working), 30.0)
+        for task in (*producing, *working):
+            if task.done() and task.exception() is not None:
+                self.broken.append(f"a client failed unexpectedly: {task.exception()!r}")
+        del faults
+        if not self.broken:
+            await self._wake()
+            await self._count()
+
+    async def _let_things_go_wrong(self) -> Faults:
+        """Faults begin and end; then all is well again, and every server is back."""
+        plan, trace = self.plan, self.trace
+        dice = Random(f"{plan.seed} faults")
+        clients = [process.name for process in self._all()]
+        faults = Faults(self.cluster, dice, clients, long_s=plan.lease_s * 1.5)
+        drawn = faults.draw(plan.faults, plan.busy_s)
+        loop = self._driver
+        over_s = plan.busy_s
+        for fault in drawn:
+            loop.call_later(fault.at_s, _told, trace, f"FAULT {fault.name}", fault.begin)
+            loop.call_later(fault.at_s + fault.lasts_s, _told, trace, f"OVER {fault.name}", fault.end)
+            over_s = max(over_s, fault.at_s + fault.lasts_s)
+        await asyncio.sleep(over_s + 0.01)
+        faults.heal()
+        trace.note("ALL IS WELL")
+        return faults
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Waits for the condition; whether it held in time."""
+        ends_at_s = self.timeline.now_s + seconds
+        while not condition():
+            if self.timeline.now_s >= ends_at_s:
+                return False
+            await asyncio.sleep(0.1)
+        return True
+
+    async def _done(self, task: asyncio.Task[object]) -> None:
+        """Waits for a task of another process."""
+        await self._until(task.done, 120.0)
+        if not task.done():
+            self.broken.append("a client's call was never answered")
+        else:
+            task.result()
+
+    # --- the verdict ------------------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Until every job has ended and every server serves from every shard."""
+        timeout_s = self.plan.load.claim_timeout_ms / 1000
+        for process in self._workers:
+            process.hurried = True
+        await self._until(self._drained, _DRAIN_S_MAX + 4 * timeout_s)
+        if not all(server.ready for server in self.cluster.servers):
+            self.broken.append("a server did not come back")
+
+    def _drained(self) -> bool:
+        return (
+            all(job.finished_at_ms is not None for store in self.cluster.stores for job in store.jobs())
+            and all(self.timeline.now_s > store.fails_until_s + _SETTLE_S for store in self.cluster.stores)
+            and all(
+                server.ready and not server.app.readiness().reasons  # type: ignore[union-attr]
+                for server in self.cluster.servers
+            )
+        )
+
+    async def _wake(self) -> None:
+        """A dequeue that waits at some server learns of a job that is enqueued at some server."""
+        waiter, producer = self._workers[0], self._producers[0]
+        claiming = waiter.start(waiter.claim(QUEUE, 1, 20_000))
+        await asyncio.sleep(0.5)
+        await self._done(producer.start(producer.enqueue(QUEUE, "wake", 1)))
+        enqueued_s = self.timeline.now_s
+        await self._until(claiming.done, 30.0)
+        waited_s = self.timeline.now_s - enqueued_s
+        jobs = claiming.result() if claiming.done() else None
+        if not jobs or waited_s > _WAKE_S_MAX:
+            self.broken.append(f"UNWOKEN a waiting dequeue had {jobs!r} {waited_s:.1f} s after the enqueue")
+        for job in jobs or ():
+            await self._done(waiter.start(waiter.ack(Ack(job.descriptor, token=job.token))))
+        await self._until(self._drained, 100.0)
+
+    async def _count(self) -> None:
+        """What the counters say, by a server, is what there is."""
+        client = self._producers[0]
+        looking = client.start(client._call(client.client.queue_stats(QUEUE)))
+        await self._until(looking.done, 30.0)
+        [stats] = looking.result()
+        states = Counter(
+            job.state for store in self.cluster.stores for job in store.jobs() if job.queue == QUEUE
+        )
+        for field, state in (
+            ("pending", JobState.PENDING),
+            ("in_progress", JobState.IN_PROGRESS),
+            ("succeeded", JobState.SUCCEEDED),
+            ("failed", JobState.FAILED),
+        ):
+            if stats.total(field) != states[state]:
+                self.broken.append(f"MISCOUNTED {field}: {stats.total(field)}, and there are {states[state]}")
+
+    def _judge(self) -> None:
+        history = self.trace.history()
+        jobs = [(store.name, job) for store in self.cluster.stores for job in store.jobs()]
+        final = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": int(job.state) for name, job in jobs}
+        slack_ms = 2 * max(server.clock_error_ms() for server in self.cluster.servers)
+        found = check(history, final, slack_ns=slack_ms * 1_000_000)
+        self.broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in found]
+        self.broken += self._stored_twice()
+        self.broken += [f"COMPLAINT {text}" for text in self.timeline.complaints]
+
+    def _stored_twice(self) -> Iterator[str]:
+        """A body is one job of one request, so that two of one body are a request that was stored twice."""
+        stored = Counter(job.body for store in self.cluster.stores for job in store.jobs())
+        for body, copies in stored.items():
+            if copies > 1:
+                yield f"STORED {copies} times: {body.decode()}"
+
+
+def simulate(seed: int, scale: Scale = LARGE) -> Verdict:
+    """One seed."""
+    with _quiet_memory():
+        return Run(plan_of(seed, scale)).carry_out()
+
+
+def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
+    trace.note(text)
+    act()
+
+
+@contextmanager
+def _quiet_memory() -> Iterator[None]:
+    """Collects no cycle during a run: where a coroutine of a killed process is collected its `finally`s run, and when that is the seed
+    must decide alone. They run at the end, when they can change nothing any more."""
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of coroutines that a killed process never began
+            gc.collect()
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _watched_logs(timeline: Timeline) -> Iterator[None]:
+    """An exception that is logged and not answered is a bug that was survived."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info and record.exc_info[1] is not None:
+                timeline.complain(f"{record.name}: {record.getMessage()}: {record.exc_info[1]!r}")
+
+    handler = Handler(logging.ERROR)
+    logger = logging.getLogger("pinlater")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+

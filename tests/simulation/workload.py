@@ -1,0 +1,341 @@
+"""The processes that are clients: production `AsyncClient`s over the simulated network, which write down what they are told.
+
+Producers enqueue under request keys and repeat until they are answered; workers claim by long polls and ack, fail, forget, renew, save,
+give back, or ack too late; an administrator deletes a queue and makes it again, and cancels jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, NamedTuple, TypeVar
+
+from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, ClaimedJob, Job, Outcome
+from pinlater.client._engine import Engine
+from pinlater.client._retries import is_unsent
+from pinlater.client.errors import PinLaterError, QueueNotFound
+from tests.crash.history import Recorder
+from tests.simulation.cluster import PASSWORD
+from tests.simulation.loop import ProcessLoop, Timeline
+from tests.simulation.network import Network
+
+T = TypeVar("T")
+QUEUE = "jobs"
+SCRATCH = "scratch"  # deleted and made again while it is used
+_ATTEMPTS = 1_000  # so that no job ever fails for want of them
+# Request keys are kept for two minutes, so nobody repeats a request that is older.
+_ENQUEUE_PATIENCE_S = 90.0
+_ACK_PATIENCE_S = 15.0
+
+
+class Load(NamedTuple):
+    """How much there is to do, and in what shares. Of the claimed jobs; the rest is acked at once."""
+
+    producers: int = 1
+    workers: int = 2
+    requests: int = 6  # of each producer
+    jobs_max: int = 3  # of a request
+    pause_s: float = 0.1  # between two requests of a producer
+    claim_timeout_ms: int = 600
+    wait_ms: int = 1_000
+    client_timeout_ms: int = 2_000
+    scratch: float = 0.0  # of the requests
+    delayed: float = 0.1  # of the jobs
+    failed: float = 0.06
+    forgotten: float = 0.05
+    late: float = 0.05
+    held: float = 0.05
+    released: float = 0.04
+    saved: float = 0.04
+    cancelled: float = 0.02
+
+
+class Trace(Recorder):
+    """What clients saw, and beside it all that a reader of a failed run wants to know."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        super().__init__(now_ns=timeline.now_ns)
+        self._timeline = timeline
+        self.told: list[str] = []
+        self.operations = 0
+
+    def note(self, text: str) -> None:
+        """Something that is no client's call: a fault, an error."""
+        self.told.append(f"{self._timeline.now_s:.6f} {text}")
+
+    def _write(self, record: dict[str, Any]) -> None:
+        super()._write(record)
+        self.told.append(f"{self._timeline.now_s:.6f} {json.dumps(record)}")
+
+
+class SimulatedClient(AsyncClient):
+    """A client whose dice and timers are the simulation's."""
+
+    def __init__(self, servers: Sequence[str], random: Random, timeline: Timeline, **more: Any) -> None:
+        self._dice = random
+        self._timeline = timeline
+        super().__init__(servers, clock=_ClientClock(timeline), **more)
+
+    def _new_engine(self) -> Engine:
+        return Engine(
+            self._servers,
+            self.source,
+            timeout_s=self._timeout_s,
+            connect=self._connect,
+            connections=self._connections,
+            retries=self._retries,
+            monotonic=self._timeline.monotonic,
+            loop_time=self._timeline.monotonic,
+            random=self._dice,
+        )
+
+
+class _ClientClock:
+    def __init__(self, timeline: Timeline) -> None:
+        self.monotonic = timeline.monotonic
+
+    def now_ms(self) -> int:
+        return round(self.monotonic() * 1000)
+
+
+class Process:
+    """One client process."""
+
+    def __init__(
+        self,
+        name: str,
+        timeline: Timeline,
+        network: Network,
+        servers: Sequence[str],
+        seed: object,
+        load: Load,
+        trace: Trace,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.loop = ProcessLoop(timeline, name, name, network)
+        self.dice = Random(f"{seed} {name}")
+        self.load = load
+        self.trace = trace
+        self.errors = Counter[str]()
+        self.working = True
+        self.hurried = False  # whether only the end of all jobs matters now
+        self._wall_ms = wall_ms
+        self._timeline = timeline
+        self.client = SimulatedClient(
+            servers, Random(f"{seed} {name} client"), timeline, source=name, timeout_ms=load.client_timeout_ms
+        )
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begins something in this process."""
+        task = self.loop.create_task(self._opened(work))
+        self._tasks.add(task)
+        return task
+
+    async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
+        await self.client.open()
+        return await work
+
+    async def _call(self, call: Coroutine[Any, Any, T]) -> T:
+        """A call of the client, counted."""
+        self.trace.operations += 1
+        try:
+            return await call
+        except PinLaterError as error:
+            what = f"{type(error).__name__} {error.detail}".strip()
+            self.errors[what] += 1
+            self.trace.note(f"{self.name}: {what}: {error.message}")
+            raise
+
+    # --- producers ------------------------------------------------------------------------------------------------------------
+
+    async def produce(self) -> None:
+        """All requests of one producer."""
+        load, dice = self.load, self.dice
+        for number in range(load.requests):
+            await asyncio.sleep(dice.expovariate(1 / load.pause_s))
+            queue = SCRATCH if dice.random() < load.scratch else QUEUE
+            await self.enqueue(queue, f"{self.name}-{number}", dice.randint(1, load.jobs_max))
+
+    async def enqueue(self, queue: str, key: str, jobs: int) -> bool:
+        """One request, as a repeat once it may have taken effect; whether it was answered."""
+        dice, load = self.dice, self.load
+        bodies = [f"{key}-{index}" for index in range(jobs)]
+        now_ms = self._wall_ms()
+        requested = [
+            Job(
+                body.encode(),
+                priority=dice.randint(1, 3),
+                attempts_allowed=_ATTEMPTS,
+                claim_timeout_ms=load.claim_timeout_ms,
+                run_after_ms=now_ms + dice.randint(1, 500) if dice.random() < load.delayed else None,
+            )
+            for body in bodies
+        ]
+        call = self.trace.call("enqueue", client=self.name, queue=queue, bodies=bodies)
+        repeat, ends_at_s = False, self._timeline.now_s + _ENQUEUE_PATIENCE_S
+        while self._timeline.now_s < ends_at_s:
+            try:
+                enqueued = await self._call(self.client.enqueue(queue, requested, request_key=key, repeat=repeat))
+            except QueueNotFound:
+                if queue == SCRATCH:
+                    return False
+            except PinLaterError as error:
+                repeat = repeat or not is_unsent(error)
+            else:
+                self.trace.answer(call, descriptors=list(enqueued.descriptors))
+                return True
+            await asyncio.sleep(dice.uniform(0.02, 0.3))
+        return False
+
+    # --- workers --------------------------------------------------------------------------------------------------------------
+
+    async def work(self, queues: Sequence[str]) -> None:
+        """Claims and works until `working` is over."""
+        load, dice = self.load, self.dice
+        while self.working:
+            queue = dice.choice(queues)
+            wait_ms = dice.choice((0, load.wait_ms, load.wait_ms)) if not self.hurried else 1_000
+            jobs = await self.claim(queue, dice.randint(1, 4), wait_ms)
+            if jobs is None or (not jobs and not wait_ms):
+                await asyncio.sleep(dice.uniform(0.02, 0.2))
+            for job in jobs or ():
+                self._tasks.add(self.loop.create_task(self._handle(job)))
+
+    async def claim(self, queue: str, limit: int, wait_ms: int) -> Sequence[ClaimedJob] | None:
+        """One dequeue; None where it was not answered."""
+        call = self.trace.call("claim", worker=self.name, queue=queue, timeout_ms=self.load.claim_timeout_ms)
+        try:
+            jobs = (await self._call(self.client.dequeue(queue, limit, wait_ms=wait_ms))).jobs
+        except PinLaterError:
+            return None
+        self.trace.answer(call, jobs=[[job.descriptor, job.token, job.body.decode()] for job in jobs])
+        return jobs
+
+    async def _handle(self, job: ClaimedJob) -> None:
+        load, roll = self.load, self.dice.random()
+        timeout_s = load.claim_timeout_ms / 1000
+        if self.hurried:
+            return await self.ack(Ack(job.descriptor, token=job.token))
+        for share, handle in (
+            (load.forgotten, self._forget),
+            (load.failed, self._fail),
+            (load.late, self._ack_late),
+            (load.held, self._hold),
+            (load.released, self._release),
+            (load.saved, self._save),
+            (load.cancelled, self._cancel),
+        ):
+            if roll < share:
+                return await handle(job)
+            roll -= share
+        await asyncio.sleep(self.dice.random() * timeout_s / 4)
+        return await self.ack(Ack(job.descriptor, token=job.token))
+
+    async def _forget(self, job: ClaimedJob) -> None:
+        """As a worker that died."""
+
+    async def _fail(self, job: ClaimedJob) -> None:
+        delay_ms = self.dice.choice((0, 0, 200))
+        await self.ack(Ack(job.descriptor, succeeded=False, token=job.token, retry_delay_ms=delay_ms))
+
+    async def _ack_late(self, job: ClaimedJob) -> None:
+        """Around the claim's time-out, or after it."""
+        await asyncio.sleep(self.load.claim_timeout_ms / 1000 * self.dice.uniform(0.8, 3))
+        await self.ack(Ack(job.descriptor, token=job.token))
+
+    async def _hold(self, job: ClaimedJob) -> None:
+        """Longer than the claim lasts, with signs of life."""
+        timeout_s = self.load.claim_timeout_ms / 1000
+        for _ in range(5):
+            await asyncio.sleep(timeout_s / 3)
+            call = self.trace.call("heartbeat", descriptor=job.descriptor, token=job.token)
+            try:
+                [result] = await self._call(self.client.heartbeat(job.queue, [Claim(job.descriptor, job.token)]))
+            except PinLaterError:
+                continue
+            self.trace.answer(call, outcome=int(result.outcome))
+            if result.outcome is not Outcome.APPLIED:
+                return
+        await self.ack(Ack(job.descriptor, token=job.token))
+
+    async def _release(self, job: ClaimedJob) -> None:
+        call = self.trace.call("ack", acks=[(job.descriptor, job.token, False)], how="release")
+        try:
+            claim = Claim(job.descriptor, job.token)
+            [result] = await self._call(self.client.release(job.queue, [claim]))
+        except PinLaterError:
+            return
+        self.trace.answer(call, outcomes=[int(result.outcome)])
+
+    async def _save(self, job: ClaimedJob) -> None:
+        """A checkpoint that renews the claim; then perhaps one that gives the job back."""
+        call = self.trace.call("heartbeat", descriptor=job.descriptor, token=job.token, how="checkpoint")
+        item = Checkpoint(job.descriptor, job.token, prepend_status="x")
+        try:
+            [result] = await self._call(self.client.checkpoint(job.queue, [item]))
+        except PinLaterError:
+            return
+        self.trace.answer(call, outcome=int(result.outcome))
+        if self.dice.random() < 0.5:
+            return await self.ack(Ack(job.descriptor, token=job.token))
+        call = self.trace.call("ack", acks=[(job.descriptor, job.token, False)], how="checkpoint")
+        try:
+            [result] = await self._call(self.client.checkpoint(job.queue, [item._replace(move_to_pending=True)]))
+        except PinLaterError:
+            return None
+        self.trace.answer(call, outcomes=[int(result.outcome)])
+        return None
+
+    async def _cancel(self, job: ClaimedJob) -> None:
+        call = self.trace.call("cancel", descriptor=job.descriptor)
+        try:
+            [result] = await self._call(self.client.cancel(job.queue, [job.descriptor]))
+        except PinLaterError:
+            return
+        self.trace.answer(call, outcome=int(result.outcome))
+
+    async def ack(self, ack: Ack) -> None:
+        """Until it is answered, or nobody can expect that any more."""
+        queue = ack.descriptor.split(":")[0]
+        ends_at_s = self._timeline.now_s + _ACK_PATIENCE_S
+        while self._timeline.now_s < ends_at_s:
+            call = self.trace.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded)])
+            try:
+                [result] = await self._call(self.client.ack(queue, [ack]))
+            except QueueNotFound:
+                return
+            except PinLaterError:
+                await asyncio.sleep(0.1)
+                continue
+            self.trace.answer(call, outcomes=[int(result.outcome)])
+            return
+
+    # --- administrators -------------------------------------------------------------------------------------------------------
+
+    async def create(self, *queues: str) -> None:
+        """Until they are there."""
+        for queue in queues:
+            while True:
+                try:
+                    await self._call(self.client.create_queue(queue))
+                    break
+                except PinLaterError:
+                    await asyncio.sleep(0.1)
+
+    async def recreate(self, times: int, pause_s: float) -> None:
+        """Deletes the scratch queue and makes it again."""
+        for _ in range(times):
+            await asyncio.sleep(self.dice.expovariate(1 / pause_s))
+            call = self.trace.call("delete", queue=SCRATCH)
+            try:
+                await self._call(self.client.delete_queue(SCRATCH, PASSWORD))
+            except PinLaterError:
+                pass
+            else:
+                self.trace.answer(call)
+            await self.create(SCRATCH)
