@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.job import Attempt, Job
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Attempt, Job, Outcome
 from pinlater.domain.queue import Queue
 from pinlater.service.values import AckResult, Caller, Dequeued, Enqueued, QueueStats, Scanned, ServerInfo
 from pinlater.wire.generated import ttypes as types
@@ -54,8 +55,22 @@ def ack_outcomes(results: Sequence[AckResult]) -> list[types.AckOutcome]:
     """Outcomes, in order."""
     return [
         types.AckOutcome(descriptor, outcome, holder or None, held_since_ms, deadline_ms)
-        for descriptor, outcome, holder, held_since_ms, deadline_ms in results
+        if error is None
+        else _failed(descriptor, outcome, error)
+        for descriptor, outcome, holder, held_since_ms, deadline_ms, error in results
     ]
+
+
+def _failed(descriptor: str, outcome: Outcome, error: PinLaterError) -> types.AckOutcome:
+    """Without the error's message, which could be as long as all else in the answer."""
+    return types.AckOutcome(
+        descriptor,
+        outcome,
+        errorCode=int(error.code),
+        errorDetail=error.detail,
+        retryable=error.retryable,
+        retryAfterMillis=error.retry_after_ms,
+    )
 
 
 def _attempt(attempt: Attempt) -> types.Attempt:
