@@ -6,10 +6,9 @@ check of the admin password, which is slow on purpose and takes a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 from pinlater.app import App
 from pinlater.config.settings import Settings
@@ -18,7 +17,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.sharding.reload import DesiredShard
 from pinlater.thrift_server.settings import ThriftSettings
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
 
@@ -77,7 +76,7 @@ class Server:
         self._random = random
         self._stores = stores
         self._settings = settings
-        self._init = ProcessLoop(timeline, f"{name}'s supervisor", name)
+        self._init = new_process(timeline, f"{name}'s supervisor", name)
 
     @property
     def address(self) -> str:
@@ -96,7 +95,7 @@ class Server:
     def start(self) -> None:
         """A new process."""
         self.starts += 1
-        loop = ProcessLoop(self._timeline, f"{self.name}-{self.starts}", self.name, self._network)
+        loop = new_process(self._timeline, f"{self.name}-{self.starts}", self.name, self._network)
         clock = SystemClock(lambda: STARTS_AT_S + self._timeline.now_s + self.ahead_s, self._timeline.monotonic)
         self.app = SimulatedApp(self._settings, clock, Random(self._random.random()), self._stores)
         self.loop = loop
@@ -129,9 +128,9 @@ class Server:
         if self.loop is None or self.app is None or self.loop.state is not ProcessState.RUNNING:
             return
         if self.app.readiness().reasons in (("starting",), ("draining",), ("stopped",)):
-            return self.kill(told=True)
-        self.loop.create_task(self._stop(self.app, self.loop, grace_s))
-        return None
+            self.kill(told=True)
+        else:
+            self.loop.create_task(self._stop(self.app, self.loop, grace_s))
 
     async def _stop(self, app: SimulatedApp, loop: ProcessLoop, grace_s: float) -> None:
         await app.stop(grace_s)
@@ -169,8 +168,6 @@ class Cluster:
 
 def settings_of(host: str, base: Settings) -> Settings:
     """The settings of one server: `base`, but for where it listens."""
-    from dataclasses import replace
-
     return replace(
         base,
         store=StoreLocation("memory"),
@@ -179,6 +176,3 @@ def settings_of(host: str, base: Settings) -> Settings:
         dispatch=replace(base.dispatch, wake_port=WAKE_PORT),
         thrift=ThriftSettings(host=host, port=PORT),
     )
-
-
-Starter = Callable[[], Coroutine[Any, Any, None]]

@@ -115,7 +115,6 @@ class Timeline:
                 self.now_s = timers[0][0]
         while timers and timers[0][0] <= self.now_s:
             _, _, timer, loop = heapq.heappop(timers)
-            timer._scheduled = False
             ready.append((timer, loop))
 
     def soon(self, handle: asyncio.Handle, loop: ProcessLoop) -> None:
@@ -124,7 +123,6 @@ class Timeline:
 
     def at(self, handle: asyncio.TimerHandle, loop: ProcessLoop) -> None:
         """The handle becomes ready at its time."""
-        handle._scheduled = True
         heapq.heappush(self._timers, (handle.when(), next(self._serials), handle, loop))
 
 
@@ -175,19 +173,19 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # --- callbacks ----------------------------------------------------------------------------------------------------------
 
     def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self.timeline._ready.append((handle, self))
         return handle
 
     def call_later(
-        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.timeline.now_s + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self.timeline.at(timer, self)
@@ -202,9 +200,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(
-        self, coro: Any, *, name: str | None = None, context: Context | None = None
-    ) -> asyncio.Task[Any]:
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
         return Task(self.timeline.serial(), coro, loop=self, name=name or "task", context=context)
 
     def get_debug(self) -> bool:
@@ -231,12 +227,19 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         assert self.network is not None
         return self.network.listen(self, protocol_factory, host, port)
 
-    async def create_datagram_endpoint(self, protocol_factory: Any, local_addr: Any = None, **more: Any) -> Any:
+    async def create_datagram_endpoint(
+        self, protocol_factory: Any, local_addr: Any = None, remote_addr: Any = None, **more: Any
+    ) -> Any:
         assert self.network is not None
         return self.network.open_datagrams(self, protocol_factory, local_addr)
 
     async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, **more: Any) -> Any:
         return [(family, type, 0, "", (host, port))]
+
+
+def new_process(timeline: Timeline, name: str, host: str, network: Network | None = None) -> ProcessLoop:
+    """A process's loop. Its abstract methods are abstract to the type checker only."""
+    return ProcessLoop(timeline, name, host, network)  # type: ignore[abstract]
 
 
 async def _awaited(work: Awaitable[T]) -> T:

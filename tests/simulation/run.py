@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from pinlater.storage.mysql.settings import MysqlSettings
 from tests.crash.history import check
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.faults import Faults
-from tests.simulation.loop import ProcessLoop, Timeline
+from tests.simulation.loop import Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
 from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
@@ -88,6 +89,9 @@ LARGE = Scale(
     (500, 2_000, 8_000, 30_000),
     6.0,
 )
+
+
+SCALES: Mapping[str, Scale] = {"small": SMALL, "large": LARGE}
 
 
 def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
@@ -168,7 +172,7 @@ class Run:
                     dice.choice((0.0, 0.0, 0.3, -5.0)),
                 )
             )
-        self._driver = ProcessLoop(self.timeline, "driver", "driver", self.network)
+        self._driver = new_process(self.timeline, "driver", "driver", self.network)
         self._admin = self._process("admin")
         self._producers = [self._process(f"producer{index + 1}") for index in range(plan.load.producers)]
         self._workers = [self._process(f"worker{index + 1}") for index in range(plan.load.workers)]
@@ -192,13 +196,10 @@ class Run:
         """All of it, and what it proves."""
         began_s = self.timeline.now_s
         with _watched_logs(self.timeline):
-            try:
-                if not self.timeline.run(self._drive(), self._driver, until_s=began_s + _RUN_S_MAX):
-                    self.broken.append("the run never came to its end")
-                self._judge()
-            finally:
-                lasted_s = self.timeline.now_s - began_s
-                self.timeline.end()
+            if not self.timeline.run(self._drive(), self._driver, until_s=began_s + _RUN_S_MAX):
+                self.broken.append("the run never came to its end")
+        self._judge()
+        lasted_s = self.timeline.now_s - began_s
         errors = Counter[str]()
         for process in self._all():
             errors.update(process.errors)
@@ -217,21 +218,24 @@ class Run:
         working = [process.start(process.work(queues)) for process in self._workers]
         if plan.scratch:
             producing.append(self._admin.start(self._admin.recreate(3, plan.busy_s / 4)))
-        faults = await self._let_things_go_wrong()
+        await self._let_things_go_wrong()
         await self._until(lambda: all(task.done() for task in producing), 150.0)
         await self._drain()
-        for process in self._workers:
-            process.working = False
-        await self._until(lambda: all(task.done() for task in working), 30.0)
+        await self._rest(working)
         for task in (*producing, *working):
             if task.done() and task.exception() is not None:
                 self.broken.append(f"a client failed unexpectedly: {task.exception()!r}")
-        del faults
         if not self.broken:
             await self._wake()
             await self._count()
 
-    async def _let_things_go_wrong(self) -> Faults:
+    async def _rest(self, working: Sequence[asyncio.Task[None]]) -> None:
+        """Workers claim no more."""
+        for process in self._workers:
+            process.working = False
+        await self._until(lambda: all(task.done() for task in working), 30.0)
+
+    async def _let_things_go_wrong(self) -> None:
         """Faults begin and end; then all is well again, and every server is back."""
         plan, trace = self.plan, self.trace
         dice = Random(f"{plan.seed} faults")
@@ -247,7 +251,6 @@ class Run:
         await asyncio.sleep(over_s + 0.01)
         faults.heal()
         trace.note("ALL IS WELL")
-        return faults
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for the condition; whether it held in time."""
@@ -301,7 +304,11 @@ class Run:
             self.broken.append(f"UNWOKEN a waiting dequeue had {jobs!r} {waited_s:.1f} s after the enqueue")
         for job in jobs or ():
             await self._done(waiter.start(waiter.ack(Ack(job.descriptor, token=job.token))))
-        await self._until(self._drained, 100.0)
+        if not self._drained():
+            waiter.working = True
+            working = waiter.start(waiter.work([QUEUE]))
+            await self._drain()
+            await self._rest([working])
 
     async def _count(self) -> None:
         """What the counters say, by a server, is what there is."""
@@ -309,9 +316,7 @@ class Run:
         looking = client.start(client._call(client.client.queue_stats(QUEUE)))
         await self._until(looking.done, 30.0)
         [stats] = looking.result()
-        states = Counter(
-            job.state for store in self.cluster.stores for job in store.jobs() if job.queue == QUEUE
-        )
+        states = Counter(job.state for store in self.cluster.stores for job in store.jobs() if job.queue == QUEUE)
         for field, state in (
             ("pending", JobState.PENDING),
             ("in_progress", JobState.IN_PROGRESS),
@@ -341,8 +346,31 @@ class Run:
 
 def simulate(seed: int, scale: Scale = LARGE) -> Verdict:
     """One seed."""
-    with _quiet_memory():
-        return Run(plan_of(seed, scale)).carry_out()
+    return carry_out(lambda: Run(plan_of(seed, scale)))
+
+
+def carry_out(make: Callable[[], Run]) -> Verdict:
+    """A run, and all that it leaves in memory collected.
+
+    Nothing is collected before its end: where a coroutine of a killed process is collected its `finally`s run, and when that is the seed
+    must decide alone. They run here, when they can change nothing any more.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        run = make()
+        try:
+            return run.carry_out()
+        finally:
+            with _ignored_ends():
+                run.timeline.end()
+                del run
+                gc.collect()
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
 
 
 def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
@@ -351,21 +379,16 @@ def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
 
 
 @contextmanager
-def _quiet_memory() -> Iterator[None]:
-    """Collects no cycle during a run: where a coroutine of a killed process is collected its `finally`s run, and when that is the seed
-    must decide alone. They run at the end, when they can change nothing any more."""
-    enabled = gc.isenabled()
-    gc.disable()
-    gc.freeze()
+def _ignored_ends() -> Iterator[None]:
+    """A killed process says nothing: neither of coroutines that it never began, nor of those that await something as they are closed."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
     try:
-        yield
-    finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of coroutines that a killed process never began
-            gc.collect()
-        gc.unfreeze()
-        if enabled:
-            gc.enable()
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = hook
 
 
 @contextmanager
@@ -389,4 +412,3 @@ def _watched_logs(timeline: Timeline) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
-

@@ -19,7 +19,7 @@ from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from tests.crash.history import Recorder
 from tests.simulation.cluster import PASSWORD
-from tests.simulation.loop import ProcessLoop, Timeline
+from tests.simulation.loop import Timeline, new_process
 from tests.simulation.network import Network
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class Process:
         wall_ms: Callable[[], int],
     ) -> None:
         self.name = name
-        self.loop = ProcessLoop(timeline, name, name, network)
+        self.loop = new_process(timeline, name, name, network)
         self.dice = Random(f"{seed} {name}")
         self.load = load
         self.trace = trace
@@ -279,7 +279,7 @@ class Process:
         try:
             [result] = await self._call(self.client.checkpoint(job.queue, [item]))
         except PinLaterError:
-            return
+            return None
         self.trace.answer(call, outcome=int(result.outcome))
         if self.dice.random() < 0.5:
             return await self.ack(Ack(job.descriptor, token=job.token))
