@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pinlater.client import Ack
 from pinlater.config.settings import Settings
@@ -22,7 +22,7 @@ from pinlater.storage.mysql.settings import MysqlSettings
 from tests.crash.history import check
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.faults import Faults
-from tests.simulation.loop import Timeline, new_process
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
 from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
@@ -176,6 +176,8 @@ class Run:
         self._admin = self._process("admin")
         self._producers = [self._process(f"producer{index + 1}") for index in range(plan.load.producers)]
         self._workers = [self._process(f"worker{index + 1}") for index in range(plan.load.workers)]
+        for process in (*self._producers, *self._workers[1:]):
+            process.may_die = True
         self.broken: list[str] = []
 
     def _process(self, name: str) -> Process:
@@ -219,7 +221,7 @@ class Run:
         if plan.scratch:
             producing.append(self._admin.start(self._admin.recreate(3, plan.busy_s / 4)))
         await self._let_things_go_wrong()
-        await self._until(lambda: all(task.done() for task in producing), 150.0)
+        await self._until(lambda: all(_ended(task) for task in producing), 150.0)
         await self._drain()
         await self._rest(working)
         for task in (*producing, *working):
@@ -233,14 +235,13 @@ class Run:
         """Workers claim no more."""
         for process in self._workers:
             process.working = False
-        await self._until(lambda: all(task.done() for task in working), 30.0)
+        await self._until(lambda: all(_ended(task) for task in working), 30.0)
 
     async def _let_things_go_wrong(self) -> None:
         """Faults begin and end; then all is well again, and every server is back."""
         plan, trace = self.plan, self.trace
         dice = Random(f"{plan.seed} faults")
-        clients = [process.name for process in self._all()]
-        faults = Faults(self.cluster, dice, clients, long_s=plan.lease_s * 1.5)
+        faults = Faults(self.cluster, dice, self._all(), long_s=plan.lease_s * 1.5)
         drawn = faults.draw(plan.faults, plan.busy_s)
         loop = self._driver
         over_s = plan.busy_s
@@ -292,7 +293,7 @@ class Run:
 
     async def _wake(self) -> None:
         """A dequeue that waits at some server learns of a job that is enqueued at some server."""
-        waiter, producer = self._workers[0], self._producers[0]
+        waiter, producer = self._workers[0], self._admin
         claiming = waiter.start(waiter.claim(QUEUE, 1, 20_000))
         await asyncio.sleep(0.5)
         await self._done(producer.start(producer.enqueue(QUEUE, "wake", 1)))
@@ -312,10 +313,9 @@ class Run:
 
     async def _count(self) -> None:
         """What the counters say, by a server, is what there is."""
-        client = self._producers[0]
-        looking = client.start(client._call(client.client.queue_stats(QUEUE)))
-        await self._until(looking.done, 30.0)
-        [stats] = looking.result()
+        counting = self._admin.start(self._admin.count(QUEUE))
+        await self._done(counting)
+        stats = counting.result()
         states = Counter(job.state for store in self.cluster.stores for job in store.jobs() if job.queue == QUEUE)
         for field, state in (
             ("pending", JobState.PENDING),
@@ -371,6 +371,11 @@ def carry_out(make: Callable[[], Run]) -> Verdict:
         gc.unfreeze()
         if enabled:
             gc.enable()
+
+
+def _ended(task: asyncio.Task[None]) -> bool:
+    """Whether nothing comes of it any more."""
+    return task.done() or cast("ProcessLoop", task.get_loop()).state is ProcessState.DEAD
 
 
 def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:

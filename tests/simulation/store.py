@@ -77,7 +77,7 @@ _MAKES_READY = frozenset({"insert_jobs", "release_jobs", "finish_jobs", "checkpo
 
 
 class StoreTrouble(NamedTuple):
-    """Shares of calls. `latency_s`: what an ordinary one takes at most."""
+    """Shares of calls. `latency_s`: what an ordinary one takes at most; `only`: the methods that it befalls, all where there are none."""
 
     latency_s: float = 0.002
     refused: float = 0.0  # surely not carried out
@@ -87,6 +87,7 @@ class StoreTrouble(NamedTuple):
     slow: float = 0.0
     slow_s: float = 0.3  # the mean time of a slow call
     hung: float = 0.0  # takes longer than any caller waits
+    only: tuple[str, ...] = ()
 
 
 CALM = StoreTrouble()
@@ -171,7 +172,7 @@ class SharedStore:
         back_s = trouble.latency_s * (0.1 + 0.4 * random.random())
         if host in self.gone_for:
             return Fate(None, there_s + back_s, ShardConnectionFailed)
-        if trouble is CALM:
+        if trouble is CALM or (trouble.only and method not in trouble.only):
             return Fate(there_s, there_s + back_s)
         drawn = random.random()
         fates: Sequence[tuple[float, Callable[[], Fate]]] = (

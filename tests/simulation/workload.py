@@ -17,6 +17,7 @@ from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, ClaimedJob, Job
 from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
+from pinlater.client.values import QueueStats
 from tests.crash.history import Recorder
 from tests.simulation.cluster import PASSWORD
 from tests.simulation.loop import Timeline, new_process
@@ -122,6 +123,7 @@ class Process:
         self.trace = trace
         self.errors = Counter[str]()
         self.working = True
+        self.may_die = False
         self.hurried = False  # whether only the end of all jobs matters now
         self._wall_ms = wall_ms
         self._timeline = timeline
@@ -320,12 +322,19 @@ class Process:
     async def create(self, *queues: str) -> None:
         """Until they are there."""
         for queue in queues:
-            while True:
-                try:
-                    await self._call(self.client.create_queue(queue))
-                    break
-                except PinLaterError:
-                    await asyncio.sleep(0.1)
+            await self._until_answered(lambda queue=queue: self.client.create_queue(queue))  # type: ignore[misc]
+
+    async def count(self, queue: str) -> QueueStats:
+        """What a server says of the queue."""
+        [stats] = await self._until_answered(lambda: self.client.queue_stats(queue))
+        return stats
+
+    async def _until_answered(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        while True:
+            try:
+                return await self._call(call())
+            except PinLaterError:
+                await asyncio.sleep(0.1)
 
     async def recreate(self, times: int, pause_s: float) -> None:
         """Deletes the scratch queue and makes it again."""
