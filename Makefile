@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 # What `make bench` keeps its jobs in: sqlite, mysql (a private MariaDB) or redis (a private one).
 STORE ?= sqlite
+# How many tests run at once: most of a test's time is waiting.
+WORKERS ?= $(shell n=$$((2 * $$(nproc))); echo $$((n < 16 ? n : 16)))
 # Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue".
 ARGS ?=
 
@@ -28,15 +30,39 @@ serve: ## set up and leave a service running on var/pinlater.db (Ctrl-C ends it)
 	exec $(BIN)/pinlater serve --store sqlite:var/pinlater.db $(ARGS)
 
 ##@ Check it
+# Tests start hundreds of processes of ours: compiled modules are kept, whatever the environment says, and outside the sources.
+test test-all test-foreign test-release: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-foreign test-release: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+test test-all test-foreign test-release: export CI := true
+
 .PHONY: test
-test: export CI := true
-test: ## set up, lint and run all tests, as CI does
+test: ## set up, lint and run the tests, as CI does
 	@scripts/install all
 	scripts/test-packages
 	scripts/mysql-server
 	scripts/install redis-servers
 	$(MAKE) lint
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not foreign and not release and not thorough" $(ARGS)
+
+.PHONY: test-all
+test-all: ## lint and run every test there is: on all server versions, in all languages, the packages; a release needs it
+	@scripts/install all
+	scripts/test-packages all
+	scripts/mysql-server
+	scripts/install redis-servers
+	$(MAKE) lint
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: test-foreign
+test-foreign: ## build and run the clients in other languages: Go, Java (Finagle, too), Node
+	@scripts/install all
+	scripts/test-packages foreign
+	$(BIN)/pytest -m foreign $(ARGS)
+
+.PHONY: test-release
+test-release: ## build the wheel, install it alone and with its extras
+	@scripts/install all
+	$(BIN)/pytest -m release $(ARGS)
 
 .PHONY: lint
 lint: ## formatting, lint rules, types, direction of imports

@@ -31,6 +31,7 @@ from pinlater.meeting import Meeting
 from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
+from pinlater.service.standstill import Standstill
 from pinlater.service.traced import trace
 from pinlater.sharding.agreed_time import ahead_ms, tell_time
 from pinlater.sharding.gauges import show_shards
@@ -148,7 +149,9 @@ class App:
         self.meeting = Meeting(shards, self.dispatcher)
         self.rates = RateSampler(self.shards, clock)
         host = settings.advertised_host or socket.gethostname()
-        identity = Identity(host, settings.thrift.port, self._started_at_ms, opened[0].slot)
+        nonce = self._random.getrandbits(32)
+        identity = Identity(host, settings.thrift.port, self._started_at_ms, opened[0].slot, nonce)
+        standstill = Standstill(clock.monotonic, settings.thrift.standstill_s)
         self.service = Service(
             self.shards,
             self.dispatcher,
@@ -158,6 +161,7 @@ class App:
             clock,
             settings.jobs,
             self.rates.per_second,
+            standstill,
         )
         self.metrics.gauge(
             "file-broken-",
@@ -168,7 +172,9 @@ class App:
             join="max",
         )
         trace(self.service, find_tracing())
-        self.thrift = ThriftServer(self.service, settings.thrift, metrics, clock, shared_port=self._one_of_many)
+        self.thrift = ThriftServer(
+            self.service, settings.thrift, metrics, clock, shared_port=self._one_of_many, standstill=standstill
+        )
         self.runner = Runner(self._periodic_work(), metrics, self._random)
         metrics.labels["store"] = opened[0].capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
@@ -211,6 +217,7 @@ class App:
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.dispatcher.drain()
         await self._drain_thrift(grace_s)
+        await self.service.close()
         await self.runner.stop()
         self.meeting.close()
         await self.watch.close()

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, JobState, errors
-from pinlater.client._retries import Again, Resend, decide, pause_s
+from pinlater.client import AsyncClient, Client, JobState, _calls, _retries, errors
+from pinlater.client._retries import Again, Resend, decide, pause_s, repeats_end_at
+from pinlater.domain.request_keys import REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
 
@@ -166,3 +167,67 @@ async def test_a_refused_shard_is_asked_for_again_only_where_that_is_safe() -> N
         assert await client.count("q") == 5
         with pytest.raises(errors.ShardConnectionFailed):
             await client.delete_jobs("q", JobState.FAILED)
+
+
+# --- a key's life -------------------------------------------------------------------------------------------------------
+def test_no_repeat_is_made_after_the_time_in_which_a_key_is_sure_to_be_known() -> None:
+    """However long the client's time-out is."""
+    assert REPEATED_WITHIN_MS < REQUEST_KEY_KEPT_MS
+    assert repeats_end_at(100.0) == 100.0 + REPEATED_WITHIN_MS / 1000
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_an_enqueue_whose_answer_is_lost_late_is_not_sent_again(
+    sync: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key may be forgotten, and then it would be stored twice: the caller learns that nobody knows."""
+    monkeypatch.setattr(_retries, "_REPEATED_WITHIN_S", 0.2)
+
+    async def hang_up_late(_: Any) -> Any:
+        loop, late = asyncio.get_running_loop(), asyncio.Event()
+        loop.call_later(0.4, late.set)
+        await late.wait()
+        return FakeServer.HANG_UP
+
+    async with FakeServer(enqueueJobs=hang_up_late, getServerInfo=lambda _: INFO) as server:
+        with pytest.raises(errors.ConnectionLost):
+            await enqueue_with(sync, [server.address])
+        assert len(server.called("enqueueJobs")) == 1
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_no_server_gets_an_enqueue_again_after_its_keys_life(sync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client tries the others in time, and then gives up, however much of its time-out is left."""
+    monkeypatch.setattr(_retries, "_REPEATED_WITHIN_S", 0.4)
+
+    async def hang(_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async with (
+        FakeServer(enqueueJobs=hang, getServerInfo=lambda _: INFO) as one,
+        FakeServer(enqueueJobs=hang, getServerInfo=lambda _: INFO) as other,
+    ):
+        with pytest.raises(errors.DeadlineExceeded):
+            await enqueue_with(sync, [one.address, other.address])
+        repeats = [call.request.repeat for call in one.called("enqueueJobs") + other.called("enqueueJobs")]
+        assert repeats.count(None) == 1
+        assert repeats.count(True) >= 1
+
+
+async def enqueue_with(sync: bool, servers: list[str]) -> None:
+    if not sync:
+        async with AsyncClient(servers, timeout_ms=260_000) as client:
+            await client.enqueue("q", [b"x"])
+        return
+    with Client(servers, timeout_ms=260_000) as blocking:
+        await asyncio.to_thread(blocking.enqueue, "q", [b"x"])
+
+
+async def test_an_enqueue_is_sent_to_another_server_while_its_key_is_sure_to_be_known() -> None:
+    """With a long time-out, too: half of that would be beyond the key's life."""
+    engine = AsyncClient(["a:1", "b:1"], timeout_ms=260_000)._new_engine()
+    call = _calls.enqueue("q", [b"x"], "key", repeat=False)
+    deadline = engine.deadline(call)
+    patience = engine.patience(call, deadline)
+    assert patience is not None
+    assert patience < deadline - 260 + REPEATED_WITHIN_MS / 1000

@@ -1,7 +1,12 @@
-"""Every contract test runs on every store, through `desk` (a shard with short words) or `shard` (the bare shard)."""
+"""Every contract test runs on every store, through `desk` (a shard with short words) or `shard` (the bare shard).
+
+`make test` runs all of them on one version of each engine. On the other versions it runs the tests of the files where versions have
+differed, and a sample of the rest that another seed draws anew; `make test-all` runs every test on every version.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +15,25 @@ import pytest
 from pinlater.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
 from tests.contract.stores import STORES, make_store, needs_server
+from tests.servers.fixtures import OTHER_REDIS_SERVERS
+
+# The engines' other versions, and the files of tests whose statements or errors they treat differently.
+OTHER_VERSIONS = {"mysql8", *OTHER_REDIS_SERVERS}
+DIFFERING_FILES = {"test_concurrency.py", "test_hostile_values.py"}
+SAMPLE = 1 / 10
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what only `make test-all` runs. The run's seed draws the sample, since all workers must draw the same one."""
+    seed = config.getoption("randomly_seed", 0)
+    for item in items:
+        call = getattr(item, "callspec", None)
+        kind = None if call is None else call.params.get("store_kind")
+        if kind not in OTHER_VERSIONS or item.path.name in DIFFERING_FILES:
+            continue
+        if random.Random(f"{seed} {item.nodeid}").random() >= SAMPLE:
+            item.add_marker(pytest.mark.thorough)
 
 
 @pytest.fixture(params=list(STORES))

@@ -1,7 +1,7 @@
 """The stores that must pass the contract suite. A new one adds a function and a line in `STORES`.
 
-A function is given an empty folder of the test's own and makes an unopened shard on it. Called again with the same folder, it gives
-a shard on the same data: that is how durable stores are opened again. A store with a server makes its database's name from the
+A function is given an empty folder of the test's own, and a clock, and makes an unopened shard on it. Called again with the same folder,
+it gives a shard on the same data: that is how durable stores are opened again. A store with a server makes its database's name from the
 folder's. It raises `StoreMissing` where it can't run here; that skips the test, but fails it where the environment says `CI`.
 """
 
@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -31,11 +33,15 @@ class StoreMissing(Exception):
     """This store can't be run on this machine; the text says what is wanting."""
 
 
-def _memory(folder: Path) -> Shard:
+Monotonic = Callable[[], float]
+Make = Callable[[Path, Monotonic], Shard]
+
+
+def _memory(folder: Path, monotonic: Monotonic) -> Shard:
     return MemoryShard()
 
 
-def _sqlite(folder: Path) -> Shard:
+def _sqlite(folder: Path, monotonic: Monotonic) -> Shard:
     try:
         sqlite = importlib.import_module("pinlater.storage.sqlite")
     except ModuleNotFoundError as error:
@@ -47,39 +53,44 @@ def _sqlite(folder: Path) -> Shard:
     return shard
 
 
-def _mysql(kind: str) -> Callable[[Path], Shard]:
-    def make(folder: Path) -> Shard:
+def _mysql(kind: str) -> Make:
+    def make(folder: Path, monotonic: Monotonic) -> Shard:
         server = SERVERS[kind]
         if _last_folder.get(kind) != folder:  # another test's: it begins with an empty shard
             _last_folder[kind] = folder
             _empty(server)
-        return MysqlShard(Endpoint(server.host, server.port, server.user, server.password, _DATABASE))
+        endpoint = Endpoint(server.host, server.port, server.user, server.password, _DATABASE)
+        return MysqlShard(endpoint, monotonic=monotonic)
 
     return make
 
 
 def _empty(server: DatabaseServer) -> None:
-    """Deletes all rows but the schema's version: making the tables anew would cost more than most tests."""
+    """Deletes all rows but the schema's version, in one transaction: making the tables anew would cost more than most tests."""
 
     async def delete() -> None:
         rows = await server.execute(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", _DATABASE
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s",
+            _DATABASE,
         )
-        for table in sorted((name for (name,) in rows), key="counters".__ne__):  # its rows name rows of others
-            kept = "name = 'schema'" if table == "meta" else "FALSE"
-            await server.execute(f"DELETE FROM {_DATABASE}.{table} WHERE NOT ({kept})")
+        # The rows of `counters` refer to rows of other tables.
+        tables = sorted((name for (name,) in rows), key="counters".__ne__)
+        await server.execute_together(
+            f"DELETE FROM {_DATABASE}.{table}" + (" WHERE name <> 'schema'" if table == "meta" else "")
+            for table in tables
+        )
 
-    with ThreadPoolExecutor(1) as thread:  # there may be a loop in this one
+    with ThreadPoolExecutor(1) as thread:  # the caller's thread may run a loop already
         thread.submit(asyncio.run, delete()).result()
 
 
-def _redis(kind: str) -> Callable[[Path], Shard]:
-    def make(folder: Path) -> Shard:
+def _redis(kind: str) -> Make:
+    def make(folder: Path, monotonic: Monotonic) -> Shard:
         server = REDIS[kind]
         if _last_folder.get(kind) != folder:  # another test's: it begins with an empty shard
             _last_folder[kind] = folder
             server.execute("FLUSHALL")
-        return RedisShard(RedisEndpoint(server.host, server.port))
+        return RedisShard(RedisEndpoint(server.host, server.port), monotonic=monotonic)
 
     return make
 
@@ -90,7 +101,7 @@ _last_folder: dict[str, Path] = {}
 SERVERS: dict[str, DatabaseServer] = {}
 REDIS: dict[str, RedisServer] = {}
 
-STORES: dict[str, Callable[[Path], Shard]] = {
+STORES: dict[str, Make] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "mariadb": _mysql("mariadb"),
@@ -98,6 +109,8 @@ STORES: dict[str, Callable[[Path], Shard]] = {
     "redis": _redis("redis"),
     **{kind: _redis(kind) for kind in OTHER_REDIS_SERVERS},
 }
+# The stores that several servers use at once.
+SHARED = [kind for kind in STORES if kind not in {"memory", "sqlite"}]
 
 
 def needs_server(kind: str, request: pytest.FixtureRequest) -> None:
@@ -110,10 +123,15 @@ def needs_server(kind: str, request: pytest.FixtureRequest) -> None:
         REDIS[kind] = request.getfixturevalue("other_redis_servers")(kind)
 
 
-def make_store(kind: str, folder: Path) -> Shard:
+def never_old() -> Monotonic:
+    """A clock on which an hour passes between any two looks at it: nothing that a shard remembers for some time is still good."""
+    return count(step=3_600).__next__
+
+
+def make_store(kind: str, folder: Path, monotonic: Monotonic = time.monotonic) -> Shard:
     """An unopened shard on `folder`; skips or fails the test where there is no such store here."""
     try:
-        return STORES[kind](folder)
+        return STORES[kind](folder, monotonic)
     except StoreMissing as missing:
         if os.environ.get("CI"):
             pytest.fail(f"store {kind} must be tested here: {missing}")

@@ -119,6 +119,25 @@ async def test_pages_go_through_all_jobs_once(desk: Desk, state: JobState) -> No
     assert seen == [key.id for key in keys[::-1]]
 
 
+@pytest.mark.parametrize("state", list(JobState))
+async def test_a_page_may_begin_at_a_place_where_no_job_is(desk: Desk, state: JobState) -> None:
+    """A scan over several shards goes on after a job of another shard."""
+    keys = [await desk.put_in(state) if state is not JobState.PENDING else await desk.put() for _ in range(3)]
+    page = Page(QUEUE, state, 1, 10, due_by_ms=desk.now)
+    rows = await desk.page(page)
+    newest = rows[0]
+    places = {
+        (newest.sort_ms, newest.job.id + 1): 3,
+        (newest.sort_ms, newest.job.id): 2,
+        (newest.sort_ms + 1, 0): 3,
+        (rows[-1].sort_ms, rows[-1].job.id + 1): 1,
+        (rows[-1].sort_ms, rows[-1].job.id - 1): 0,
+    }
+    for place, expected in places.items():
+        assert len(await desk.page(page._replace(after=place))) == expected, place
+    assert len(keys) == 3
+
+
 async def test_the_future_part_has_pages_too(desk: Desk) -> None:
     """The border is the time that the scan began with."""
     jobs = [desk.job(delay_ms=delay) for delay in (-1, 0, 1, 2, 3)]

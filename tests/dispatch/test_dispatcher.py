@@ -240,7 +240,7 @@ async def test_what_is_given_back_is_not_charged() -> None:
     stage = await _open(MemoryShard(), {"q": 2.0})
     await stage.put(2)
     [part] = await stage.claim(2)
-    stage.dispatcher.give_back("q", part, "t1")
+    stage.dispatcher.give_back("q", part)
     async with asyncio.timeout(30):
         while await stage.in_progress() or stage.dispatcher.gives_back:
             await asyncio.sleep(0)

@@ -1,4 +1,7 @@
-"""Each fault for some seconds, judged as in the soak but for the latency, which a machine that does other things would spoil."""
+"""Each fault for some seconds, judged as in the soak but for the latency, which a machine that does other things would spoil.
+
+Two run in `make test`; the others are marked `thorough`, and `make faults` runs all of them in full length.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,7 @@ async def test_a_shard_is_killed_and_comes_back(stage: Stage) -> None:
     await nothing_is_broken_by("a_database_is_killed", stage)
 
 
+@pytest.mark.thorough
 async def test_a_shard_stands_still_for_some_seconds(stage: Stage) -> None:
     """SIGSTOP."""
     await nothing_is_broken_by("a_database_stands_still", stage)
@@ -76,26 +80,31 @@ async def test_answers_of_commits_are_lost_under_load(stage: Stage) -> None:
     await nothing_is_broken_by("answers_of_commits_are_lost", stage)
 
 
+@pytest.mark.thorough
 async def test_somebody_holds_row_locks_under_load(stage: Stage) -> None:
     """Deadlocks and waits for locks."""
     await nothing_is_broken_by("somebody_holds_row_locks", stage)
 
 
+@pytest.mark.thorough
 async def test_a_shard_fails_over_to_another_host_under_load(stage: Stage) -> None:
     """The shard file is rewritten once the old primary refuses writes."""
     await nothing_is_broken_by("a_shard_moves_to_another_host", stage)
 
 
+@pytest.mark.thorough
 async def test_a_shard_is_drained_and_removed_under_load(stage: Stage) -> None:
     """And no caller sees an error."""
     await nothing_is_broken_by("a_shard_is_drained_and_removed", stage)
 
 
+@pytest.mark.thorough
 async def test_one_of_three_servers_on_the_same_shards_is_killed(stage: Stage) -> None:
     """Two servers of ours, then three."""
     await nothing_is_broken_by("a_server_is_killed", stage)
 
 
+@pytest.mark.thorough
 async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
     """A check that can't fail is worth nothing."""
     await stage.flows(["1", "2", "3"], jobs=10)

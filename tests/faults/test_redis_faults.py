@@ -1,4 +1,7 @@
-"""Each fault of shards on Redis for some seconds, judged as in the soak but for the latency."""
+"""Each fault of shards on Redis for some seconds, judged as in the soak but for the latency.
+
+Two run in `make test`; the others are marked `thorough`, and `make faults ARGS="--kind redis"` runs all of them in full length.
+"""
 
 from __future__ import annotations
 
@@ -55,22 +58,26 @@ async def test_answers_of_scripts_are_lost_under_load(stage: Stage) -> None:
     await nothing_is_broken_by("answers_of_commits_are_lost", stage)
 
 
+@pytest.mark.thorough
 async def test_a_replica_that_lacks_the_tail_takes_over_under_load(stage: Stage) -> None:
     """What was answered while it was cut off is lost, and nothing else."""
     await nothing_is_broken_by("a_replica_without_the_tail_takes_over", stage)
     assert stage.lost, "nothing was lost, so nothing was tested"
 
 
+@pytest.mark.thorough
 async def test_somebody_fills_the_memory_under_load(stage: Stage) -> None:
     """No caller sees an error."""
     await nothing_is_broken_by("somebody_fills_the_memory", stage)
 
 
+@pytest.mark.thorough
 async def test_connections_are_killed_again_and_again_under_load(stage: Stage) -> None:
     """And there are never more of them than of a server at rest."""
     await nothing_is_broken_by("connections_are_killed_again_and_again", stage)
 
 
+@pytest.mark.thorough
 async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
     """A check that can't fail is worth nothing."""
     await stage.flows(["1", "2", "3"], jobs=10)

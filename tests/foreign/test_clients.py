@@ -16,6 +16,8 @@ from tests.foreign.toolchain import need, pinned_class_path, run
 from tests.house.conftest import REPOSITORY
 from tests.house.snippets import Block, blocks
 
+pytestmark = pytest.mark.foreign
+
 CLIENTS = REPOSITORY / "examples" / "clients"
 IDL = Path("src/pinlater/wire/pinlater.thrift")
 PROGRAMS = {"go": ("go",), "java": ("javac", "mvn"), "node": ("node", "npm")}

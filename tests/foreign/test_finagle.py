@@ -13,6 +13,8 @@ from pinlater.testing import RealServer
 from tests.foreign.recorder import Recorder
 from tests.foreign.toolchain import maven, need, pinned_class_path, run
 
+pytestmark = pytest.mark.foreign
+
 HERE = Path(__file__).parent / "finagle"
 PROBE = b"__can__finagle__trace__v3__"
 PRINTS = """\

@@ -11,7 +11,7 @@ import pytest
 
 from pinlater import __version__
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.release, pytest.mark.timeout(300)]
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

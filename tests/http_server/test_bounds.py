@@ -13,6 +13,7 @@ import uvloop
 
 from pinlater.http_server.connection import Connection
 from pinlater.http_server.messages import Request, Response, text_response
+from pinlater.http_server.routing import Router
 from pinlater.http_server.server import HttpServer, OneServer, Readiness
 from pinlater.http_server.settings import HttpSettings
 from pinlater.telemetry.metrics import Metrics
@@ -71,7 +72,78 @@ async def test_the_connection_that_was_idle_longest_makes_room(serve: Serve) -> 
     second.close()
 
 
-async def test_where_every_connection_is_busy_the_new_one_is_closed(serve: Serve) -> None:
+HALF_SENT = {
+    "head": b"GET /ping HTTP/1.1\r\nHost: localhost\r\n",
+    "body": b"POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc",
+    "continue": b"POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", HALF_SENT.values(), ids=HALF_SENT)
+async def test_half_sent_requests_never_keep_a_health_check_out(serve: Serve, sent: bytes) -> None:
+    site = await serve(HttpSettings(port=0, max_connections=20))
+    async with AsyncExitStack() as stack:
+        readers = []
+        for _ in range(60):
+            reader, writer = await site.connect()
+            stack.callback(writer.close)
+            writer.write(sent)
+            await writer.drain()
+            readers.append(reader)
+        assert (await site.get("/healthz")).status == 200
+        assert open_connections(site) <= 20
+        assert b"200" not in await until_closed(readers[0])
+
+
+async def test_clients_that_do_not_read_never_keep_a_health_check_out(serve: Serve) -> None:
+    entered = asyncio.Semaphore(0)
+
+    async def large(_: Request) -> Response:
+        entered.release()
+        return Response(200, "text/plain", b"x" * 20_000_000)
+
+    site = await serve(HttpSettings(port=0, max_connections=3), lambda router: router.add("/large", large))
+    async with AsyncExitStack() as stack:
+        for _ in range(6):
+            _, writer = await site.connect()
+            stack.callback(writer.close)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            async with asyncio.timeout(30):
+                await entered.acquire()
+        assert (await site.get("/healthz")).status == 200
+        assert open_connections(site) <= 3
+
+
+async def test_where_every_connection_is_busy_a_few_more_get_health_checks_and_nothing_else(serve: Serve) -> None:
+    entered, leave = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        entered.release()
+        await leave.wait()
+        return text_response("done")
+
+    def routes(router: Router) -> None:
+        router.add("/slow", slow)
+        router.add("/x/healthz", slow)
+
+    site = await serve(HttpSettings(port=0, max_connections=1), routes)
+    busy = asyncio.create_task(site.get("/slow"))
+    await entered.acquire()
+    for path in ("/healthz", "/readyz", "/health", "/ping", "/ping.txt"):
+        assert (await site.get(path)).status == 200
+    refused = await site.get("/metrics")
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert (await site.get("/x/healthz")).status == 503
+    leave.set()
+    assert (await busy).text == "done"
+    assert (await site.get("/metrics")).status == 200
+
+
+async def test_where_every_connection_is_busy_and_those_for_checks_too_the_new_one_is_closed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinlater.http_server.server.PLACES_FOR_CHECKS", 0)
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Request) -> Response:

@@ -11,7 +11,7 @@ WHEN_MS = 1_000_000
 def book_with_a_floor(clock: ManualClock) -> tuple[Book, QueueEntry]:
     """Of a queue whose last claim took a job of `WHEN_MS`."""
     book = Book(clock.monotonic, 1)
-    book.replace([(1, "emails")])
+    book.replace(book.begin_look(), [(1, "emails")])
     queue = book.by_id[1]
     clock.advance(ms=2_000)
     assert book.floors(queue) == {}

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import Outcome
+from pinlater.domain.job import Outcome, UniqueScope
+from pinlater.service.settings import ServiceSettings
 from pinlater.storage.interface import Ack, Acked, Checkpoint, Inserted, InsertRequest
-from tests.contract.desk import Desk
+from tests.contract.desk import Desk, unique
 from tests.mysql.rig import QUEUE, Rig
 
 PACKET = 1 << 20
@@ -33,6 +34,20 @@ async def test_a_request_longer_than_a_packet_is_stored_whole(mortal: Rig, desk:
     assert [one.job.body for one in held] == bodies
     acks = [Ack(one.key, False, one.holder.token, "s" * 5_000, error_type="E", error_text="t" * 50_000) for one in held]
     assert {one.outcome for one in await desk.shard.finish_jobs(acks, desk.now)} == {Outcome.APPLIED}
+    await mortal.assert_consistent()
+
+
+async def test_the_keys_of_a_request_are_longer_than_a_packet_together(mortal: Rig, desk: Desk) -> None:
+    """As many jobs as a request may have, with the longest keys; each is found when it comes again, or has outlived its time."""
+    keys = [f"{number:06d}".ljust(256, "'") for number in range(ServiceSettings().max_jobs_per_request)]
+
+    async def insert() -> Inserted:
+        return await desk.insert(*[desk.job(unique=unique(key, UniqueScope.TIME, 1_000)) for key in keys])
+
+    first, again = await insert(), await insert()
+    assert (len(again.existing), list(again.ids)) == (len(keys), list(first.ids))
+    desk.clock.advance(ms=1_001)
+    assert (await insert()).existing == {}
     await mortal.assert_consistent()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.interface import Checkpoint
+from pinlater.storage.interface import Checkpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, Held
 from tests.mysql.rig import LIMITS, Rig, gathered, stats_of, until
 
@@ -80,6 +80,13 @@ async def prepare(desk: Desk, word: Word) -> Held | None:
     if word.waits:
         await desk.put(b"old")
     return await desk.put_and_take(b"old") if word.holds else None
+
+
+async def connect_all(desk: Desk) -> None:
+    """Changes nothing, and leaves every writer with a connection."""
+    await desk.insert()
+    assert await desk.claim(0) == []
+    assert (await desk.succeed(JobKey(QUEUE, 1, 1))).outcome is Outcome.NOT_FOUND
 
 
 async def assert_done_once(rig: Rig, desk: Desk, word: Word) -> None:
@@ -274,6 +281,26 @@ async def test_an_outcome_that_nobody_can_be_asked_for_is_unknown(rig: Rig, desk
     await assert_done_once(rig, desk, WORDS["finish"])
 
 
+async def test_a_database_that_refuses_connections_is_asked_again_until_it_is_back(
+    rig: Rig, desk: Desk, word: Word, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A restart takes longer than the few tries of a transaction: the time decides, not their number."""
+    held = await prepare(desk, word)
+    await connect_all(desk)
+    trap = rig.proxy.lose_answer(COMMIT)
+    rig.proxy.refuse()
+    call = asyncio.ensure_future(word.act(desk, held))
+
+    async def refused_often() -> bool:
+        return call.done() or caplog.text.count("can't be asked for yet") > LIMITS["retries"] + 1
+
+    await until(refused_often)
+    rig.proxy.accept()
+    assert word.answered(await call)
+    assert (trap.sprung, stats_of(desk).settled) == (True, 1)
+    await assert_done_once(rig, desk, word)
+
+
 async def test_an_insert_with_an_unknown_outcome_is_not_doubled_when_it_comes_again(rig: Rig, desk: Desk) -> None:
     """It comes with the same ids."""
     await desk.insert()  # connects
@@ -287,15 +314,18 @@ async def test_an_insert_with_an_unknown_outcome_is_not_doubled_when_it_comes_ag
     await assert_done_once(rig, desk, WORDS["insert"])
 
 
-async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig, desk: Desk) -> None:
+async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig) -> None:
     """Carried out, but the answer is lost a second time: it must not claim others in their place."""
+    desk = await rig.desk(connect_timeout_ms=700, statement_timeout_ms=700)
     await desk.put(b"old")
     await desk.put(b"other")
     rig.proxy.lose_answer(COMMIT)
-    for _ in range(4):
-        rig.proxy.lose_request(b"SELECT id, attempts_allowed, created_at_ms, body")
+    second = rig.proxy.lose_request(b"SELECT id, attempts_allowed, created_at_ms, body")
+    claim = asyncio.ensure_future(desk.claim())
+    await second.wait()
+    rig.proxy.hold()
     with pytest.raises(OutcomeUnknown):
-        await desk.claim()
+        await claim
     rig.proxy.heal()
     assert (await desk.counts()).in_progress == 1
     await rig.assert_consistent()

@@ -75,6 +75,7 @@ class Rig:
             await wire.close()
         await self.dispatcher.close()
         await self.server.drain(5)
+        await self.service.close()
         await self.shards.close()
         self.passwords.close()
 

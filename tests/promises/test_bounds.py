@@ -11,7 +11,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.service.settings import ServiceSettings
 from tests.promises.rig import Rig
 from tests.promises.test_queues import refused
-from tests.promises.wire import Wire, ack_request, ttypes
+from tests.promises.wire import ALREADY_FINAL, APPLIED, NOT_FOUND, SUCCEEDED, Wire, ack_request, ttypes
 
 Start = Callable[..., Awaitable[Rig]]
 
@@ -38,16 +38,38 @@ async def test_a_full_queue_is_enqueue_rejected_whole_with_its_detail(here: Wire
     await here.enqueue("q", b"c")
 
 
-async def test_a_thousand_jobs_five_thousand_descriptors_and_a_mebibyte_pass_and_one_more_does_not(here: Wire) -> None:
-    names = await here.enqueue("q", *[b"x"] * 1_000)
-    assert (await refused(here.enqueue("q", *[b"x"] * 1_001))).detail == "TOO_MANY"
+async def test_ten_thousand_jobs_fifty_thousand_descriptors_and_a_mebibyte_pass_and_one_more_does_not(
+    here: Wire,
+) -> None:
+    names = await here.enqueue("q", *[b"x"] * 10_000)
+    assert len(set(names)) == 10_000
+    assert (await refused(here.enqueue("q", *[b"x"] * 10_001))).detail == "TOO_MANY"
     await here.enqueue("q", b"x" * 2**20)
-    assert len(await here.lookup(*names * 5)) == 1_000
-    for call in (here.lookup(*[names[0]] * 5_001), here.call("ackJobs", request=ack_request("q", *[names[0]] * 5_001))):
+    assert len(await here.lookup(*names * 5)) == 10_000
+    too_many = [names[0]] * 50_001
+    for call in (here.lookup(*too_many), here.call("ackJobs", request=ack_request("q", *too_many))):
         assert (await refused(call)).detail == "TOO_MANY"
     await here.claim("q", 1)
     error = await refused(here.checkpoint("q", names[0], newBody=b"x" * (2**20 + 1)))
     assert error.detail == "BODY_TOO_LARGE"
+
+
+async def test_what_is_said_of_very_many_jobs_takes_effect_for_each(here: Wire) -> None:
+    """A store is asked a thousand at a time; positions of answers, and the first of two acks of one job, are as in a small request."""
+    names = await here.enqueue("q", *[b"%d" % number for number in range(2_500)])
+    claimed = [pair for _ in range(3) for pair in await here.claim("q", 1_000)]
+    assert sorted(name for name, _ in claimed) == sorted(names)
+    strangers = [f"q:s1:p1:{number}" for number in range(1_500)]
+    named = [*strangers, *names, *names]
+    request = ttypes.ClaimsRequest("q", [ttypes.ClaimRef(*pair) for pair in claimed])
+    assert {each.outcome for each in await here.call("heartbeatClaims", request=request)} == {APPLIED}
+    assert await here.ack("q", *named) == [NOT_FOUND] * 1_500 + [APPLIED] * 2_500 + [ALREADY_FINAL] * 2_500
+    assert await here.count("q", SUCCEEDED) == 2_500
+    assert {job.outcome for job in await here.call("cancelJobs", queueName="q", jobDescriptors=names)} == {
+        ALREADY_FINAL
+    }
+    assert await here.call("deleteJobsByDescriptor", queueName="q", jobDescriptors=named) == 2_500
+    assert await here.lookup(*named) == {}
 
 
 async def test_too_large_a_limit_is_cut_and_not_refused(here: Wire) -> None:
@@ -141,7 +163,7 @@ async def test_statistics_count_by_state_and_priority_and_tell_the_oldest_waitin
 async def test_server_info_tells_the_bounds_and_features(wire: Wire) -> None:
     info = await wire.call("getServerInfo")
     assert (info.priorityLevels, info.maxBodyBytes, info.maxFrameBytes) == (3, 2**20, 2**24)
-    assert (info.maxJobsPerRequest, info.maxDescriptorsPerRequest, info.maxWaitMillis) == (1_000, 5_000, 60_000)
+    assert (info.maxJobsPerRequest, info.maxDescriptorsPerRequest, info.maxWaitMillis) == (10_000, 50_000, 60_000)
     assert {"long-poll", "claim-tokens", "unique-keys", "request-keys"} <= set(info.features)
 
 
@@ -151,7 +173,7 @@ def test_where_nothing_is_said_the_contracts_defaults_hold() -> None:
     jobs, hour_ms = settings.jobs, 3_600_000
     assert (settings.thrift.port, settings.http.port, jobs.priority_levels) == (9010, 9999, 3)
     assert (jobs.claim_timeout_ms, jobs.failed_ttl_ms, jobs.succeeded_ttl_ms) == (600_000, 168 * hour_ms, 24 * hour_ms)
-    assert (jobs.max_jobs_per_request, jobs.max_descriptors_per_request) == (1_000, 5_000)
+    assert (jobs.max_jobs_per_request, jobs.max_descriptors_per_request) == (10_000, 50_000)
     assert (settings.thrift.max_frame_bytes, jobs.max_wait_ms, jobs.regex_rows_max) == (16 * 2**20, 60_000, 100_000)
     every = settings.maintenance
     assert (every.file_interval_ms, every.refresh_interval_ms) == (10_000, 5_000)

@@ -66,14 +66,35 @@ async def test_future_jobs_count_only_with_the_flag_and_only_they_then(here: Wir
     assert (await here.count("q"), await here.count("q", countFutureJobs=True)) == (3, 0)
 
 
-async def test_the_future_flag_matters_for_pending_only(here: Wire, rig: Rig) -> None:
-    """The original applies it to every state; a checkpoint may give a job in hand a run-after that is still ahead."""
+@pytest.mark.parametrize("state", [IN_PROGRESS, SUCCEEDED, FAILED])
+async def test_with_the_future_flag_other_states_than_pending_count_and_list_nothing(
+    here: Wire, rig: Rig, state: int
+) -> None:
+    """As the original answers. A checkpoint may give a job in hand a run-after that is still ahead; that counts for nothing."""
     [descriptor] = await here.enqueue("q", b"x")
     await here.claim("q")
     await here.checkpoint("q", descriptor, runAfterTimestampMillis=rig.clock.now_ms() + 10_000)
-    for flag in (True, False):
-        assert await here.count("q", IN_PROGRESS, countFutureJobs=flag) == 1
-        assert len((await here.scan("q", IN_PROGRESS, scanFutureJobs=flag)).scannedJobs) == 1
+    if state == SUCCEEDED:
+        await here.ack("q", descriptor)
+    elif state == FAILED:
+        await here.ack("q", failed=[descriptor], finalFailure=True)
+    for regex in (None, "x"):
+        for future, found in ((False, 1), (True, 0)):
+            assert await here.count("q", state, countFutureJobs=future, bodyRegexToMatch=regex) == found
+            for paged in (None, True):
+                scan = await here.scan("q", state, scanFutureJobs=future, bodyRegexToMatch=regex, paged=paged)
+                assert (len(scan.scannedJobs), scan.continuation) == (found, "-1")
+
+
+async def test_with_the_future_flag_a_bad_request_is_refused_in_every_state(here: Wire) -> None:
+    """The flag decides what is found, not what may be asked."""
+    for state in (IN_PROGRESS, SUCCEEDED, FAILED):
+        assert (await refused(here.count("nowhere", state, countFutureJobs=True))).code == 413
+        for answer in (
+            await refused(here.count("q", state, countFutureJobs=True, bodyRegexToMatch="(")),
+            await refused(here.scan("q", state, scanFutureJobs=True, bodyRegexToMatch="(")),
+        ):
+            assert answer.detail == "REGEX_INVALID"
 
 
 async def test_counts_are_by_state_and_priority_and_exact(here: Wire) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.interface import Checkpoint
+from pinlater.storage.interface import Checkpoint, JobKey
 from pinlater.storage.redis.scripts import script
 from tests.contract.desk import QUEUE, Desk, Held
-from tests.redis.rig import Rig, stats_of, until
+from tests.redis.rig import LIMITS, Rig, stats_of, until
 
 
 class Word(NamedTuple):
@@ -94,6 +94,13 @@ async def prepare(desk: Desk, word: Word) -> Held | None:
     if word.waits:
         await desk.put(b"old")
     return await desk.put_and_take(b"old") if word.holds else None
+
+
+async def connect_all(desk: Desk) -> None:
+    """Changes nothing, and leaves every writer with a connection."""
+    await desk.insert()
+    assert await desk.claim(0) == []
+    assert (await desk.succeed(JobKey(QUEUE, 1, 1))).outcome is Outcome.NOT_FOUND
 
 
 async def assert_done_once(rig: Rig, desk: Desk, word: Word) -> None:
@@ -212,6 +219,26 @@ async def test_an_outcome_that_nobody_can_be_asked_for_is_unknown(rig: Rig, desk
     again = await desk.succeed(held.key, token=held.holder.token)
     assert again.outcome is (Outcome.ALREADY_FINAL if carried_out else Outcome.APPLIED)
     await assert_done_once(rig, desk, WORDS["finish"])
+
+
+async def test_a_redis_that_refuses_connections_is_asked_again_until_it_is_back(
+    rig: Rig, desk: Desk, word: Word, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A restart takes longer than the few tries of a change: the time decides, not their number."""
+    held = await prepare(desk, word)
+    await connect_all(desk)
+    trap = rig.proxy.lose_answer(word.sha)
+    rig.proxy.refuse()
+    call = asyncio.ensure_future(word.act(desk, held))
+
+    async def refused_often() -> bool:
+        return call.done() or caplog.text.count("can't be asked for yet") > LIMITS["retries"] + 1
+
+    await until(refused_often)
+    rig.proxy.accept()
+    assert word.answered(await call)
+    assert (trap.sprung, stats_of(desk).settled) == (True, 1)
+    await assert_done_once(rig, desk, word)
 
 
 async def test_an_insert_with_an_unknown_outcome_is_not_doubled_when_it_comes_again(rig: Rig, desk: Desk) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.storage.interface import InsertRequest, JobKey
+from pinlater.storage.interface import InsertRequest, JobKey, Page, raise_error
 from pinlater.storage.redis import keys
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
 from tests.redis.consistency import keys_of
@@ -69,7 +69,7 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
     with contextlib.suppress(QueueNotFound, ShardConnectionFailed):
         await desk.find(life.held.key)
         for state in JobState:
-            await desk.scan(state)
+            raise_error(await desk.shard.scan_jobs(Page(QUEUE, state, 1, ALL, due_by_ms=desk.now)))
         await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
         await desk.shard.count_jobs()
         await desk.shard.list_unique_queues()

@@ -44,6 +44,17 @@ async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(o
     own.assert_consistent()
 
 
+async def test_with_room_again_the_next_enqueue_is_stored(own: Rig) -> None:
+    """Redis is asked before an enqueue is refused: what it said a moment ago decides nothing."""
+    desk = await own.desk()
+    own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
+    with pytest.raises(StoreFull, match="maxmemory"):
+        await desk.put(b"too much")
+    own.server.execute("CONFIG", "SET", "maxmemory", 0)
+    await desk.put(b"fits")
+    own.assert_consistent()
+
+
 async def test_out_of_memory_claims_and_acks_go_on(own: Rig) -> None:
     """Redis refuses what needs memory; these make room in the end."""
     desk = await own.desk(memory_used_max_percent=100)

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -250,6 +250,14 @@ class DatabaseServer(ABC):
         async with self.connect() as connection, connection.cursor() as cursor:
             await cursor.execute(statement, arguments or None)
             return list(await cursor.fetchall() or ())
+
+    async def execute_together(self, statements: Iterable[str]) -> None:
+        """All statements by the admin, in one transaction."""
+        async with self.connect() as connection, connection.cursor() as cursor:
+            await connection.begin()
+            for statement in statements:
+                await cursor.execute(statement)
+            await connection.commit()
 
     async def drop_databases(self, prefix: str) -> None:
         """Drops the databases whose names begin with `prefix`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
 import shutil
 import tempfile
 import threading
@@ -17,6 +19,9 @@ from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from tests.servers.certificates import Certificates
+
+# Names the folder where the workers of a parallel run share templates.
+TEMPLATES_VARIABLE = "PINLATER_TEST_TEMPLATES"
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
@@ -117,7 +122,23 @@ class ServerFarm:
 
     def _template(self, kind: type[DatabaseServer]) -> Path:
         if kind.kind not in self._templates:
-            folder = self._home() / f"template-{kind.kind}"
-            kind.make_template(folder)
-            self._templates[kind.kind] = folder
+            shared = os.environ.get(TEMPLATES_VARIABLE)
+            if shared:
+                self._templates[kind.kind] = _shared_template(Path(shared), kind)
+            else:
+                self._templates[kind.kind] = self._home() / f"template-{kind.kind}"
+                kind.make_template(self._templates[kind.kind])
         return self._templates[kind.kind]
+
+
+def _shared_template(folder: Path, kind: type[DatabaseServer]) -> Path:
+    """The template in a folder that all workers of a parallel run use. The first worker makes it, the others wait."""
+    template = folder / kind.kind
+    with (folder / f"{kind.kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not template.exists():
+            unfinished = folder / f"{kind.kind}-unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            kind.make_template(unfinished)
+            unfinished.rename(template)
+    return template

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +20,8 @@ import pytest
 
 from tests.servers.database import DatabaseServer, Option, ServerFailed, ServerMissing
 from tests.servers.disk import NoSmallDisk
-from tests.servers.farm import ServerFarm
+from tests.servers.farm import TEMPLATES_VARIABLE, ServerFarm
+from tests.servers.guard import Guard
 from tests.servers.mariadb import MariaDb
 from tests.servers.mysql import MySql8
 from tests.servers.redis import RedisServer
@@ -28,6 +30,24 @@ Kind = TypeVar("Kind", bound=DatabaseServer)
 
 _numbers = itertools.count(1)
 _VENV = Path(__file__).resolve().parents[2] / ".venv"
+
+
+_templates = pytest.StashKey[Guard]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The controller of a parallel run makes the folder where its workers share the templates of servers."""
+    if config.getoption("numprocesses", None) and TEMPLATES_VARIABLE not in os.environ:
+        folder = Path(tempfile.mkdtemp(prefix="pinlater-templates-"))
+        config.stash[_templates] = Guard(folder)
+        os.environ[TEMPLATES_VARIABLE] = str(folder)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The folder goes with the controller."""
+    if _templates in config.stash:
+        del os.environ[TEMPLATES_VARIABLE]
+        config.stash[_templates].end()
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +60,7 @@ def server_farm() -> Iterator[ServerFarm]:
 @pytest.fixture(scope="session")
 def mariadb(server_farm: ServerFarm) -> MariaDb:
     """One MariaDB for all tests that leave it as it is."""
-    return start_or_skip(server_farm, MariaDb)
+    return _start_unflushed(server_farm, MariaDb)
 
 
 @pytest.fixture
@@ -60,7 +80,7 @@ async def mariadb_prefix(mariadb: MariaDb) -> AsyncIterator[str]:
 @pytest.fixture(scope="session")
 def mysql8(server_farm: ServerFarm) -> MySql8:
     """One MySQL 8 for all tests that leave it as it is."""
-    return start_or_skip(server_farm, MySql8)
+    return _start_unflushed(server_farm, MySql8)
 
 
 @pytest.fixture
@@ -149,6 +169,11 @@ def start_or_skip(
         if os.environ.get("CI"):
             pytest.fail(str(missing))
         pytest.skip(str(missing))
+
+
+def _start_unflushed(farm: ServerFarm, kind: type[Kind]) -> Kind:
+    """A server that no test kills: a commit waits for no disk."""
+    return start_or_skip(farm, kind, innodb_flush_log_at_trx_commit=0, innodb_doublewrite=False, sync_binlog=0)
 
 
 def _private(farm: ServerFarm, kind: type[Kind]) -> Iterator[Callable[..., Kind]]:

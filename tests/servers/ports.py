@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from collections import deque
 
 # Below the ports that Linux gives to outgoing connections: one of those must not sit on a server's port while the server is down.
 _RANGE = range(20_000, 32_000)
+_WORKERS_MAX = 16
 _TRIES = 200
-# Not given twice: nobody may listen on them yet.
+# Given once only: their servers may not listen yet.
 _given: deque[int] = deque(maxlen=1_000)
 
 
+def own_ports(worker: str) -> range:
+    """The ports of one pytest-xdist worker ("gw3"; "" without xdist: all). Two workers never draw the same port."""
+    if not worker:
+        return _RANGE
+    share = len(_RANGE) // _WORKERS_MAX
+    return _RANGE[share * (int(worker.removeprefix("gw")) % _WORKERS_MAX) :][:share]
+
+
 def free_port() -> int:
-    """A port of 127.0.0.1 where nobody listens now. Drawn outside pytest's seed, so that two runs of one seed don't meet."""
+    """A port of 127.0.0.1 that is free now. Drawn outside pytest's seed, so that two runs of one seed don't meet."""
     draw = random.SystemRandom()
+    ports = own_ports(os.environ.get("PYTEST_XDIST_WORKER", ""))
     for _ in range(_TRIES):
-        port = draw.choice(_RANGE)
+        port = draw.choice(ports)
         if port in _given:
             continue
         try:

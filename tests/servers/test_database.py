@@ -90,10 +90,10 @@ async def test_a_server_that_can_not_start_says_why(start_mariadb: Start) -> Non
         server.start(no_such_option=1)
 
 
-async def test_it_runs_as_its_users_run_it(shared_server: DatabaseServer) -> None:
+async def test_a_private_server_runs_as_its_users_run_it(start_server: Start) -> None:
     """What makes a figure or a crash test worth something."""
     wanted = "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@skip_name_resolve, @@bind_address"
-    assert await shared_server.execute(wanted) == [(1, 1, 1, "127.0.0.1")]
+    assert await start_server().execute(wanted) == [(1, 1, 1, "127.0.0.1")]
 
 
 async def test_the_products_user_is_bound_by_read_only_and_the_admin_is_not(start_server: Start) -> None:

@@ -62,5 +62,6 @@ async def world() -> AsyncIterator[World]:
     await service.create_queue("q")
     yield World(clock, service, dispatcher, metrics, file_limits)
     passwords.close()
+    await service.close()
     await dispatcher.close()
     await shards.close()

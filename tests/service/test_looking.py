@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 
 import pytest
 
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
-from pinlater.service.values import AckBatch, AckItem, JobFilter, ScanCommand
+from pinlater.service.addressing import KEYS_A_CALL
+from pinlater.service.values import AckBatch, AckItem, CheckpointItem, DequeueCommand, JobFilter, ScanCommand
 from pinlater.storage.interface import JobKey
 from tests.service.conftest import CALLER, World
 
@@ -142,3 +145,37 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     assert sum(read) < 3_000
     found = await world.service.lookup(descriptors[:70], bodies=True)
     assert [descriptor for descriptor, _ in found] == descriptors[:70]
+
+
+async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods_no_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each call to the store is bounded, and the loop turns in between; what was refused is logged for some jobs and counted for all."""
+    caplog.set_level(logging.INFO, "pinlater.service")
+    jobs = [JobKey("q", 1, number) for number in range(10 * KEYS_A_CALL)]
+    await world.enqueue(b"x")
+    claimed = (await world.service.dequeue(CALLER, DequeueCommand("q", 1))).jobs[0].descriptor
+    names = [claimed, *(f"q:s1:p1:{key.id}" for key in jobs)]
+    items = [CheckpointItem(claimed, token="another's") for _ in range(len(jobs))]
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    for call in (
+        world.service.lookup(names, bodies=False),
+        world.service.checkpoint(CALLER, "q", items),
+        world.service.cancel(CALLER, "q", names[1:]),
+        world.service.delete_jobs_by_descriptor("q", names[1:]),
+    ):
+        before = turns
+        await call
+        assert turns - before >= 10
+    counting.cancel()
+    refused = [record for record in caplog.records if "checkpoint without effect" in record.message]
+    assert len(refused) == 11
+    assert refused[-1].__dict__["jobs"] == len(jobs) - 10

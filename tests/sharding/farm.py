@@ -91,6 +91,7 @@ class Farm:
 
     async def _close(self) -> None:
         await self.dispatcher.close()
+        await self.service.close()
         await self.shards.close()
 
     def lanes(self, name: str) -> ShardLanes:

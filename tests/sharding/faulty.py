@@ -18,7 +18,7 @@ from pinlater.storage.interface import Shard
 class Fault:
     """What happens to calls: an error, or none; at once, or when `released`; and whether the call is carried out before that."""
 
-    def __init__(self, error: PinLaterError | None, *, hangs: bool, done_first: bool, times: int) -> None:
+    def __init__(self, error: Exception | None, *, hangs: bool, done_first: bool, times: int) -> None:
         self.error = error
         self.done_first = done_first
         self.left = times
@@ -62,7 +62,7 @@ class FaultyShard:
         self.closed = 0
         self._faults: dict[str, list[Fault]] = {}
 
-    def fails(self, *methods: str, error: PinLaterError | None = None, done_first: bool = False) -> Fault:
+    def fails(self, *methods: str, error: Exception | None = None, done_first: bool = False) -> Fault:
         """The next call of each method fails; with `done_first` after it was carried out."""
         fault = ShardConnectionFailed("the connection is gone") if error is None else error
         return self._plan(methods, Fault(fault, hangs=False, done_first=done_first, times=len(methods)))

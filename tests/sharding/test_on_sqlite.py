@@ -67,6 +67,7 @@ class Files:
 
     async def close(self) -> None:
         await self.dispatcher.close()
+        await self.service.close()
         await self.shards.close()
 
     async def enqueue(

@@ -9,12 +9,13 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import PinLaterError, RequestTooOld
 from pinlater.domain.job import Holder, NewJob
 from pinlater.sharding.shard_lanes import ClaimRequest
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import ClaimCall, Inserted, InsertRequest
 from pinlater.storage.memory import MemoryShard
+from pinlater.storage.request_keys import Turn
 
 MIB = 1 << 20
 
@@ -104,3 +105,38 @@ async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
         starts.add(first[0].name)
     assert starts == {"1", "2", "3"}
     await shards.close()
+
+
+async def test_a_keyed_request_that_waited_too_long_in_its_lane_is_not_begun() -> None:
+    """Another server may have answered its repeat, so long ago that the key is forgotten. Others in the same call are stored."""
+    clock, shard = ManualClock(), WatchedShard(shared=True)
+    await shard.open(clock.now_ms())
+    await shard.create_queues(["q"], clock.now_ms())
+    lanes = ShardLanes(shard, clock)
+    ids = lanes.ids.make(3)
+    late_ms = clock.now_ms() + 20_000
+    keyed, plain, late = [NewJob(job_id, b"", 1, clock.now_ms(), 1) for job_id in ids]
+    waiting = [
+        lanes.insert.submit(InsertRequest("q", [late], "key", b"", begin_by_ms=late_ms)),
+        lanes.insert.submit(InsertRequest("q", [plain])),
+        lanes.insert.submit(InsertRequest("q", [keyed], "other", b"", begin_by_ms=late_ms + 2)),
+    ]
+    clock.advance(ms=20_001)
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(results[0], RequestTooOld)
+    assert [result.ids for result in results[1:] if isinstance(result, Inserted)] == [[plain.id], [keyed.id]]
+    assert shard.jobs == [2]
+    await lanes.close()
+
+
+def test_a_keyed_request_that_waited_too_long_for_its_stores_turn_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may stand still when its lane has looked already."""
+    now_s = 100.0
+    monkeypatch.setattr("pinlater.storage.request_keys.time.perf_counter", lambda: now_s)
+    turn, keyed, plain = Turn(), InsertRequest("q", [], "key"), InsertRequest("q", [])
+    now_s += 19.0
+    turn.check([plain, keyed])
+    now_s += 2.0
+    turn.check([plain])
+    with pytest.raises(RequestTooOld):
+        turn.check([plain, keyed])

@@ -108,6 +108,8 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Desk]]]:
     desks: list[Desk] = []
 
     async def start_one(clock: SystemClock | ManualClock | None = None, **changes: Any) -> Desk:
+        if isinstance(clock, ManualClock):  # a clock that is turned looks like a server that stood still
+            changes.setdefault("standstill_s", 1e9)
         desk = Desk(replace(ThriftSettings(port=0), **changes), clock or SystemClock())
         await desk.server.start()
         desks.append(desk)

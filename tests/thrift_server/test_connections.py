@@ -173,6 +173,12 @@ def hang_up(client: Client) -> None:
     client.writer.transport.abort()
 
 
+def swept_out(desk: Desk) -> bool:
+    """Whether no connection is left after one more sweep."""
+    desk.server.sweep()
+    return desk.server.connections == 0
+
+
 @pytest.mark.parametrize("leave", [Client.close, hang_up])
 async def test_a_waiting_dequeue_ends_when_its_caller_goes(desk: Desk, leave: Callable[[Client], None]) -> None:
     gate = Gate("dequeue")
@@ -224,6 +230,89 @@ async def test_what_is_under_way_is_carried_out_although_its_caller_is_gone(
     assert desk.operations.cancelled == []
 
 
+async def unread_jobs(desk: Desk) -> Client:
+    """A client that was sent more jobs than the kernel takes, and has read nothing of them."""
+    large = desk.operations.answers["dequeue"]
+    job = large.jobs[0]
+    body = job._replace(job=job.job._replace(body=b"x" * 14_000_000))
+    desk.operations.answers["dequeue"] = large._replace(jobs=[body])
+    client = await desk.connect()
+    client.read_no_further()
+    client.send("dequeueJobs", request=DEQUEUE)
+    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    return client
+
+
+@pytest.mark.parametrize("leave", [Client.close, hang_up])
+async def test_jobs_that_the_kernel_did_not_take_when_the_caller_left_are_given_back(
+    desk: Desk, leave: Callable[[Client], None]
+) -> None:
+    client = await unread_jobs(desk)
+    assert desk.operations.undelivered_calls == []
+    leave(client)
+    await desk.until(lambda: swept_out(desk))
+    ((_, _, dequeued),) = desk.operations.undelivered_calls
+    assert dequeued == desk.operations.answers["dequeue"]
+    assert desk.server.budget.by_kind() == {"requests": 0, "answers": 0, "scans": 0}
+
+
+async def test_jobs_of_a_slow_reader_that_is_cut_are_given_back(start: Start) -> None:
+    clock = ManualClock()
+    desk = await start(clock)
+    await unread_jobs(desk)
+    clock.advance(seconds=31)
+    desk.server.sweep()
+    await desk.until(lambda: desk.server.connections == 0)
+    assert len(desk.operations.undelivered_calls) == 1
+
+
+async def test_jobs_that_a_slow_reader_takes_in_the_end_are_delivered(desk: Desk) -> None:
+    client = await unread_jobs(desk)
+    assert (await client.receive()).value.jobs
+    hang_up(client)
+    await desk.until(lambda: desk.server.connections == 0)
+    assert desk.operations.undelivered_calls == []
+
+
+async def test_a_client_that_reads_slowly_is_not_cut_while_it_makes_progress(start: Start) -> None:
+    clock = ManualClock()
+    desk = await start(clock, write_stall_timeout_s=30)
+    desk.operations.answers["queue_names"] = ["q" * 14_000_000]
+    client = await desk.connect()
+    client.read_no_further()
+    client.send("getQueueNames")
+    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    (connection,) = desk.server._connections
+    read = 0
+    while connection._stalled_since_s is not None:
+        before = connection._unsent_bytes
+        while connection._transport is not None and 0 < connection._transport.get_write_buffer_size() >= before:
+            read += len(await client.reader.read(65_536))
+        clock.advance(seconds=20)
+        desk.server.sweep()
+        assert desk.server.connections == 1
+    assert read
+
+
+async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_job(desk: Desk) -> None:
+    """Also when its death is seen only as the job is about to be written."""
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    for seqid in range(131):
+        client.send("dequeueJobs", seqid, request=LONG_POLL)
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    await desk.until(lambda: connection._reading_paused)
+    client.close()
+    await client.writer.wait_closed()
+    gate.open()
+    await desk.until(lambda: desk.operations.undelivered_calls)
+    await desk.until(lambda: swept_out(desk))
+    handed_out = names(desk).count("dequeue")
+    assert len(desk.operations.undelivered_calls) + len(desk.operations.cancelled) == handed_out
+
+
 async def test_a_peer_that_only_stopped_sending_gets_no_jobs(desk: Desk) -> None:
     """Mostly it is gone; were it handed jobs that go back to the queue as well, they would run twice."""
     gate = Gate("dequeue")
@@ -251,10 +340,10 @@ async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: Desk) -> 
 async def test_half_a_frame_and_then_nothing_leaves_nothing_behind(desk: Desk) -> None:
     client = await desk.connect()
     client.writer.write(encode_call("getQueueNames", 1, context=CONTEXT)[:-3])
-    await desk.until(lambda: desk.server._buffered_bytes > 0)
+    await desk.until(lambda: desk.server.budget.request_bytes > 0)
     client.close()
     await desk.until(lambda: desk.server.connections == 0)
-    assert desk.server._buffered_bytes == 0
+    assert desk.server.budget.request_bytes == 0
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------------------
@@ -362,17 +451,202 @@ def test_room_is_made_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> N
     assert made == []
 
 
-async def test_frames_that_never_end_are_held_within_a_bound(start: Start) -> None:
+FAR_TOO_LONG = encode_call("createQueue", 9, context=CONTEXT, name="q" * 900_000)
+
+
+def in_flight(desk: Desk) -> dict[str, float]:
+    """What the budget counts, where it is not 0."""
+    return {kind: held for kind, held in desk.server.budget.by_kind().items() if held}
+
+
+async def refused_for_memory(client: Client, seqid: int) -> str:
+    """The next answer is this call's, and a refusal; its text."""
+    reply = await client.receive()
+    assert (reply.seqid, reply.exception.detail, reply.exception.retryable) == (seqid, "TOO_MANY_WAITING", True)
+    return str(reply.exception.message)
+
+
+async def test_a_frame_for_which_no_memory_is_left_is_read_unheld_and_refused_in_its_turn(start: Start) -> None:
+    """The connection stays usable, and so does the server for small requests."""
     desk = await start(max_buffered_bytes=1_000_000)
-    half = struct.pack(">i", 16_000_000) + b"x" * 600_000
     first, second = await desk.connect(), await desk.connect()
-    first.writer.write(half)
-    await desk.until(lambda: desk.server._buffered_bytes >= 600_000)
-    second.writer.write(half)
-    assert await second.closed() == b""
-    await desk.until(lambda: desk.server.connections == 1)
-    assert desk.counted("thrift_connections_cut_for_memory") == 1
-    assert (await (await desk.connect()).call("getQueueNames")).exception is None
+    first.writer.write(FAR_TOO_LONG[:800_000])
+    await desk.until(lambda: desk.server.budget.request_bytes >= 800_000)
+    second.writer.write(FAR_TOO_LONG + encode_call("getQueueNames", 10, context=CONTEXT))
+    assert "max_buffered_bytes" in await refused_for_memory(second, 9)
+    assert (await second.receive()).seqid == 10
+    first.writer.write(FAR_TOO_LONG[800_000:])
+    assert (await first.receive()).exception is None
+    assert (await second.call("createQueue", name="q" * 900_000)).exception is None
+    assert (in_flight(desk), desk.counted("thrift_requests_refused_for_memory")) == ({}, 1)
+
+
+async def test_a_frame_that_alone_is_more_than_the_budget_is_refused_and_nothing_waits_for_it(start: Start) -> None:
+    desk = await start(max_buffered_bytes=500_000)
+    client = await desk.connect()
+    client.writer.write(FAR_TOO_LONG)
+    await refused_for_memory(client, 9)
+    assert (await client.call("getQueueNames")).exception is None
+    assert in_flight(desk) == {}
+
+
+async def test_while_memory_is_scarce_a_frame_that_never_ends_is_cut(start: Start) -> None:
+    clock = ManualClock()
+    desk = await start(clock, max_buffered_bytes=1_000_000)
+    client = await desk.connect()
+    client.writer.write(FAR_TOO_LONG[:800_000])
+    await desk.until(lambda: desk.server.budget.request_bytes >= 800_000)
+    clock.advance(seconds=29)
+    desk.server.sweep()
+    assert desk.server.connections == 1
+    clock.advance(seconds=2)
+    desk.server.sweep()
+    assert await client.closed() == b""
+    await desk.until(lambda: desk.server.connections == 0)
+    assert (in_flight(desk), desk.counted("thrift_connections_cut_for_memory")) == ({}, 1)
+
+
+async def test_a_budget_full_of_frames_behind_long_polls_refuses_large_requests_and_takes_small_ones(
+    start: Start,
+) -> None:
+    desk = await start(max_buffered_bytes=2_000_000)
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    waiting = [await desk.connect() for _ in range(2)]
+    for client in waiting:
+        client.send("dequeueJobs", request=LONG_POLL)
+        client.writer.write(FAR_TOO_LONG)
+    await desk.until(lambda: sum(len(each._queue) for each in desk.server._connections) == 2)
+    assert not desk.server.budget.exhausted
+    other = await desk.connect()
+    assert (await other.call("getQueueNames")).exception is None
+    other.writer.write(FAR_TOO_LONG)
+    await refused_for_memory(other, 9)
+    gate.open()
+    for client in waiting:
+        assert (await client.receive()).value.jobs
+        assert (await client.receive()).exception is None
+    assert in_flight(desk) == {}
+
+
+async def test_a_frame_behind_a_request_under_way_is_not_read_whole(start: Start) -> None:
+    """Else eighty connections with a long poll each would hold eighty times two frames."""
+    desk = await start(max_pipelined_bytes=100_000)
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("dequeueJobs", request=LONG_POLL)
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    for seqid in range(10):
+        client.send("createQueue", seqid, name="q" * 5_000_000)
+    await desk.until(lambda: connection._reading_paused)
+    assert desk.server.budget.request_bytes < 1_000_000
+    gate.open()
+    await client.receive()
+    for seqid in range(10):
+        assert (await client.receive()).seqid == seqid
+    assert in_flight(desk) == {}
+
+
+@pytest.mark.parametrize("leave", [Client.close, hang_up])
+@pytest.mark.parametrize("frames", [(200, 10), (12, 5_000_000)], ids=["many", "large"])
+async def test_that_the_peer_has_gone_is_seen_though_reading_is_paused(
+    start: Start, leave: Callable[[Client], None], frames: tuple[int, int]
+) -> None:
+    """Also where what it sent before leaves no room in the kernel for the news of it."""
+    desk = await start(max_frame_bytes=5_100_000)
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("dequeueJobs", request=LONG_POLL)
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    number, size = frames
+    for seqid in range(number):
+        client.send("createQueue", seqid, name="q" * size)
+    await desk.until(lambda: connection._reading_paused)
+    leave(client)
+    await desk.until(lambda: swept_out(desk))
+    assert desk.operations.cancelled == ["dequeue"]
+    assert (names(desk), in_flight(desk)) == (["dequeue"], {})
+
+
+async def test_what_waits_long_behind_a_long_poll_beyond_the_bound_is_refused_in_its_turn(start: Start) -> None:
+    desk = await start(max_pipelined_requests=10)
+    gate = Gate("dequeue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("dequeueJobs", 0, request=LONG_POLL)
+    await gate.arrived.wait()
+    (connection,) = desk.server._connections
+    for seqid in range(1, 21):
+        client.send("createQueue", seqid, name="q")
+    await desk.until(lambda: connection._reading_paused)
+    kept = len(connection._queue)
+    desk.server.sweep()
+    for seqid in range(21, 41):
+        client.send("createQueue", seqid, name="q")
+    await desk.until(lambda: len(connection._queue) == 40)
+    gate.open()
+    replies = [await client.receive() for _ in range(41)]
+    assert [reply.seqid for reply in replies] == list(range(41))
+    refused = [reply.seqid for reply in replies if reply.exception is not None]
+    assert refused == list(range(kept + 1, 41))
+    assert (await client.call("createQueue", name="q")).exception is None
+    assert in_flight(desk) == {}
+
+
+async def test_calls_that_show_jobs_reserve_memory_before_they_start(start: Start) -> None:
+    desk = await start(max_buffered_bytes=70_000_000)
+    gate = Gate("scan")
+    desk.operations.before = gate
+    clients = [await desk.connect() for _ in range(4)]
+    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
+    for client in clients[:3]:
+        client.send("scanJobs", 9, request=request)
+    await gate.arrived.wait()
+    reply = await clients[3].call("scanJobs", request=request)
+    refusals = [reply.exception.detail]
+    gate.open()
+    for client in clients[:3]:
+        answer = await client.receive()
+        refusals += [answer.exception.detail] if answer.exception is not None else []
+    assert refusals == ["TOO_MANY_WAITING"] * 2
+    assert (await clients[3].call("scanJobs", request=request)).exception is None
+    assert in_flight(desk) == {}
+
+
+async def test_a_scan_that_may_need_more_than_the_whole_budget_runs_alone(start: Start) -> None:
+    desk = await start(max_buffered_bytes=1_000)
+    client = await desk.connect()
+    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
+    frame = encode_call("scanJobs", 1, context=CONTEXT, request=request)
+    assert desk.server.answering.budget.reserve_scan(10**9) == 1_000
+    client.writer.write(frame)
+    await refused_for_memory(client, 1)
+    desk.server.answering.budget.free_scan(1_000)
+    # The request itself is counted too, so it fits only where its answer may take the rest.
+    assert desk.server.answering.budget.reserve_scan(1_000 - len(frame)) == 1_000 - len(frame)
+
+
+async def test_answers_that_are_not_read_are_counted_and_beyond_the_budget_the_oldest_are_cut(start: Start) -> None:
+    desk = await start(max_buffered_bytes=30_000_000)
+    desk.operations.answers["queue_names"] = ["q" * 12_000_000]
+    clients = []
+    for _ in range(10):
+        client = await desk.connect()
+        client.read_no_further()
+        client.send("getQueueNames")
+        clients.append(client)
+        await desk.until(lambda: all(each.active_at_s and not each.busy for each in desk.server._connections))
+    await desk.until(lambda: desk.counted("thrift_slow_readers_cut_for_memory") >= 3)
+    assert in_flight(desk)["answers"] <= 30_000_000 * 5 / 4
+    assert (await clients[-1].receive()).exception is None
+    for client in clients:
+        client.close()
+    await desk.until(lambda: desk.server.connections == 0)
+    assert in_flight(desk) == {}
 
 
 async def test_a_client_that_does_not_read_gets_no_more_and_is_cut(start: Start) -> None:
@@ -446,7 +720,7 @@ async def test_a_trickle_of_bytes_is_idle_too(start: Start) -> None:
     client = await desk.connect()
     for sent, byte in enumerate(b"\0\0\1", start=1):
         client.writer.write(bytes([byte]))
-        await desk.until(partial(lambda sent: desk.server._buffered_bytes == sent, sent))
+        await desk.until(partial(lambda sent: desk.server.budget.request_bytes == sent, sent))
         clock.advance(seconds=150)
     desk.server.sweep()
     assert await client.closed() == b""

@@ -127,6 +127,16 @@ def test_the_probe_of_finagle_is_an_unknown_method_with_its_sequence_id() -> Non
     assert (error.kind, error.seqid, error.fatal) == (ApplicationErrorKind.UNKNOWN_METHOD, 42, False)
 
 
+@pytest.mark.parametrize("size", [0, 256, 257, 2**16, 2**24])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_name_of_any_length_is_an_unknown_method(size: int, strict: bool) -> None:
+    name = b"n" * size
+    head = message_head(name, TMessageType.CALL) if strict else struct.pack(">i", size) + name + b"\x01"
+    error = refused(head + struct.pack(">i", 42) + b"\0")
+    assert (error.kind, error.name, error.seqid) == (ApplicationErrorKind.UNKNOWN_METHOD, name, 42)
+    assert len(error.message) < 200
+
+
 def _without(method: str, /, **arguments: object) -> bytes:
     return message(encode_call(method, 9, **arguments))
 

@@ -28,7 +28,8 @@ class Server(AsyncClient):
         self.held: asyncio.Event | None = None
         self.away = False
 
-    async def ack(self, queue: str, acks: Sequence[Ack]) -> list[AckResult]:
+    async def ack(self, queue: str, acks: Sequence[Ack], *, per_item_errors: bool = False) -> list[AckResult]:
+        assert per_item_errors
         self.came.append((self.turned.now_ms(), [ack.descriptor for ack in acks]))
         if self.held is not None:
             await self.held.wait()
@@ -43,7 +44,8 @@ class Turned:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.server = Server(clock)
-        self.reports = Reports(self.server, "q", WorkerSettings(), WorkerCounts(), clock)
+        self.settled: list[int] = []
+        self.reports = Reports(self.server, "q", WorkerSettings(), WorkerCounts(), clock, self.settled.extend)
 
     async def succeeded(self, name: str) -> None:
         await self.reports.end(ClaimedJob(name, "q", b"", token="t"), Ending(Kind.SUCCEEDED))
@@ -99,7 +101,7 @@ def test_a_claim_takes_the_acks_along_before_that(told: Callable[[Story], Turned
     async def story(turned: Turned) -> None:
         await turned.succeeded("a")
         await turned.after(3)
-        assert [ack.descriptor for ack in turned.reports.take()] == ["a"]
+        assert [report.job.descriptor for report in turned.reports.take()] == ["a"]
         await turned.succeeded("b")  # at 3 ms: its own five begin now
         await turned.after(4)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import Ack, ClaimedJob
+from pinlater.client import ClaimedJob
 from pinlater.worker import _decisions as decide
-from pinlater.worker._acks import AckBuffer
+from pinlater.worker._acks import ACKS_PER_REQUEST_MAX, AckBuffer
 from pinlater.worker._heartbeats import HeartbeatTable
 
 
@@ -49,13 +49,12 @@ def test_heartbeats_come_at_each_third_of_a_claim() -> None:
     assert table.next_due() is None
 
 
-async def test_acks_given_back_keep_their_place() -> None:
-    buffer = AckBuffer()
-    for name in ("a", "b", "c"):
-        buffer.add(Ack(name))
-    taken = buffer.take()
-    buffer.add(Ack("d"))
-    buffer.give_back(taken)
+async def test_acks_are_taken_in_order_and_as_many_as_fit_a_request() -> None:
+    buffer = AckBuffer[int]()
+    for number in range(ACKS_PER_REQUEST_MAX + 2):
+        buffer.add(number)
     await buffer.wait_ripe(0)
-    assert [ack.descriptor for ack in buffer.take()] == ["a", "b", "c", "d"]
-    assert len(buffer) == 0
+    assert buffer.take() == list(range(ACKS_PER_REQUEST_MAX))
+    assert len(buffer) == 2
+    assert buffer.take() == [ACKS_PER_REQUEST_MAX, ACKS_PER_REQUEST_MAX + 1]
+    assert buffer.take() == []

@@ -95,7 +95,7 @@ def dequeue(
     request = types.PinLaterDequeueRequest(
         queueName=queue,
         limit=limit,
-        jobAckRequest=_ack_request(acks.queue, acks.acks) if acks else None,
+        jobAckRequest=_ack_request(acks.queue, acks.acks, acks.per_item_errors) if acks else None,
         dryRun=dry_run,
         coverage=coverage,
         waitMillis=wait_ms or None,
@@ -110,23 +110,24 @@ def dequeue(
     return Call("dequeueJobs", (request,), read, wait_ms=wait_ms)
 
 
-def acknowledge(queue: str, acks: Sequence[values.Ack]) -> Call[list[values.AckResult]]:
+def acknowledge(queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool) -> Call[list[values.AckResult]]:
     def read(answer: Sequence[types.AckOutcome]) -> list[values.AckResult]:
         return _in_order(acks, _parsing.ack_results(answer))
 
-    return Call("ackJobs", (_ack_request(queue, acks),), read)
+    return Call("ackJobs", (_ack_request(queue, acks, per_item_errors),), read)
 
 
 def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> Call[None]:
     """The original's ack, which says nothing of what became of the jobs."""
-    return Call("ackDequeuedJobs", (_ack_request(queue, acks),), _nothing)
+    return Call("ackDequeuedJobs", (_ack_request(queue, acks, per_item_errors=False),), _nothing)
 
 
-def _ack_request(queue: str, acks: Sequence[values.Ack]) -> types.PinLaterJobAckRequest:
+def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) -> types.PinLaterJobAckRequest:
     return types.PinLaterJobAckRequest(
         queueName=queue,
         jobsSucceeded=[_ack(ack) for ack in acks if ack.succeeded],
         jobsFailed=[_ack(ack) for ack in acks if not ack.succeeded],
+        perItemErrors=True if per_item_errors else None,
     )
 
 
@@ -151,8 +152,12 @@ def _in_order(acks: Sequence[values.Ack], results: Sequence[values.AckResult]) -
     return [next(succeeded) if ack.succeeded else next(failed) for ack in acks]
 
 
-def checkpoint(queue: str, items: Sequence[values.Checkpoint]) -> Call[list[values.AckResult]]:
-    return Call("checkpointJobsFenced", (_checkpoint_request(queue, items),), _parsing.ack_results)
+def checkpoint(
+    queue: str, items: Sequence[values.Checkpoint], *, per_item_errors: bool
+) -> Call[list[values.AckResult]]:
+    request = _checkpoint_request(queue, items)
+    request.perItemErrors = True if per_item_errors else None
+    return Call("checkpointJobsFenced", (request,), _parsing.ack_results)
 
 
 def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[None]:
@@ -180,13 +185,22 @@ def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
     return [types.ClaimRef(jobDescriptor=claim.descriptor, claimToken=claim.token) for claim in claims]
 
 
-def heartbeat(queue: str, claims: Sequence[values.Claim]) -> Call[list[values.AckResult]]:
-    request = types.ClaimsRequest(queueName=queue, claims=_claim_refs(claims))
+def heartbeat(queue: str, claims: Sequence[values.Claim], *, per_item_errors: bool) -> Call[list[values.AckResult]]:
+    request = types.ClaimsRequest(
+        queueName=queue, claims=_claim_refs(claims), perItemErrors=True if per_item_errors else None
+    )
     return Call("heartbeatClaims", (request,), _parsing.ack_results, Resend.SAFE)
 
 
-def release(queue: str, claims: Sequence[values.Claim], delay_ms: int) -> Call[list[values.AckResult]]:
-    request = types.ReleaseRequest(queueName=queue, claims=_claim_refs(claims), delayMillis=delay_ms)
+def release(
+    queue: str, claims: Sequence[values.Claim], delay_ms: int, *, per_item_errors: bool
+) -> Call[list[values.AckResult]]:
+    request = types.ReleaseRequest(
+        queueName=queue,
+        claims=_claim_refs(claims),
+        delayMillis=delay_ms,
+        perItemErrors=True if per_item_errors else None,
+    )
     return Call("releaseJobs", (request,), _parsing.ack_results)
 
 

@@ -17,7 +17,17 @@ from pinlater.client import _calls
 from pinlater.client._calls import Call
 from pinlater.client._connection import Connect, Link
 from pinlater.client._pool import ConnectionPool
-from pinlater.client._retries import Again, Resend, decide, is_lost, is_turned_away, is_unsent, pause_s
+from pinlater.client._retries import (
+    Again,
+    Resend,
+    decide,
+    give_up_at,
+    is_lost,
+    is_turned_away,
+    is_unsent,
+    pause_s,
+    repeats_end_at,
+)
 from pinlater.client._servers import ServerChoice, ServerSource
 from pinlater.client.errors import DeadlineExceeded, PinLaterError, UnknownMethod
 
@@ -109,14 +119,17 @@ class Engine:
     async def _try(self, call: Call[T], deadline: float, failed: PinLaterError | None) -> T:
         failures = 0
         lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
+        repeats_end = self._repeats_end(call, deadline)
         while True:
             try:
                 if failed is not None:
                     error, failed = failed, None
                     raise error
-                if lost is not None and not await self._honours_keys():
+                if lost is not None and (not await self._honours_keys() or self._loop_time() >= repeats_end):
                     raise lost
-                return await self._once(call, deadline)
+                if lost is None:
+                    return await self._once(call, self.patience(call, deadline))
+                return await self._once(call, self._patience_for_repeat(call, deadline, failures))
             except PinLaterError as error:
                 failures += 1
                 again = decide(call.resend, error, failures, self._retries)
@@ -130,7 +143,7 @@ class Engine:
                 others = len(self._source.addresses()) > 1
                 await asyncio.sleep(pause_s(failures, error.retry_after_ms, others, self._random.random()))
 
-    async def _once(self, call: Call[T], deadline: float) -> T:
+    async def _once(self, call: Call[T], patient_until: float | None) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
                 self._polls[connection] = call
@@ -141,7 +154,7 @@ class Engine:
         connection = await self._pool.shared()
         began = self._loop_time()
         try:
-            async with asyncio.timeout_at(self.patience(call, deadline)) as patience:
+            async with asyncio.timeout_at(patient_until) as patience:
                 answer = await self._ask(connection, call)
         except asyncio.CancelledError:
             connection.retire()
@@ -174,7 +187,18 @@ class Engine:
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
         now = self._loop_time()
-        return now + (deadline - now) / 2
+        end = deadline if call.resend is Resend.SAFE else min(deadline, self._repeats_end(call, deadline))
+        return give_up_at(now, end) if now < end else None
+
+    def _patience_for_repeat(self, call: Call[T], deadline: float, failures: int) -> float:
+        """A repeat that can't be sent in time must not be sent later, so it has no longer than repeats may be made."""
+        end = min(deadline, self._repeats_end(call, deadline))
+        if failures >= self._retries or len(self._source.addresses()) < 2:
+            return end
+        return give_up_at(self._loop_time(), end)
+
+    def _repeats_end(self, call: Call[T], deadline: float) -> float:
+        return repeats_end_at(deadline - self._timeout_s - call.wait_ms / 1000)
 
     async def _ask(self, connection: Link, call: Call[T]) -> T:
         try:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from pinlater.client import values
 from pinlater.client._thrift import types
+from pinlater.client.errors import PinLaterError, error_for
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.errors import DescriptorInvalid
+from pinlater.domain.errors import DescriptorInvalid, ErrorCode
 from pinlater.domain.job import Attempt, JobState, Outcome
 from pinlater.domain.queue import QueueConfig
 
@@ -20,7 +21,15 @@ def ack_result(outcome: types.AckOutcome) -> values.AckResult:
         outcome.holder or "",
         outcome.heldSinceMillis,
         outcome.claimDeadlineMillis,
+        _error_of(outcome) if outcome.outcome == Outcome.ERROR else None,
     )
+
+
+def _error_of(outcome: types.AckOutcome) -> PinLaterError:
+    detail = outcome.errorDetail or ""
+    message = f"{outcome.descriptor}: {detail or 'the server could not carry it out'}"
+    code = ErrorCode.UNKNOWN if outcome.errorCode is None else outcome.errorCode
+    return error_for(code, message, detail, outcome.retryable, outcome.retryAfterMillis)
 
 
 def ack_results(outcomes: Sequence[types.AckOutcome] | None) -> list[values.AckResult]:

@@ -17,8 +17,10 @@ from pinlater.client.errors import (
     ServerUnreachable,
     ShardConnectionFailed,
 )
+from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
+_REPEATED_WITHIN_S = REPEATED_WITHIN_MS / 1000
 
 
 class Resend(Enum):
@@ -63,6 +65,16 @@ def decide(resend: Resend, error: PinLaterError, failures: int, retries: int) ->
     if is_lost(error) or isinstance(error, NoHealthyShards | ShardConnectionFailed):
         return Again.AS_A_REPEAT
     return Again.NO
+
+
+def repeats_end_at(began_at: float) -> float:
+    """Until when an enqueue that began at `began_at` (seconds) may be repeated: its key must not be forgotten before that is done."""
+    return began_at + _REPEATED_WITHIN_S
+
+
+def give_up_at(now: float, end: float) -> float:
+    """When to give up a try that is made at `now`, where others must be possible until `end`: each gets half of the time that is left."""
+    return now + (end - now) / 2
 
 
 def pause_s(failures: int, retry_after_ms: int | None, other_servers: bool, spread: float) -> float:

@@ -84,30 +84,42 @@ class AsyncClient(AsyncFace):
         call = _calls.dequeue(queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage)
         return await self._run(call)
 
-    async def ack(self, queue: str, acks: Sequence[values.Ack]) -> list[values.AckResult]:
-        """Ends attempts; says what became of each, in the order of `acks`."""
-        return await self._run(_calls.acknowledge(queue, acks))
+    async def ack(
+        self, queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool = False
+    ) -> list[values.AckResult]:
+        """Ends attempts; says what became of each, in the order of `acks`.
+
+        One that can't be carried out, since its shard is out of reach, say, makes the call raise, whatever became of the others. With
+        `per_item_errors` its result says so instead, where the server knows that; so it is for `checkpoint`, `heartbeat` and `release`.
+        """
+        return await self._run(_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
 
     async def ack_plain(self, queue: str, acks: Sequence[values.Ack]) -> None:
         """Ends attempts as an original server knows it, without outcomes."""
         await self._run(_calls.acknowledge_plain(queue, acks))
 
     # --- jobs in hand -----------------------------------------------------------------------------------------------------
-    async def checkpoint(self, queue: str, items: Sequence[values.Checkpoint]) -> list[values.AckResult]:
+    async def checkpoint(
+        self, queue: str, items: Sequence[values.Checkpoint], *, per_item_errors: bool = False
+    ) -> list[values.AckResult]:
         """Saves progress and renews claims."""
-        return await self._run(_calls.checkpoint(queue, items))
+        return await self._run(_calls.checkpoint(queue, items, per_item_errors=per_item_errors))
 
     async def checkpoint_plain(self, queue: str, items: Sequence[values.Checkpoint]) -> None:
         """Saves progress as an original server knows it, without outcomes."""
         await self._run(_calls.checkpoint_plain(queue, items))
 
-    async def heartbeat(self, queue: str, claims: Sequence[values.Claim]) -> list[values.AckResult]:
+    async def heartbeat(
+        self, queue: str, claims: Sequence[values.Claim], *, per_item_errors: bool = False
+    ) -> list[values.AckResult]:
         """Renews claims; `deadline_ms` of a result is the new deadline."""
-        return await self._run(_calls.heartbeat(queue, claims))
+        return await self._run(_calls.heartbeat(queue, claims, per_item_errors=per_item_errors))
 
-    async def release(self, queue: str, claims: Sequence[values.Claim], *, delay_ms: int = 0) -> list[values.AckResult]:
+    async def release(
+        self, queue: str, claims: Sequence[values.Claim], *, delay_ms: int = 0, per_item_errors: bool = False
+    ) -> list[values.AckResult]:
         """Gives jobs back without spending an attempt."""
-        return await self._run(_calls.release(queue, claims, delay_ms))
+        return await self._run(_calls.release(queue, claims, delay_ms, per_item_errors=per_item_errors))
 
     async def cancel(self, queue: str, descriptors: Sequence[str]) -> list[values.AckResult]:
         """Unfinished jobs become FAILED with status `cancelled`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.client.errors import PinLaterError
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome
@@ -57,13 +58,18 @@ class ClaimedJob(NamedTuple):
 
 
 class AckResult(NamedTuple):
-    """What became of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when."""
+    """What became of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when.
+
+    `error` comes with the outcome ERROR, which only calls with `per_item_errors` get: why this item was not carried out, or may not
+    have been. Where it is retryable the same item may be sent again.
+    """
 
     descriptor: str
     outcome: Outcome
     holder: str = ""
     held_since_ms: int | None = None
     deadline_ms: int | None = None
+    error: PinLaterError | None = None
 
     @property
     def applied(self) -> bool:
@@ -92,10 +98,14 @@ class Ack(NamedTuple):
 
 
 class AckBatch(NamedTuple):
-    """Acks of one queue, to ride on a dequeue."""
+    """Acks of one queue, to ride on a dequeue.
+
+    Without `per_item_errors` one that can't be carried out refuses the whole dequeue; with it that is told by its own outcome.
+    """
 
     queue: str
     acks: Sequence[Ack]
+    per_item_errors: bool = False
 
 
 class Checkpoint(NamedTuple):

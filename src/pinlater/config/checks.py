@@ -53,6 +53,12 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
             "thrift.max_frame_bytes",
             f"{frame:,} bytes hold no body of jobs.max_body_bytes and its envelope: at least {least:,} are needed",
         )
+    if settings.thrift.max_buffered_bytes < 2 * frame:
+        yield (
+            "thrift.max_buffered_bytes",
+            f"{settings.thrift.max_buffered_bytes:,} bytes hold no request and answer of thrift.max_frame_bytes: "
+            f"at least {2 * frame:,} are needed",
+        )
     if settings.thrift.port == settings.http.port != 0 and settings.thrift.host == settings.http.host:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():

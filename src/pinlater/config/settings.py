@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pinlater.config.store import StoreLocation
 from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.http_server.settings import HttpSettings
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.service.settings import ServiceSettings
@@ -37,6 +38,7 @@ INHERITED = {
 
 SHARED: Mapping[str, str] = {
     "jobs.max_frame_bytes": "thrift.max_frame_bytes",
+    "thrift.max_body_bytes": "jobs.max_body_bytes",
     "mysql.priority_levels": "jobs.priority_levels",
     "redis.priority_levels": "jobs.priority_levels",
 }
@@ -52,6 +54,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "thrift.backlog": (1, 2**31 - 1),  # an int of C
     "thrift.idle_timeout_s": (0.1, _TEN_YEARS_S),  # 0 would cut every connection at once
     "thrift.write_stall_timeout_s": (0.1, _TEN_YEARS_S),
+    "thrift.standstill_s": (0.1, BEGUN_WITHIN_MS / 1000),
     "http.header_timeout_s": (0.1, _TEN_YEARS_S),
     "http.idle_timeout_s": (0.1, _TEN_YEARS_S),
     "http.handler_timeout_s": (0.1, _TEN_YEARS_S),

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from pinlater.dispatch.limits import Block, RateLimits
@@ -42,7 +43,7 @@ _Patient = tuple[Patience, WaitingRoom | None, bool]
 
 
 class ClaimWish(NamedTuple):
-    """What one dequeue call wants."""
+    """What one dequeue call wants. `holder` is that of its first claim call; later ones have tokens of their own (`_holder_of`)."""
 
     queue: str
     limit: int
@@ -54,10 +55,23 @@ class ClaimWish(NamedTuple):
 
 
 class FromShard(NamedTuple):
-    """Jobs claimed from one shard."""
+    """Jobs claimed from one shard by one call, and the token of that claim."""
 
     shard: str
     jobs: Sequence[ClaimedJob]
+    token: str
+
+
+def _holder_of(wish: ClaimWish, attempt: int, place: int) -> Holder:
+    """Whose claim it is that attempt `attempt` of the wish sends to the shard at `place` in its order, both counted from 0.
+
+    A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
+    token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
+    """
+    holder = wish.holder
+    if not (attempt or place):
+        return holder  # most dequeues claim once
+    return Holder(holder.descriptor, holder.source, f"{holder.token}.{attempt:x}.{place:x}")
 
 
 class Dispatcher:
@@ -95,13 +109,15 @@ class Dispatcher:
 
     async def _claim_or_wait(self, wish: ClaimWish) -> list[FromShard]:
         deadline = self._clock.monotonic() + wish.wait_ms / 1000
-        while not self._draining:
+        for attempt in count():
+            if self._draining:
+                break
             room = self._rooms.get(wish.queue)
             if room is None:
                 room = self._rooms[wish.queue] = WaitingRoom(wish.queue, self._clock.now_ms)
             try:
                 version = room.version
-                claimed, next_due_ms, block = await self._claim_if_allowed(wish, room)
+                claimed, next_due_ms, block = await self._claim_if_allowed(wish, room, attempt)
             except Woken:
                 if self._clock.monotonic() >= deadline:
                     room.wake(1)
@@ -148,24 +164,26 @@ class Dispatcher:
             self._waiting -= 1
 
     async def _claim_if_allowed(
-        self, wish: ClaimWish, room: WaitingRoom | None = None
+        self, wish: ClaimWish, room: WaitingRoom | None = None, attempt: int = 0
     ) -> tuple[list[FromShard], int | None, Block | None]:
         if self.limits.is_open(wish.queue):
-            return *await self._claim_now(wish, room), None
+            return *await self._claim_now(wish, room, attempt), None
         permit = await self.limits.admit(wish.queue, wish.limit)
         if permit is None:
-            return *await self._claim_now(wish, room), None
+            return *await self._claim_now(wish, room, attempt), None
         if isinstance(permit, Block):
             return [], None, permit
         handed_out = 0
         try:
-            claimed, next_due_ms = await self._claim_now(wish, room)
+            claimed, next_due_ms = await self._claim_now(wish, room, attempt)
             handed_out = sum([len(part.jobs) for part in claimed])
         finally:
             permit.settle(handed_out)
         return claimed, next_due_ms, None
 
-    async def _claim_now(self, wish: ClaimWish, room: WaitingRoom | None = None) -> tuple[list[FromShard], int | None]:
+    async def _claim_now(
+        self, wish: ClaimWish, room: WaitingRoom | None, attempt: int
+    ) -> tuple[list[FromShard], int | None]:
         """Jobs from the covered shards in random order, and when the next becomes due where they gave too few.
 
         Who was woken in `room` asks the shard first that got the newest jobs.
@@ -182,11 +200,12 @@ class Dispatcher:
             newest_on, room.newest_on = room.newest_on, None
             shards = sorted(shards, key=lambda shard: (shard.slow, shard.name != newest_on))
         try:
-            for shard in shards:
+            for place, shard in enumerate(shards):
                 try:
                     alone = len(shards) == 1 or shard.trusted
                     patient = None if alone else self._patient(shard, room, anything=bool(claimed))
-                    answer = await self._claim_from(shard, wish, left, bytes_left, patient)
+                    holder = _holder_of(wish, attempt, place)
+                    answer = await self._claim_from(shard, wish, ClaimCall(left, holder, bytes_left), patient)
                 except PinLaterError as error:
                     failures.append(error)
                     continue
@@ -194,16 +213,16 @@ class Dispatcher:
                 if answer.next_due_ms is not None:
                     next_due_ms = answer.next_due_ms if next_due_ms is None else min(next_due_ms, answer.next_due_ms)
                 if jobs:
-                    claimed.append(FromShard(shard.name, jobs))
+                    claimed.append(FromShard(shard.name, jobs, holder.token))
                     left -= len(jobs)
                 if left <= 0 or shard is shards[-1]:
                     break
                 bytes_left -= sum([len(job.body) for job in jobs])
                 if bytes_left <= 0:
                     break
-        except asyncio.CancelledError:
+        except BaseException:  # the caller has gone, or `Woken`, or a fault of ours: these jobs reach nobody
             for part in claimed:
-                self.give_back(wish.queue, part, wish.holder.token, charged=False)
+                self.give_back(wish.queue, part, charged=False)
             raise
         if failures:
             self._judge(wish.queue, failures, len(shards))
@@ -212,10 +231,10 @@ class Dispatcher:
         return claimed, next_due_ms
 
     async def _claim_from(
-        self, shard: ShardLanes, wish: ClaimWish, limit: int, max_bytes: int, patient: _Patient | None = None
+        self, shard: ShardLanes, wish: ClaimWish, call: ClaimCall, patient: _Patient | None = None
     ) -> Claimed:
         """What the shard gives; what it gives after the patience has ended goes back, and the call fails."""
-        request = ClaimRequest((wish.queue, ClaimCall(limit, wish.holder, max_bytes), wish.claim_timeout_ms))
+        request = ClaimRequest((wish.queue, call, wish.claim_timeout_ms))
         answer = shard.claim.submit(request)
         if patient is not None:
             patience, room, anything = patient
@@ -261,20 +280,22 @@ class Dispatcher:
 
     # --- giving back --------------------------------------------------------------------------------------------------
 
-    def give_back(self, queue: str, part: FromShard, token: str, *, charged: bool = True) -> None:
+    def give_back(self, queue: str, part: FromShard, *, charged: bool = True) -> None:
         """Releases claims whose jobs reached nobody, unspent and due at once. Goes on in the background.
 
         `charged`: the queue's limit was charged for them.
         """
-        task = asyncio.ensure_future(self._release(queue, part, token, charged=charged))
+        task = asyncio.ensure_future(self._release(queue, part, charged=charged))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 
-    async def _release(self, queue: str, part: FromShard, token: str, *, charged: bool) -> None:
+    async def _release(self, queue: str, part: FromShard, *, charged: bool) -> None:
+        """Tries again for a while. Also where the outcome is unknown: the token names this claim alone, so that a second release of it
+        changes nothing."""
         shard = self._shards.get(part.shard)
         if shard is None:
             return
-        refs = [ClaimRef(JobKey(queue, job.priority, job.id), token) for job in part.jobs]
+        refs = [ClaimRef(JobKey(queue, job.priority, job.id), part.token) for job in part.jobs]
         for pause_s in (*_RELEASE_PAUSES_S, None):
             try:
                 if not shard.healthy:
@@ -300,7 +321,7 @@ class Dispatcher:
 
     def _orphaned(self, shard: str, request: ClaimRequest, claimed: Claimed) -> None:
         if claimed.jobs[0]:
-            self.give_back(request[0], FromShard(shard, claimed.jobs[0]), request[1].holder.token, charged=False)
+            self.give_back(request[0], FromShard(shard, claimed.jobs[0], request[1].holder.token), charged=False)
 
     # --- what happens to queues -----------------------------------------------------------------------------------------
 

@@ -23,6 +23,12 @@ class JobDescriptor(NamedTuple):
         return f"{self.queue}:s{self.shard}:p{self.priority}:{self.local_id}"
 
 
+def shard_of(text: str) -> str:
+    """The shard that `text` names, without a check of its other parts; '' where it names none."""
+    parts = text.split(":", 2)
+    return parts[1].removeprefix("s") if len(parts) > 1 else ""
+
+
 def parse_descriptor(text: str) -> JobDescriptor:
     """The parts of `text`; raises `DescriptorInvalid` for anything that a server could not have made."""
     match = _PATTERN.fullmatch(text)

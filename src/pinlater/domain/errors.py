@@ -248,6 +248,16 @@ class OutcomeUnknown(ShardConnectionFailed):
     detail = "OUTCOME_UNKNOWN"
 
 
+class RequestTooOld(WorldError):
+    """The request lay in this server for so long that it was not begun. Nothing of it was stored."""
+
+    code = ErrorCode.SHARD_CONNECTION_FAILED
+    detail = "REQUEST_TOO_OLD"
+
+    def __init__(self) -> None:
+        super().__init__("The request waited in this server for too long, and was not begun", retry_after_ms=1000)
+
+
 class Draining(WorldError):
     """The server is stopping; another one, or this one after its restart, will answer."""
 

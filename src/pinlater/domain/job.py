@@ -35,6 +35,7 @@ class Outcome(IntEnum):
     ALREADY_FINAL = 1
     STALE_CLAIM = 2
     NOT_FOUND = 3
+    ERROR = 4  # its shard could not carry it out, or it is not known whether it did; never a store's own word
 
 
 class UniqueKey(NamedTuple):

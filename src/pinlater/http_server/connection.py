@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import cast
@@ -47,7 +47,9 @@ def _reason(status: int) -> str:
 class Connection:
     """Serves one client until it leaves, misbehaves, or `finish` or `abort` ends it.
 
-    `idle`: it waits for a request. `streaming`: it sends an answer that has no end of its own.
+    `idle`: it waits for a request. `waits_for_client`: that, or for the rest of a request, or for its answer to be read; such a
+    connection may be closed to make room. `streaming`: it sends an answer that has no end of its own. `checks_only`: it came when
+    all places were taken, and gets no page but the health checks.
     """
 
     def __init__(
@@ -64,8 +66,15 @@ class Connection:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=settings.max_header_bytes)
         self._finishing = False
         self._head_only = False
+        self._client_is_due = False
         self.idle = True
         self.streaming = False
+        self.checks_only = False
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether it is the client that has to do something next."""
+        return self.idle or self._client_is_due
 
     def abort(self) -> None:
         """Ends it at once."""
@@ -130,9 +139,10 @@ class Connection:
         if int(declared) > limit:
             raise BadRequest(f"The body is longer than {limit} bytes", 413)
         body = bytearray()
-        async with asyncio.timeout(self._settings.header_timeout_s):
+        async with self._client_is_next(self._settings.header_timeout_s):
             if self._protocol.they_are_waiting_for_100_continue:
                 await self._write(h11.InformationalResponse(status_code=100, headers=[]))
+                self._client_is_due = True
             while isinstance(event := await self._next_event(), h11.Data):
                 body += event.data
                 if len(body) > limit:
@@ -177,5 +187,15 @@ class Connection:
             if self._writer.transport.is_closing():
                 raise ConnectionResetError("the client is gone")
             self._writer.write(data)
-            async with asyncio.timeout(self._settings.write_timeout_s):
+            async with self._client_is_next(self._settings.write_timeout_s):
                 await self._writer.drain()
+
+    @asynccontextmanager
+    async def _client_is_next(self, patience_s: float) -> AsyncGenerator[None]:
+        """What is awaited inside is the client's to do, in that time."""
+        self._client_is_due = True
+        try:
+            async with asyncio.timeout(patience_s):
+                yield
+        finally:
+            self._client_is_due = False

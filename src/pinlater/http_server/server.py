@@ -1,7 +1,8 @@
 """The listener: accepts connections up to a bound, routes requests, and stops in order.
 
-When the bound is reached the connection that has been idle longest makes room, so that a thousand silent clients never keep a
-health check out; where none is idle the new one is closed.
+When the bound is reached the oldest connection whose client is to do something next makes room: it is idle, its request isn't whole,
+or it doesn't read its answer. So a thousand silent or slow clients never keep a health check out. Where all are being answered, a few
+more are let in for health checks only; beyond those the new one is closed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from pinlater.telemetry.metrics import Metrics
 __all__ = ["HttpServer", "OneServer", "Readiness", "Source"]
 
 log = logging.getLogger(__name__)
+
+# Kept free for health checks, beyond the bound on connections, and the pages that are answered there: cheap ones.
+PLACES_FOR_CHECKS = 16
+CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
 
 
 class HttpServer:
@@ -83,26 +88,28 @@ class HttpServer:
             await asyncio.wait(late)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._server is None or not self._has_room():
+        places_left = 0 if self._server is None else self._places_left()
+        if not places_left:
             self._metrics.count("http_connections_refused")
             writer.transport.abort()
             return
         connection = Connection(reader, writer, self._settings, self._answer_for)
+        connection.checks_only = places_left <= PLACES_FOR_CHECKS
         task = asyncio.create_task(connection.serve(), name="http-connection")
         self._connections[connection] = task
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(connection, done))
 
-    def _has_room(self) -> bool:
-        if len(self._connections) < self._settings.max_connections:
-            return True
-        idlest = next((connection for connection in self._connections if connection.idle), None)
-        if idlest is None:
-            return False
-        self._metrics.count("http_connections_closed_for_room")
-        del self._connections[idlest]
-        idlest.abort()
-        return True
+    def _places_left(self) -> int:
+        """How many more may be open, those for health checks included; makes room where none but those is left."""
+        most = self._settings.max_connections + PLACES_FOR_CHECKS
+        if len(self._connections) >= self._settings.max_connections:
+            oldest = next((connection for connection in self._connections if connection.waits_for_client), None)
+            if oldest is not None:
+                self._metrics.count("http_connections_closed_for_room")
+                del self._connections[oldest]
+                oldest.abort()
+        return most - len(self._connections)
 
     def _ended(self, connection: Connection, task: asyncio.Task[None]) -> None:
         self._connections.pop(connection, None)
@@ -113,7 +120,12 @@ class HttpServer:
     async def _answer_for(self, connection: Connection, request: Request) -> Response:
         if (task := self._connections.pop(connection, None)) is not None:
             self._connections[connection] = task  # to the end: it spoke last
-        response = await self._answer(request)
+        if connection.checks_only and request.path not in CHECKS:
+            response = text_response(
+                "Too many connections; only health checks are answered\n", 503, {"Retry-After": "1"}
+            )
+        else:
+            response = await self._answer(request)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("http request", extra={"method": request.method, "path": request.path, "status": response.status})
         return response

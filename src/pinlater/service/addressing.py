@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
+# A request may name fifty thousand jobs. A shard is asked for so many at a time: no transaction, statement or turn of the loop grows with
+# the request, and other requests get their turn in between.
+KEYS_A_CALL = 1_000
+
 _ID_DIGITS_ALWAYS_FIT = 19  # fewer digits than this are within an i64 for sure; the rest is for the parser
 
 
@@ -72,13 +76,14 @@ async def on_each_shard(
 ) -> list[Value]:
     """Puts what `act` answers for each shard into `answers`, at the request's positions.
 
-    A shard out of reach fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe.
+    A shard out of reach fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe. So does
+    what was done of a part of more than `KEYS_A_CALL` jobs, which is carried out piece by piece.
     """
     if len(parts) == 1:
         [part] = parts
         if not part.shard.healthy:
             raise out_of_reach(part.shard.name)
-        only = await act(part)
+        only = await (act(part) if len(part.keys) <= KEYS_A_CALL else in_pieces(part, act))
         if len(only) == len(answers):
             return list(only)  # all of the request lives here
         results: Sequence[Sequence[Value] | BaseException] = (only,)
@@ -95,7 +100,19 @@ async def on_each_shard(
 async def _on_shard(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[Value]]]) -> Sequence[Value]:
     if not part.shard.healthy:
         raise out_of_reach(part.shard.name)
-    return await act(part)
+    return await in_pieces(part, act)
+
+
+async def in_pieces(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[Value]]]) -> Sequence[Value]:
+    """What `act` answers for `KEYS_A_CALL` of the part's jobs at a time, one call after the other."""
+    if len(part.keys) <= KEYS_A_CALL:
+        return await act(part)
+    values: list[Value] = []
+    for start in range(0, len(part.keys), KEYS_A_CALL):
+        end = start + KEYS_A_CALL
+        values += await act(OnShard(part.shard, part.indices[start:end], part.keys[start:end]))
+        await asyncio.sleep(0)  # a store in this process may have answered without a turn of the loop
+    return values
 
 
 def reachable(shards: Shards, metrics: Metrics, method: str) -> list[ShardLanes]:
@@ -160,9 +177,11 @@ async def one_after_another(
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
-def ack_results(descriptors: Sequence[str], answers: Sequence[Acked]) -> list[AckResult]:
-    """The store's answers in the service's words."""
+def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
+    """The stores' answers in the service's words."""
     return [
-        AckResult(descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms)
+        AckResult(descriptor, Outcome.ERROR, error=acked)
+        if isinstance(acked, PinLaterError)
+        else AckResult(descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms)
         for descriptor, acked in zip(descriptors, answers, strict=True)
     ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState
-from pinlater.service.addressing import address, one_after_another
+from pinlater.service.addressing import OnShard, address, in_pieces, one_after_another
 from pinlater.service.inspect import Inspect, check_priority
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
@@ -18,8 +17,6 @@ from pinlater.service.values import JobFilter
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Purge, Requeue, raise_error
 from pinlater.telemetry.metrics import Metrics
-
-logger = logging.getLogger(__name__)
 
 _ROWS_A_TRANSACTION = 1_000
 
@@ -63,7 +60,6 @@ class Bulk:
         if done:
             due = due_at_ms <= now_ms
             self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
-            logger.info("failed jobs retried", extra={"queue": queue, "priority": priority, "jobs": done})
         return done
 
     async def delete_jobs(self, filter: JobFilter, limit: int) -> int:
@@ -76,8 +72,6 @@ class Bulk:
         else:
             done = await self._purge(filter, limit)
         self._metrics.queue(filter.queue).deleted += done
-        if done:
-            logger.info("jobs deleted", extra={"queue": filter.queue, "state": filter.state.name, "jobs": done})
         return done
 
     async def _purge(self, filter: JobFilter, limit: int) -> int:
@@ -106,9 +100,12 @@ class Bulk:
         return limit - left
 
     async def _delete_matching(self, filter: JobFilter, limit: int) -> int:
-        chosen = await self._inspect.matching_jobs(filter, limit)
+        regex = await self._inspect.regex(filter)
+        if regex is None:
+            return 0
+        chosen = await self._inspect.matching_jobs(filter, regex, limit)
         if filter.state is JobState.PENDING:  # a delete means waiting jobs, due or not
-            chosen += await self._inspect.matching_jobs(filter._replace(future=True), limit - len(chosen))
+            chosen += await self._inspect.matching_jobs(filter._replace(future=True), regex, limit - len(chosen))
 
         async def delete(shard: ShardLanes) -> int:
             keys, done = [key for home, key in chosen if home == shard.name], 0
@@ -122,10 +119,14 @@ class Bulk:
         """Deletes these jobs of this queue, in whatever state; how many there were."""
         parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
-        results = await asyncio.gather(
-            *(part.shard.shard.delete_jobs(part.keys) for part in parts), return_exceptions=True
-        )
-        done = sum(result for result in results if isinstance(result, int))
+        done = 0
+
+        async def delete(part: OnShard) -> Sequence[None]:
+            nonlocal done
+            done += await part.shard.shard.delete_jobs(part.keys)
+            return ()
+
+        results = await asyncio.gather(*(in_pieces(part, delete) for part in parts), return_exceptions=True)
         self._metrics.queue(queue).deleted += done
         for result in results:
             if isinstance(result, BaseException):

@@ -20,6 +20,9 @@ from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import raise_error
 from pinlater.telemetry.metrics import Metrics
 
+# Long enough that a caller who sends the same acks with each dequeue does not spin.
+_WAIT_WITH_ERRORS_MS = 1_000
+
 
 class Dequeue:
     """The dequeue operation, and what happens to an answer that could not be delivered."""
@@ -45,7 +48,8 @@ class Dequeue:
         self._settings = settings
 
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued:
-        """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed."""
+        """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
+        fail alone, and their caller learns of it soon: the claim waits no longer than a second then."""
         _check(command)
         batch = command.acks
         if batch is None:
@@ -56,9 +60,11 @@ class Dequeue:
             queue = await self._book.require(command.queue)
             await self._book.require(batch.queue)
             try:
-                results = await self._acknowledge.carry_out(caller, batch, parts)
+                results = await self._acknowledge.carry_out(caller, batch, parts, then_claims=command.limit > 0)
             except PinLaterError as error:
                 raise error.adding(" (the acks that rode along failed, so nothing was claimed)") from error
+            if command.wait_ms > _WAIT_WITH_ERRORS_MS and any(result.error is not None for result in results):
+                command = command._replace(wait_ms=_WAIT_WITH_ERRORS_MS)
         limit = min(command.limit, self._settings.max_dequeue_limit)
         if command.dry_run:
             return Dequeued(await self._peek(command, limit), results)
@@ -68,11 +74,10 @@ class Dequeue:
 
     async def _claim(self, caller: Caller, command: DequeueCommand, queue: Queue, limit: int) -> list[HandedOut]:
         settings = self._settings
-        holder = self._identity.holder(caller.source)
         wish = ClaimWish(
             queue.name,
             limit,
-            holder,
+            self._identity.holder(caller.source),
             queue.config.claim_timeout_ms or settings.claim_timeout_ms,
             settings.max_frame_bytes * 3 // 4,
             command.coverage,
@@ -87,13 +92,13 @@ class Dequeue:
         if not claimed:
             metrics.dequeue_requests_empty += 1
             return []
-        return self._hand_out(queue.name, holder.token, claimed)
+        return self._hand_out(queue.name, claimed)
 
-    def _hand_out(self, queue: str, token: str, claimed: Sequence[FromShard]) -> list[HandedOut]:
+    def _hand_out(self, queue: str, claimed: Sequence[FromShard]) -> list[HandedOut]:
         now_ms = self._clock.now_ms()
         metrics = self._metrics.queue(queue)
         handed_out: list[HandedOut] = []
-        for shard, jobs in claimed:
+        for shard, jobs, token in claimed:
             prefix = f"{queue}:s{shard}:p"
             handed_out += [HandedOut(f"{prefix}{job.priority}:{job.id}", token, job) for job in jobs]
             metrics.dequeue_delay_ms.record_each([now_ms - job.run_after_ms for job in jobs])
@@ -131,8 +136,9 @@ class Dequeue:
         self._metrics.queue(queue).undelivered += len(jobs)
         descriptors = [handed_out.descriptor for handed_out in jobs]
         for shard, indices, _ in address(self._shards, queue, descriptors, len(descriptors)):
-            part = FromShard(shard.name, [jobs[index].job for index in indices])
-            self._dispatcher.give_back(queue, part, jobs[0].token)
+            # Those of one shard come from one claim call.
+            part = FromShard(shard.name, [jobs[index].job for index in indices], jobs[indices[0]].token)
+            self._dispatcher.give_back(queue, part)
 
 
 def _shown(queue: str, shard: str, job: ClaimedJob) -> HandedOut:

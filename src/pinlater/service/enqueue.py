@@ -10,14 +10,23 @@ from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import BodyTooLarge, EnqueueRejected, InvalidArgument, PinLaterError, PriorityNotSupported
+from pinlater.domain.errors import (
+    BodyTooLarge,
+    EnqueueRejected,
+    InvalidArgument,
+    PinLaterError,
+    PriorityNotSupported,
+    RequestTooOld,
+)
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.queue import Queue
+from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.service.body_limit import BodyLimit
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.queues import YEAR_MS
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.spread import KeyedRequest, Spread
+from pinlater.service.standstill import Standstill
 from pinlater.service.values import Caller, Enqueued, JobToEnqueue
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Inserted, InsertRequest
@@ -25,6 +34,7 @@ from pinlater.telemetry.metrics import Metrics
 
 REQUEST_KEY_BYTES_MAX = 128
 # A resend may carry a trace of its own; it is the same request all the same.
+_NO_END_MS = 2**63
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
@@ -39,6 +49,7 @@ class Enqueue:
         clock: Clock,
         settings: ServiceSettings,
         body_limit: BodyLimit,
+        standstill: Standstill | None = None,
     ) -> None:
         self._shards = shards
         self._book = book
@@ -46,6 +57,7 @@ class Enqueue:
         self._clock = clock
         self._settings = settings
         self._body_limit = body_limit
+        self._standstill = standstill
         self._spread = Spread(shards, clock, self._insert, self._finish)
 
     async def enqueue(
@@ -63,6 +75,9 @@ class Enqueue:
         jobs may be stored in part when a shard fails; the error says which indices were stored.
         """
         del caller
+        standstill = self._standstill
+        if standstill is not None and standstill.runs(standstill.monotonic()):
+            raise RequestTooOld
         known = self._book.get(queue) or await self._book.require(queue)
         now_ms = self._clock.now_ms()
         self._check(jobs, request_key)
@@ -160,7 +175,10 @@ class Enqueue:
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
             max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
-        return shard.insert.submit(InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog))
+        begin_by_ms = _NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
+        return shard.insert.submit(
+            InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms=begin_by_ms)
+        )
 
     def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: str, inserted: Inserted) -> Enqueued:
         """Descriptors and counts."""

@@ -23,15 +23,17 @@ def kept_source(source: str) -> str:
 class Identity:
     """Makes the holders of claims: `host:port:serverStartMillis:source:counter`, as old clients know it, and a token.
 
-    A token names one claim of one server process for ever: the slot tells servers apart that run at once, the start one after the
-    other. It is opaque to clients and no secret; a caller without one may ack any job anyway. At most 64 bytes.
+    A token names one dequeue call of one server process for ever: the slot tells servers apart that run at once, the start one after
+    the other, and `nonce` (a random number) those that began in the same millisecond while the shard was away that gives out slots.
+    The dispatcher adds to it for each further claim call. It is opaque to clients and no secret; a caller without one may ack any job
+    anyway. At most 64 bytes.
     """
 
-    def __init__(self, host: str, port: int, started_at_ms: int, slot: int) -> None:
+    def __init__(self, host: str, port: int, started_at_ms: int, slot: int, nonce: int = 0) -> None:
         self.host = host.replace(":", "_")  # IPv6 would make the descriptor ambiguous
         self.port = port  # changes where the system chooses it
         self.started_at_ms = started_at_ms
-        self._life = f"{slot:x}-{started_at_ms:x}"
+        self._life = f"{slot:x}-{started_at_ms:x}-{nonce:x}"
         self._claims = 0
 
     def holder(self, source: str) -> Holder:

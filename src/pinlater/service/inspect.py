@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from pinlater.service.addressing import (
 )
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.regex import BodyRegex
+from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import DUE_ROWS_MAX, ServiceSettings
 from pinlater.service.values import JobFilter, ScanCommand, Scanned
 from pinlater.sharding.shards import ShardLanes, Shards
@@ -34,23 +36,49 @@ START, END = "0", "-1"
 _PAGE_ROWS = 1_000
 _PAGE_BYTES = 8 * 1024 * 1024
 _BODIES_A_LOOKUP = 64
-_CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
+# Without a shard where there is one only, and from servers that did not name it.
+_CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
 
 
 class Found(NamedTuple):
-    """A row of a scan and the shard it came from."""
+    """A row of a scan, the shard it came from, and whether the regex, where there is one, is in its body."""
 
     shard: str
     row: PageRow
+    matches: bool
+
+
+class Place(NamedTuple):
+    """Where a page of a scan ended. A scan goes by time and id, both descending, then by the shard's name: ids of different shards can
+    be equal. `shard` None: not known, so that what is at this time and id may come once more rather than not at all."""
+
+    sort_ms: int
+    id: int
+    shard: str | None
+
+    def on(self, shard: str, *, alone: bool) -> tuple[int, int] | None:
+        """After which row (time, id) the next page of this shard begins; None: with the first. `alone`: there is no other shard."""
+        if alone or (self.shard is not None and shard <= self.shard):
+            return self.sort_ms, self.id
+        if self.id < I64_MAX:
+            return self.sort_ms, self.id + 1
+        return (self.sort_ms + 1, 0) if self.sort_ms < I64_MAX else None
 
 
 class Inspect:
     """The looking operations."""
 
     def __init__(
-        self, shards: Shards, book: QueueBook, metrics: Metrics, clock: Clock, settings: ServiceSettings
+        self,
+        shards: Shards,
+        book: QueueBook,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+        searches: SearchProcesses,
     ) -> None:
         self._shards = shards
+        self._searches = searches
         self._metrics = metrics
         self._book = book
         self._clock = clock
@@ -62,10 +90,12 @@ class Inspect:
         """All that is known of these jobs; those not found are left out."""
         parts = address(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
+        shown = _Shown()
+
         async def act(part: OnShard) -> Sequence[Job | None]:
             if not bodies:
                 return await part.shard.shard.lookup_jobs(part.keys, bodies=False)
-            return await self._lookup_with_bodies(part)
+            return await self._lookup_with_bodies(part, shown)
 
         empty: list[Job | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
@@ -73,15 +103,14 @@ class Inspect:
         self._check_answer(sum(_shown_bytes(job) for job in found.values()))
         return list(found.items())
 
-    async def _lookup_with_bodies(self, part: OnShard) -> list[Job | None]:
+    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[Job | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
         jobs: list[Job | None] = []
-        sizes: dict[JobKey, int] = {}
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.shard.lookup_jobs(keys, bodies=True)
-            sizes.update((key, _shown_bytes(job)) for key, job in zip(keys, step, strict=True) if job is not None)
-            self._check_answer(sum(sizes.values()))
+            shown.add(part.shard.name, keys, step)
+            self._check_answer(shown.size_bytes)
             jobs += step
         return jobs
 
@@ -97,8 +126,11 @@ class Inspect:
     async def count(self, filter: JobFilter) -> int:
         """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
         await self._check(filter)
-        if filter.body_regex is not None:
-            return await self._count_matching(filter, filter.body_regex)
+        regex = await self.regex(filter)
+        if _names_none(filter):
+            return 0
+        if regex is not None:
+            return await self._count_matching(filter, regex)
 
         async def count(shard: ShardLanes) -> int:
             # What has become due since the last sweep is counted so before anybody asks.
@@ -108,8 +140,7 @@ class Inspect:
 
         return min(sum(await on_reachable(self._shards, self._metrics, "getJobCount", count)), 2**31 - 1)
 
-    async def _count_matching(self, filter: JobFilter, pattern: str) -> int:
-        regex = BodyRegex(pattern, self._settings, self._clock)
+    async def _count_matching(self, filter: JobFilter, regex: BodyRegex) -> int:
         seen = 0
 
         async def count(shard: ShardLanes) -> int:
@@ -123,11 +154,12 @@ class Inspect:
                     rows = raise_error(await shard.shard.scan_jobs(page))
                     if not rows:
                         break
-                    found += len(await regex.matching(rows))
-                    seen += len(rows)
+                    matches = await regex.found(rows)
+                    found += sum(matches)
+                    seen += len(matches)
                     rows_left -= len(rows)
                     after = (rows[-1].sort_ms, rows[-1].job.id)
-                    if regex.out_of_time:
+                    if regex.exhausted:
                         raise regex.too_costly(seen)
             return found
 
@@ -136,63 +168,73 @@ class Inspect:
     # --- scan -------------------------------------------------------------------------------------------------------------
 
     async def scan(self, command: ScanCommand) -> Scanned:
-        """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's time budget."""
+        """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
         if command.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {command.limit}")
         after = _parse_continuation(command)
         await self._check(command.filter)
         limit = min(command.limit, self._settings.max_scan_limit)
-        if limit == 0:
+        regex = await self.regex(command.filter)
+        if limit == 0 or _names_none(command.filter):
             return Scanned(())
         jobs: list[tuple[str, Job]] = []
         bytes_left = self._settings.max_frame_bytes * 3 // 4
-        regex = self._regex(command.filter)
-        last: PageRow | None = None
+        last: Found | None = None
         seen = 0
-        merged = _Merged(self, "scanJobs", command.filter, after, limit, bodies=command.bodies or regex is not None)
+        merged = _Merged(self, "scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
         async for found in merged.rows():
             row = found.row
             seen += 1
-            if regex is not None and not await regex.matching([row]):
-                last = row
-                if regex.out_of_time:
+            if not found.matches:
+                last = found
+                if regex is not None and regex.exhausted:
                     if not command.paged:
                         raise regex.too_costly(seen)
-                    return Scanned(jobs, _continuation(row), incomplete=True)
+                    return Scanned(jobs, merged.continuation(found), incomplete=True)
                 continue
             bytes_left -= _size(row.job, bodies=command.bodies)
             if bytes_left < 0 and jobs:
-                return Scanned(jobs, _continuation(last) if command.paged else END, incomplete=True)
+                return Scanned(jobs, merged.continuation(last) if command.paged else END, incomplete=True)
             job = row.job if command.bodies else row.job._replace(body=None)
             jobs.append((f"{job.queue}:s{found.shard}:p{job.priority}:{job.id}", job))
-            last = row
+            last = found
             if len(jobs) >= limit:
-                return Scanned(jobs, _continuation(row) if command.paged else END, incomplete=merged.cut)
+                return Scanned(jobs, merged.continuation(found) if command.paged else END, incomplete=merged.cut)
+        if regex is not None and merged.unsearched:
+            if not command.paged or last is None:
+                raise regex.too_costly(seen)
+            return Scanned(jobs, merged.continuation(last), incomplete=True)
         return Scanned(jobs, incomplete=merged.cut)
 
-    def _regex(self, filter: JobFilter) -> BodyRegex | None:
-        return None if filter.body_regex is None else BodyRegex(filter.body_regex, self._settings, self._clock)
+    async def regex(self, filter: JobFilter) -> BodyRegex | None:
+        """The filter's regex with the budgets of a request. Raises `InvalidArgument`."""
+        if filter.body_regex is None:
+            return None
+        return await BodyRegex.compiled(filter.body_regex, self._settings, self._clock, self._searches)
 
     # --- shared -------------------------------------------------------------------------------------------------------------
 
-    async def matching_jobs(self, filter: JobFilter, limit: int) -> list[tuple[str, JobKey]]:
+    async def matching_jobs(self, filter: JobFilter, regex: BodyRegex, limit: int) -> list[tuple[str, JobKey]]:
         """Up to `limit` jobs of one state and priority whose body matches, with their shards; for deletes.
 
-        Raises at the time budget.
+        Raises at the regex's budgets.
         """
-        await self._check(filter)
-        regex = self._regex(filter)
         chosen: list[tuple[str, JobKey]] = []
+        if limit <= 0:
+            return chosen
         seen = 0
-        async for found in _Merged(self, "deleteJobs", filter, None, _PAGE_ROWS, bodies=True).rows():
-            if len(chosen) >= limit:
-                break
+        merged = _Merged(self, "deleteJobs", filter, None, _PAGE_ROWS, regex, bodies=True)
+        async for found in merged.rows():
             seen += 1
-            if regex is None or await regex.matching([found.row]):
+            if found.matches:
                 job = found.row.job
                 chosen.append((found.shard, JobKey(job.queue, job.priority, job.id)))
-            if regex is not None and regex.out_of_time:
+                if len(chosen) >= limit:
+                    return chosen
+            if regex.exhausted:
                 raise regex.too_costly(seen)
+        if merged.unsearched:
+            raise regex.too_costly(seen)
         return chosen
 
     async def _check(self, filter: JobFilter) -> None:
@@ -210,25 +252,65 @@ class Inspect:
         )
 
 
-class _Stream:
-    """The rows of one shard and priority, page by page."""
+class _Shown:
+    """How large the answer to a lookup is so far. A job that is named twice is shown once."""
 
-    def __init__(self, shard: ShardLanes, first: Page) -> None:
+    def __init__(self) -> None:
+        self._keys: set[tuple[str, JobKey]] = set()
+        self.size_bytes = 0
+
+    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[Job | None]) -> None:
+        for key, job in zip(keys, jobs, strict=True):
+            if job is not None and (shard, key) not in self._keys:
+                self._keys.add((shard, key))
+                self.size_bytes += _shown_bytes(job)
+
+
+class _Stream:
+    """The rows of one shard and priority, page by page, searched a page at a time where there is a regex."""
+
+    def __init__(self, shard: ShardLanes, first: Page, regex: BodyRegex | None) -> None:
         self.shard = shard
         self._first = first
+        self._regex = regex
         self._after = first.after
-        self._rows: list[PageRow] = []
+        self._unsearched: list[PageRow] = []
+        self._found: deque[Found] = deque()
         self._ended = False
 
     async def next(self) -> Found | None:
-        if not self._rows and not self._ended:
-            page = self._first._replace(after=self._after)
-            rows = list(raise_error(await self.shard.shard.scan_jobs(page)))
-            self._ended = not rows or (len(rows) < page.limit and not page.bodies)
-            if rows:
-                self._after = (rows[-1].sort_ms, rows[-1].job.id)
-            self._rows = rows[::-1]
-        return Found(self.shard.name, self._rows.pop()) if self._rows else None
+        """The next row; None where there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
+        while not self._found:
+            if not self._unsearched and not await self._read():
+                return None
+            await self._search()
+        return self._found.popleft()
+
+    async def _read(self) -> bool:
+        if self._ended:
+            return False
+        page = self._first._replace(after=self._after)
+        self._unsearched = list(raise_error(await self.shard.shard.scan_jobs(page)))
+        rows = self._unsearched
+        self._ended = not rows or (len(rows) < page.limit and not page.bodies)
+        if rows:
+            self._after = (rows[-1].sort_ms, rows[-1].job.id)
+        return bool(rows)
+
+    async def _search(self) -> None:
+        rows = self._unsearched
+        matches = [True] * len(rows) if self._regex is None else await self._regex.found(rows)
+        if not matches:
+            raise _BudgetEnded
+        self._found.extend(
+            Found(self.shard.name, row if match else PageRow(row.sort_ms, row.job._replace(body=None)), match)
+            for row, match in zip(rows, matches, strict=False)
+        )
+        self._unsearched = rows[len(matches) :]
+
+
+class _BudgetEnded(Exception):
+    """A budget of the regex ended before the next row was searched."""
 
 
 class _Merged:
@@ -239,28 +321,40 @@ class _Merged:
         inspect: Inspect,
         method: str,
         filter: JobFilter,
-        after: tuple[int, int] | None,
+        after: Place | None,
         limit: int,
+        regex: BodyRegex | None,
         *,
         bodies: bool,
     ) -> None:
+        bodies = bodies or regex is not None
         shards, self._metrics, self._method = inspect._shards, inspect._metrics, method  # noqa: SLF001 one room
         found = reachable(shards, self._metrics, method)
         self.cut = len(found) < len(shards)
+        self.unsearched = False  # whether a budget of the regex ended before all rows were searched
         self._failures: dict[str, WorldError] = {}
         self._shards = len(found)
+        self._alone = len(shards) == 1
         self._streams = [
-            _Stream(shard, inspect._page(filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies))  # noqa: SLF001
+            _Stream(shard, inspect._page(filter, priority, begin, min(limit, _PAGE_ROWS), bodies=bodies), regex)  # noqa: SLF001
             for shard in found
+            for begin in [None if after is None else after.on(shard.name, alone=self._alone)]
             for priority in inspect._priorities(filter)  # noqa: SLF001
         ]
-        self._heap: list[tuple[int, int, int, Found]] = []
+        self._heap: list[tuple[int, int, str, int, Found]] = []
+
+    def continuation(self, last: Found | None) -> str:
+        """What a caller names to go on after this row. One shard alone gives a form that older servers read, too."""
+        if last is None:
+            return START
+        place = f"{last.row.sort_ms}.{last.row.job.id}"
+        return place if self._alone else f"{place}.{last.shard}"
 
     async def rows(self) -> AsyncIterator[Found]:
-        """Raises `WorldError` where every shard fails."""
+        """Ends early where a budget of the regex ends. Raises `WorldError` where every shard fails."""
         await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
-        while self._heap:
-            _, _, number, found = heapq.heappop(self._heap)
+        while self._heap and not self.unsearched:
+            _, _, _, number, found = heapq.heappop(self._heap)
             yield found
             await self._push(number)
 
@@ -270,6 +364,9 @@ class _Merged:
             return
         try:
             found = await self._streams[number].next()
+        except _BudgetEnded:
+            self.unsearched = True
+            return
         except WorldError as error:
             if shard not in self._failures:
                 self._failures[shard] = error
@@ -279,13 +376,18 @@ class _Merged:
                 raise
             return
         if found is not None:
-            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, number, found))
+            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, shard, number, found))
 
 
 def check_priority(priority: int | None, settings: ServiceSettings) -> None:
     """Raises `PriorityNotSupported`; None (all) passes."""
     if priority is not None and not 1 <= priority <= settings.priority_levels:
         raise PriorityNotSupported(priority, settings.priority_levels)
+
+
+def _names_none(filter: JobFilter) -> bool:
+    """Only PENDING jobs have a due time ahead of them; the original, too, finds no job of another state with the flag."""
+    return filter.future and filter.state is not JobState.PENDING
 
 
 def _count(row: QueueCounts, filter: JobFilter) -> int:
@@ -306,11 +408,7 @@ def _size(job: Job, *, bodies: bool) -> int:
     return 400 + body + len(job.custom_status) * 2 + len(job.error_text) * 2 + history
 
 
-def _continuation(row: PageRow | None) -> str:
-    return START if row is None else f"{row.sort_ms}.{row.job.id}"
-
-
-def _parse_continuation(command: ScanCommand) -> tuple[int, int] | None:
+def _parse_continuation(command: ScanCommand) -> Place | None:
     if command.continuation == START:
         return None
     match = _CONTINUATION.fullmatch(command.continuation) if command.paged else None
@@ -321,4 +419,4 @@ def _parse_continuation(command: ScanCommand) -> tuple[int, int] | None:
         not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX
     ):  # no job has such a place, and no store such a number
         raise ContinuationInvalid(command.continuation)
-    return sort_ms, job_id
+    return Place(sort_ms, job_id, match[3])

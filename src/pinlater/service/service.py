@@ -19,7 +19,9 @@ from pinlater.service.inspect import Inspect
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.queues import Queues
+from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.standstill import Standstill
 from pinlater.service.values import (
     AckBatch,
     AckResult,
@@ -58,10 +60,14 @@ class Operations(Protocol):
     ) -> Enqueued: ...
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued: ...
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]: ...
-    async def checkpoint(self, caller: Caller, queue: str, items: Sequence[CheckpointItem]) -> Sequence[AckResult]: ...
-    async def heartbeat(self, caller: Caller, queue: str, claims: Sequence[ClaimItem]) -> Sequence[AckResult]: ...
+    async def checkpoint(
+        self, caller: Caller, queue: str, items: Sequence[CheckpointItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]: ...
+    async def heartbeat(
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]: ...
     async def release(
-        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int, *, per_item_errors: bool = False
     ) -> Sequence[AckResult]: ...
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]: ...
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, Job]]: ...
@@ -95,6 +101,7 @@ FEATURES = (
     "pause",
     "queue-stats",
     "paged-scan",
+    "per-item-errors",
 )
 
 
@@ -114,6 +121,7 @@ class Service:
         clock: Clock,
         settings: ServiceSettings,
         rates: Callable[[str], Rates] = lambda queue: Rates(),
+        standstill: Standstill | None = None,
     ) -> None:
         self.shards = shards
         self.dispatcher = dispatcher
@@ -132,7 +140,7 @@ class Service:
         self.set_paused = queues.set_paused
         self.queue_stats = queues.queue_stats
 
-        self.enqueue = Enqueue(shards, self.book, metrics, clock, settings, self.body_limit).enqueue
+        self.enqueue = Enqueue(shards, self.book, metrics, clock, settings, self.body_limit, standstill).enqueue
 
         holders = Acknowledge(shards, self.book, dispatcher, metrics, clock, settings, self.body_limit)
         self.acknowledge = holders.acknowledge
@@ -145,7 +153,8 @@ class Service:
         self.dequeue = dequeue.dequeue
         self.undelivered = dequeue.undelivered
 
-        inspect = Inspect(shards, self.book, metrics, clock, settings)
+        self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
+        inspect = Inspect(shards, self.book, metrics, clock, settings, self.searches)
         self.lookup = inspect.lookup
         self.count = inspect.count
         self.scan = inspect.scan
@@ -154,6 +163,10 @@ class Service:
         self.retry_failed = bulk.retry_failed
         self.delete_jobs = bulk.delete_jobs
         self.delete_jobs_by_descriptor = bulk.delete_jobs_by_descriptor
+
+    async def close(self) -> None:
+        """Ends the search processes. The shards are not its own."""
+        await self.searches.close()
 
     async def server_info(self) -> ServerInfo:
         """What a client may want to know before it talks."""

@@ -15,8 +15,8 @@ class ServiceSettings:
     priority_levels: int = 3
     max_body_bytes: int = 1024 * 1024
     max_frame_bytes: int = 16 * 1024 * 1024
-    max_jobs_per_request: int = 1_000
-    max_descriptors_per_request: int = 5_000
+    max_jobs_per_request: int = 10_000
+    max_descriptors_per_request: int = 50_000
     max_dequeue_limit: int = 1_000
     max_scan_limit: int = 10_000
     max_wait_ms: int = 60_000
@@ -30,3 +30,6 @@ class ServiceSettings:
     regex_time_budget_ms: int = 2_000
     regex_rows_max: int = 100_000
     regex_pattern_bytes_max: int = 1_000
+    regex_steps_max: int = 5_000_000_000
+    regex_steps_in_flight_max: int = 10_000_000_000
+    regex_processes_max: int = 2

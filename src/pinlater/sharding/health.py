@@ -13,7 +13,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from pinlater.domain.errors import Draining, NoHealthyShards, PinLaterError, ShardRefused, StoreFull, WorldError
+from pinlater.domain.errors import (
+    Draining,
+    NoHealthyShards,
+    PinLaterError,
+    RequestTooOld,
+    ShardRefused,
+    StoreFull,
+    WorldError,
+)
 from pinlater.sharding.settings import ShardingSettings
 
 TIMEOUT_WEIGHT = 3
@@ -23,7 +31,7 @@ _SUCCESS = float("-inf")  # among the times of failures: older than any window
 def speaks_of_shard(error: PinLaterError | None) -> bool:
     """Whether an error says that the shard failed, rather than that a request can't be, the store is full or we are stopping."""
     return isinstance(error, WorldError) and not isinstance(
-        error, StoreFull | ShardRefused | Draining | NoHealthyShards
+        error, StoreFull | ShardRefused | Draining | NoHealthyShards | RequestTooOld
     )
 
 

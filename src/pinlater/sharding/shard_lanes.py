@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import Draining, PinLaterError, StoreFull
+from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
 from pinlater.domain.ids import IdMaker
 from pinlater.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
 from pinlater.sharding.health import Health, speaks_of_shard
@@ -184,6 +184,8 @@ class ShardLanes:
 
     async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
         now_ms = self.clock.now_ms()
+        if self.raw.capabilities.shared and any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
+            return await self._insert_in_time(requests, now_ms)
         if self.raw.capabilities.in_order:
             if self._tell(requests, now_ms):
                 requests[0] = requests[0]._replace(awaited=True)
@@ -195,6 +197,12 @@ class ShardLanes:
             raise
         self._tell(requests, now_ms)
         return answers
+
+    async def _insert_in_time(self, requests: list[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        """Without those that have waited for too long: another server may have answered a repeat, and its key may be forgotten."""
+        in_time = [request for request in requests if request.begin_by_ms >= now_ms]
+        stored = iter(await self._insert(in_time) if in_time else ())
+        return [RequestTooOld() if request.begin_by_ms < now_ms else next(stored) for request in requests]
 
     def _tell(self, requests: list[InsertRequest], now_ms: int) -> bool:
         inserting, awaited = self.hooks.inserting, False

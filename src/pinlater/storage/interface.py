@@ -68,6 +68,7 @@ class InsertRequest(NamedTuple):
 
     `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
     answer; another fingerprint gives `RequestKeyConflict`. `max_pending` gives `QueueFull` when the queue would grow beyond it.
+    `begin_by_ms`: the request is not to be begun later; who hands requests to a store sees to it.
     `awaited`: somebody waits for these jobs and claims them within the next few turns of the loop; where that may share a
     transaction with the insert, it is worth waiting for.
     """
@@ -78,6 +79,7 @@ class InsertRequest(NamedTuple):
     fingerprint: bytes = b""
     max_pending: int | None = None
     awaited: bool = False
+    begin_by_ms: int = 2**63
 
 
 class Inserted(NamedTuple):
@@ -217,8 +219,8 @@ class Page(NamedTuple):
     """A part of a scan of one queue, state and priority, newest first.
 
     Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
-    (time, id) of the last row of the page before. `due_by_ms`: PENDING only: with `future` False rows with run-after ≤ it, with
-    True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
+    (time, id) of the last row of the page before, or any place in that order. `due_by_ms`: PENDING only: with `future` False rows with
+    run-after ≤ it, with True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
     """
 
     queue: str

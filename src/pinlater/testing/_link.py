@@ -15,6 +15,7 @@ from pinlater.client.errors import ConnectionLost, ServerUnreachable
 from pinlater.domain.clock import Clock
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._rooms import HOST, PORT, Rooms
+from pinlater.thrift_server.answers import Delivery
 from pinlater.wire.framing import LENGTH_BYTES
 
 ADDRESS = Address(HOST, PORT)
@@ -30,6 +31,8 @@ class _Caller:
         self.over_limit = False
         self.last_request = False
         self.active_at_s = 0.0
+        self.handed_out: Delivery | None = None
+        self.peer = HOST
 
 
 class InProcessLink:

@@ -75,5 +75,6 @@ class Rooms:
     async def close(self) -> None:
         """Answers who waits, then closes the store."""
         await self._dispatcher.close()
+        await self.service.close()
         await self._shards.close()
         self._passwords.close()

@@ -6,18 +6,24 @@ the connection is lost. Written to cost little for each request: no objects beyo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import NamedTuple, Protocol
 
+from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.service.service import Operations
 from pinlater.telemetry.metrics import MethodMetrics, Metrics
+from pinlater.thrift_server import audit
 from pinlater.thrift_server.answers import Delivery
+from pinlater.thrift_server.costs import Cost, costs
 from pinlater.thrift_server.dispatch import HANDLERS, Handler
 from pinlater.thrift_server.failures import (
     AnswerTooLarge,
+    TooManyBytes,
     TooManyConnections,
+    TooManyPipelined,
     TooManyRequests,
     declared_exception,
     unexpected,
@@ -27,21 +33,28 @@ from pinlater.wire.codec import Call, Decoder, encode_application_error, encode_
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
 from pinlater.wire.limits import WireLimits
+from pinlater.wire.methods import METHODS
 
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
+# With a regex these take long and mostly look: for a caller who has gone they are ended.
+METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
 
 
 class Recipient(Protocol):
     """What answering a request needs to know of the connection it came on, and tells it."""
 
     gone: bool  # nobody will read the answer; jobs must not be handed out
-    waiting: bool  # set while a long poll is under way, which may be cancelled
+    waiting: bool  # set while a long poll or a search of bodies is under way, which may be cancelled
     over_limit: bool  # one connection too many: to be told so, then closed
     last_request: bool  # set when the connection is to be closed after the answer
     active_at_s: float  # set to when the answer was ready
+    handed_out: Delivery | None  # set to the answer where it hands out jobs; None again once it is delivered
+
+    @property
+    def peer(self) -> str: ...  # who is at the other end, for the log
 
 
 class Route(NamedTuple):
@@ -50,12 +63,23 @@ class Route(NamedTuple):
     handle: Handler
     metrics: MethodMetrics
     hands_out: bool
+    cost: Cost | None
+    audited: audit.Audited | None
+    searches: bool
 
 
 class Answering:
     """One server's way from frames to replies. `running` counts requests under way, long polls excepted."""
 
-    def __init__(self, operations: Operations, settings: ThriftSettings, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        settings: ThriftSettings,
+        metrics: Metrics,
+        clock: Clock,
+        budget: ByteBudget | None = None,
+    ) -> None:
+        self.budget = budget or ByteBudget(settings.max_buffered_bytes)
         self._operations = operations
         self._settings = settings
         self._metrics = metrics
@@ -67,8 +91,16 @@ class Answering:
         self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
         self._requests_max = settings.max_concurrent_requests
         self._debug = logger.isEnabledFor(logging.DEBUG)
+        cost = costs(settings)
         self._routes = {
-            name: Route(handle, metrics.method(name), name == METHOD_THAT_HANDS_OUT)
+            name: Route(
+                handle,
+                metrics.method(name),
+                name == METHOD_THAT_HANDS_OUT,
+                cost.get(name),
+                audit.AUDITED.get(name),
+                name in METHODS_THAT_SEARCH,
+            )
             for name, handle in HANDLERS.items()
         }
         self.running = 0
@@ -84,15 +116,20 @@ class Answering:
         route.metrics.requests += 1
         waits = route.hands_out and bool(call.arguments.request.waitMillis)
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
-            reply = self._failed(call, route, self._refusal(recipient))
+            reply = self._failed(call, route, recipient, self._refusal(recipient))
         elif waits:
             reply = await self._wait(call, route, recipient)
         else:
             self.running += 1
+            recipient.waiting = route.searches and call.arguments.request.bodyRegexToMatch is not None
             try:
-                reply = await self._carry_out(call, route, recipient)
+                if route.cost is not None and (cost_bytes := route.cost(call.arguments)):
+                    reply = await self._carry_out_within(cost_bytes, call, route, recipient)
+                else:
+                    reply = await self._carry_out(call, route, recipient)
             finally:
                 self.running -= 1
+                recipient.waiting = False
         recipient.active_at_s = ended_s = self._monotonic()
         route.metrics.msec.record((ended_s - arrived_s) * 1000)
         if self._debug:
@@ -115,6 +152,17 @@ class Answering:
             self.waiting -= 1
             recipient.waiting = False
 
+    async def _carry_out_within(self, cost_bytes: int, call: Call, route: Route, recipient: Recipient) -> bytes:
+        """Carries out a call that may need that much memory, or refuses it."""
+        reserved = self.budget.reserve_scan(cost_bytes)
+        if not reserved:
+            self._metrics.count("thrift_requests_refused_for_memory")
+            return self._failed(call, route, recipient, TooManyBytes(self.budget.limit_bytes))
+        try:
+            return await self._carry_out(call, route, recipient)
+        finally:
+            self.budget.free_scan(reserved)
+
     async def _carry_out(self, call: Call, route: Route, recipient: Recipient) -> bytes:
         if route.hands_out and recipient.gone:
             return NO_ANSWER
@@ -125,22 +173,37 @@ class Answering:
             if len(reply) > self._answer_bytes_max:
                 raise AnswerTooLarge(len(reply) - LENGTH_BYTES, self._settings.max_frame_bytes)
         except PinLaterError as error:
-            reply = self._failed(call, route, error)
+            reply = self._failed(call, route, recipient, error)
             undelivered = True
+        except asyncio.CancelledError:
+            if route.audited is not None:
+                audit.interrupted(route.audited, call.method.name, call.arguments, recipient.peer)
+            raise
         except Exception:
             logger.exception("request failed", extra={"method": call.method.name})
             self._metrics.count("thrift_internal_errors")
-            reply = self._failed(call, route, unexpected())
+            reply = self._failed(call, route, recipient, unexpected())
             undelivered = True
         else:
             undelivered = route.hands_out and (recipient.gone or call.oneway)
-        if undelivered and isinstance(answer, Delivery):
-            self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
-            return NO_ANSWER if recipient.gone else reply
+            if route.audited is not None:
+                audit.succeeded(route.audited, call.method.name, call.arguments, recipient.peer, answer)
+        if isinstance(answer, Delivery):
+            if undelivered:
+                self.undelivered(answer)
+                return NO_ANSWER if recipient.gone else reply
+            if answer.hands_out:
+                recipient.handed_out = answer
         return reply
 
-    def _failed(self, call: Call, route: Route, error: PinLaterError) -> bytes:
+    def undelivered(self, answer: Delivery) -> None:
+        """The kernel did not get all of this answer: its jobs go back, unspent."""
+        self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
+
+    def _failed(self, call: Call, route: Route, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(error.code.name)
+        if route.audited is not None:
+            audit.refused(route.audited, call.method.name, call.arguments, recipient.peer, error)
         try:
             return encode_exception(call.method, call.seqid, declared_exception(error))
         except WireError:
@@ -156,6 +219,24 @@ class Answering:
         if error.oneway:
             return NO_ANSWER
         return encode_application_error(error.name, error.seqid, error.kind, error.message)
+
+    def refuse_unread(self, head: bytes, *, pipelined: bool) -> bytes:
+        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` where its caller waits for none.
+
+        Raises `WireError` where it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
+        """
+        header = self._header(head)
+        error = TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes)
+        self._metrics.count("thrift_requests_refused_for_memory")
+        if header.oneway:
+            return NO_ANSWER
+        method = METHODS.get(header.name)
+        if method is None:
+            return encode_application_error(
+                header.name, header.seqid, ApplicationErrorKind.INTERNAL_ERROR, error.message
+            )
+        self._routes[method.name].metrics.error(error.code.name)
+        return encode_exception(method, header.seqid, declared_exception(error))
 
     def too_long(self, error: FrameTooLong) -> bytes:
         """What to tell the caller of a frame beyond the bound; `NO_ANSWER` where it isn't known to be a call."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.job import Attempt, Job
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Attempt, Job, Outcome
 from pinlater.domain.queue import Queue
 from pinlater.service.values import AckResult, Caller, Dequeued, Enqueued, QueueStats, Scanned, ServerInfo
 from pinlater.wire.generated import ttypes as types
@@ -38,6 +39,12 @@ class Delivery(types.PinLaterDequeueResponse):
         self.ackOutcomes = ack_outcomes(dequeued.ack_results) if dequeued.ack_results else None
         self.jobOrder = list(self.jobs) if handed_out else None
 
+    @property
+    def hands_out(self) -> bool:
+        """Whether it claims jobs for its caller; a dry run shows jobs without a token."""
+        jobs = self.dequeued.jobs
+        return bool(jobs) and bool(jobs[0].token)
+
 
 def enqueued(value: Enqueued) -> types.PinLaterEnqueueResponse:
     """Descriptors in the order of the jobs."""
@@ -48,8 +55,22 @@ def ack_outcomes(results: Sequence[AckResult]) -> list[types.AckOutcome]:
     """Outcomes, in order."""
     return [
         types.AckOutcome(descriptor, outcome, holder or None, held_since_ms, deadline_ms)
-        for descriptor, outcome, holder, held_since_ms, deadline_ms in results
+        if error is None
+        else _failed(descriptor, outcome, error)
+        for descriptor, outcome, holder, held_since_ms, deadline_ms, error in results
     ]
+
+
+def _failed(descriptor: str, outcome: Outcome, error: PinLaterError) -> types.AckOutcome:
+    """Without the error's message, which could be as long as all else in the answer."""
+    return types.AckOutcome(
+        descriptor,
+        outcome,
+        errorCode=int(error.code),
+        errorDetail=error.detail,
+        retryable=error.retryable,
+        retryAfterMillis=error.retry_after_ms,
+    )
 
 
 def _attempt(attempt: Attempt) -> types.Attempt:

@@ -1,21 +1,30 @@
 """One connection: bytes to frames, one request after the other, answers in order.
 
 A task lives as long as there are requests to answer: one for each burst of frames, none while the connection is silent. Answers to
-requests that take no waiting go out together. What bounds it: reading stops while too much waits unanswered, answering stops while
-the peer doesn't read, and whoever does neither for too long is cut by the server's sweep.
+requests that take no waiting go out together.
+
+What bounds it: reading stops while too much waits unanswered, answering stops while the kernel doesn't take the answers, and the
+server's sweep cuts a connection that makes no progress. All that it holds, in and out, is counted in the server's budget; what doesn't
+fit is thrown away as it comes and answered with an error, in its turn.
+
+Nothing is read while reading is paused, not even that the peer has gone. So the sweep asks the kernel, and goes on reading, only to
+refuse what comes, where requests wait behind a long poll: the news that the peer has gone may be behind them.
 
 Weakness: an answer that was handed to the kernel counts as delivered; a peer that dies before reading it keeps its claims until
-they time out. A peer that only closed its sending side still gets its answers, but no jobs: mostly it is gone.
+they time out. What is still in this process when the connection is lost is given back. A peer that only closed its sending side still
+gets its answers, but no jobs, and its searches of bodies are ended: mostly it is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from pinlater.thrift_server.answers import Delivery
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong
 
@@ -26,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 KEEPALIVE_IDLE_S = 60
 REQUESTS_A_TURN = 64
+HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
+PIPELINED_WHILE_REFUSING = 2  # so many times the bound on bytes that wait, refusals counted, a connection is read from
 FRAMES_DISCARDED = 4  # of a frame too long, so many times the bound is read for the sake of a clear answer
 
 
@@ -34,25 +45,33 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer",
+        "_budget",
         "_closing_at_s",
         "_discarding_bytes",
         "_drained",
         "_draining",
         "_farewell",
         "_flush_scheduled",
-        "_held_bytes",
         "_loop",
         "_out",
         "_out_bytes",
+        "_partial_bytes",
+        "_partial_since_s",
+        "_peer",
         "_queue",
+        "_queued_bytes",
         "_reading_paused",
+        "_refusing",
+        "_running_bytes",
         "_server",
         "_splitter",
         "_stalled_since_s",
         "_task",
         "_transport",
+        "_unsent_bytes",
         "active_at_s",
         "gone",
+        "handed_out",
         "last_request",
         "over_limit",
         "waiting",
@@ -62,23 +81,32 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._loop = loop
         self._answer = server.answering.answer
+        self._budget = server.answering.budget
         self._splitter = FrameSplitter(server.settings.max_frame_bytes)
-        self._queue: deque[tuple[float, bytes]] = deque()
+        # When it came, and the frame; or, where the last is true, the answer to one that was refused.
+        self._queue: deque[tuple[float, bytes, bool]] = deque()
+        self._queued_bytes = 0
+        self._running_bytes = 0
+        self._partial_bytes = 0
+        self._partial_since_s = 0.0
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._transport: asyncio.Transport | None = None
+        self._peer: object = ""
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._flush_scheduled = False
+        self._unsent_bytes = 0
         self._reading_paused = False
+        self._refusing = False
         self._draining = False
-        self._held_bytes = 0
         self._discarding_bytes = 0
         self._farewell = b""
         self._stalled_since_s: float | None = None
         self._closing_at_s: float | None = None
         self.active_at_s = 0.0
         self.gone = False
+        self.handed_out: Delivery | None = None
         self.waiting = False
         self.over_limit = False
         self.last_request = False
@@ -86,7 +114,9 @@ class Connection(asyncio.Protocol):
     # --- called by the event loop -----------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=self._server.settings.write_buffer_high_bytes)
+        # So `pause_writing` is called whenever the kernel doesn't take all of an answer, and `resume_writing` once it has.
+        self._transport.set_write_buffer_limits(high=0)
+        self._peer = transport.get_extra_info("peername")
         peer: socket.socket | None = transport.get_extra_info("socket")
         if peer is not None:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -100,13 +130,14 @@ class Connection(asyncio.Protocol):
             return
         frames, error = self._splitter.take_while_good(data)
         if frames:
+            self._budget.free_bytes += self._partial_bytes
+            self._partial_bytes = 0
             self._accept(frames)
         if error is not None:
             self._refuse(error)
-        held = 0 if error is not None else self._splitter.buffered_bytes
-        if held != self._held_bytes:
-            self._server.holds(self, held - self._held_bytes)
-            self._held_bytes = held
+        partial = 0 if error is not None else self._splitter.buffered_bytes
+        if partial or self._partial_bytes:
+            self._hold_partial(partial)
 
     def eof_received(self) -> bool:
         if self._task is None:
@@ -122,6 +153,10 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._stalled_since_s = None
+        self.handed_out = None  # of the answers in the buffer at most one hands out jobs, and it is the last
+        self._budget.hold_answer(-self._unsent_bytes)
+        self._unsent_bytes = 0
+        self._server.unstalled(self)
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
@@ -129,14 +164,127 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self.gone = True
+        if self.handed_out is not None:
+            self._take_back()
+        budget = self._budget
+        budget.free_bytes += self._queued_bytes + self._partial_bytes
+        self._queued_bytes = self._partial_bytes = 0
         self._queue.clear()
         self._transport = None
         if self._task is not None and self.waiting:
             self._task.cancel()
         self.resume_writing()
-        self._server.holds(self, -self._held_bytes)
-        self._held_bytes = 0
         self._server.closed(self)
+
+    # --- memory -----------------------------------------------------------------------------------------------------------
+    def _hold_partial(self, partial_bytes: int) -> None:
+        """Counts what is here of a frame that isn't whole yet."""
+        more_bytes = partial_bytes - self._partial_bytes
+        if not self._partial_bytes:
+            self._partial_since_s = self._server.monotonic()
+        self._partial_bytes = partial_bytes
+        budget = self._budget
+        budget.free_bytes -= more_bytes
+        if more_bytes <= 0:
+            return
+        if budget.free_bytes < 0 or self._refusing:
+            self._refuse_partial()
+        if self._task is not None and self._too_much_waits():
+            self._pause_reading()
+
+    def _refuse_partial(self) -> None:
+        """Throws away the frame that is being received, and what is to come of it, where it may not stay."""
+        if self._may_stay(self._partial_bytes) or self._partial_bytes < HEAD_BYTES:
+            return
+        if self._task is not None and not self._refusing:
+            return  # reading pauses: it may fit later
+        self._budget.free_bytes += self._partial_bytes
+        self._partial_bytes = 0
+        self._accept_refused(self._splitter.skip(HEAD_BYTES))
+
+    def _may_stay(self, frame_bytes: int) -> bool:
+        """Whether a frame, which is counted already, is kept and not refused."""
+        if self._refusing and self.waiting:
+            return False
+        return self._budget.admits(frame_bytes, alone=self._task is None and not self._queue)
+
+    def _refusal(self, frame: bytes) -> tuple[bytes, bool]:
+        """What is queued for a frame that is refused. One that can't be answered is left to close the connection in its turn."""
+        head = frame[:HEAD_BYTES]
+        try:
+            return self._server.answering.refuse_unread(head, pipelined=self._refusing), True
+        except WireError:
+            return head, False
+
+    def _accept_refused(self, head: bytes) -> None:
+        self._enqueue(self._server.monotonic(), *self._refusal(head))
+        self._start()
+
+    def _pause_reading(self) -> None:
+        """Reads no more before all that waits is answered, or the sweep sees that it waits for long."""
+        if self._budget.exhausted:
+            self._server.metrics.count("thrift_connections_cut_for_memory")
+            self.abort()
+            return
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._server.reading_paused(self)
+        self._stop_reading()
+
+    def _count_unsent(self) -> None:
+        """Counts what the kernel has not taken of the answers."""
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        self._budget.hold_answer(unsent - self._unsent_bytes)
+        self._unsent_bytes = unsent
+
+    def look_at_progress(self, now_s: float) -> None:
+        """A client that reads slowly is not one that doesn't read."""
+        before = self._unsent_bytes
+        self._count_unsent()
+        if self._unsent_bytes < before:
+            self._stalled_since_s = now_s
+
+    def holds_old_frame(self, begun_before_s: float) -> bool:
+        """Whether it holds a frame that began before that moment and isn't whole, with no request under way."""
+        return self._task is None and self._partial_bytes > 0 and self._partial_since_s < begun_before_s
+
+    # --- a peer that may be gone --------------------------------------------------------------------------------------------
+    def fileno(self) -> int:
+        """Its socket's descriptor; -1 where it is closed."""
+        if self._transport is None or self._transport.is_closing():
+            return -1
+        peer: socket.socket | None = self._transport.get_extra_info("socket")
+        return -1 if peer is None else peer.fileno()
+
+    def look_at_peer(self, events: int) -> None:
+        """Told by the sweep, while reading is paused, what the kernel knows of the peer (0: nothing)."""
+        if events & (select.POLLHUP | select.POLLERR):
+            if self._transport is not None:
+                self._transport.abort()
+        elif not self.waiting:
+            return
+        elif events & select.POLLRDHUP:
+            self.eof_received()
+        elif not self._refusing:
+            self._refusing = True
+            self._refuse_partial()
+            if not self._too_much_waits():
+                self._start_reading()
+
+    def _peer_left(self) -> bool:
+        """Whether the peer has closed or reset, though nothing of that has been read."""
+        descriptor = self.fileno()
+        if descriptor < 0:
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+    def _take_back(self) -> None:
+        """The jobs of the last answer reached nobody."""
+        answer, self.handed_out = self.handed_out, None
+        if answer is not None:
+            self._server.answering.undelivered(answer)
 
     # --- bad frames -------------------------------------------------------------------------------------------------------
     def _refuse(self, error: WireError) -> None:
@@ -166,37 +314,64 @@ class Connection(asyncio.Protocol):
 
     # --- requests ---------------------------------------------------------------------------------------------------------
     def _accept(self, frames: list[bytes]) -> None:
-        """Queues requests, and starts answering where nobody is at it."""
+        """Queues requests, and starts answering where no request is under way."""
         now_s = self.active_at_s = self._server.monotonic()
-        queue = self._queue
+        queue, budget = self._queue, self._budget
         for frame in frames:
-            queue.append((now_s, frame))
+            size = len(frame)
+            budget.free_bytes -= size
+            if (budget.free_bytes < 0 or self._refusing) and not self._may_stay(size):
+                budget.free_bytes += size
+                self._enqueue(now_s, *self._refusal(frame))
+            else:
+                self._queued_bytes += size
+                queue.append((now_s, frame, False))
+        self._start()
+
+    def _enqueue(self, now_s: float, waits: bytes, refused: bool) -> None:
+        self._queued_bytes += len(waits)
+        self._budget.free_bytes -= len(waits)
+        self._queue.append((now_s, waits, refused))
+
+    def _start(self) -> None:
         if self._task is None:
             self._server.spoke(self)
             self._task = self._loop.create_task(self._serve())
         elif self._too_much_waits():
-            self._reading_paused = True
-            self._stop_reading()
+            self._pause_reading()
 
     def _too_much_waits(self) -> bool:
-        settings = self._server.settings
-        if len(self._queue) >= settings.max_pipelined_requests:
-            return True
-        return sum(len(frame) for _, frame in self._queue) >= settings.max_pipelined_bytes
+        """Whether to read no further while a request is under way."""
+        settings, waiting_bytes = self._server.settings, self._queued_bytes + self._partial_bytes
+        if self._refusing:
+            return waiting_bytes >= PIPELINED_WHILE_REFUSING * settings.max_pipelined_bytes or self._budget.exhausted
+        return (
+            len(self._queue) >= settings.max_pipelined_requests
+            or waiting_bytes >= settings.max_pipelined_bytes
+            or self._budget.free_bytes < 0
+        )
 
     async def _serve(self) -> None:
         """Answers what is queued, in order, until nothing is left."""
-        queue = self._queue
+        queue, server, budget = self._queue, self._server, self._budget
         try:
             while queue and not self.last_request:
                 if self._drained is not None:
                     await self._drained
                     continue
-                arrived_s, frame = queue.popleft()
-                reply = await self._answer(frame, arrived_s, self)
+                if server.standstill.runs(server.monotonic()):
+                    return  # nothing that came before is carried out; every connection has been cut, this one too
+                arrived_s, frame, refused = queue.popleft()
+                size = self._running_bytes = len(frame)
+                self._queued_bytes -= size
+                reply = frame if refused else await self._answer(frame, arrived_s, self)
+                budget.free_bytes += size
+                self._running_bytes = 0
                 if reply:
                     self._out.append(reply)
                     self._out_bytes += len(reply)
+                if self.handed_out is not None:
+                    self._deliver()
                 if queue:
                     await self._between_requests()
                 elif self._reading_paused:
@@ -207,9 +382,23 @@ class Connection(asyncio.Protocol):
             self.last_request = True
         finally:
             self._task = None
+            budget.free_bytes += self._running_bytes
+            self._running_bytes = 0
             self._flush()
             if self.last_request or self._draining or self.gone:
                 self._close()
+
+    def _deliver(self) -> None:
+        """Writes the answer just made, which hands out jobs. Those of which the kernel doesn't take all wait for `resume_writing`."""
+        if self._reading_paused and self._peer_left():
+            self._out.pop()
+            self._take_back()
+            return
+        self._flush()
+        if self._transport is None or self._transport.is_closing():
+            self._take_back()
+        elif self._drained is None:
+            self.handed_out = None
 
     async def _between_requests(self) -> None:
         """Answers go out together at the end of this turn of the loop, so that none waits for a slow request behind it.
@@ -232,15 +421,18 @@ class Connection(asyncio.Protocol):
         out = self._out
         if not out:
             return
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self._drained is not None:
+                self._count_unsent()
+                self._server.stalled(self)
         out.clear()
 
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property
     def peer(self) -> str:
-        """Who is at the other end, for the log."""
-        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+        """Who is, or was, at the other end, for the log."""
+        return str(self._peer)
 
     @property
     def busy(self) -> bool:
@@ -251,10 +443,15 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
+    def _start_reading(self) -> None:
+        transport = self._transport
+        if transport is not None and not self._draining and not transport.is_closing() and not transport.is_reading():
+            transport.resume_reading()
+
     def _resume_reading(self) -> None:
-        self._reading_paused = False
-        if self._transport is not None and not self._draining and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._reading_paused = self._refusing = False
+        self._server.reading_resumed(self)
+        self._start_reading()
 
     def _close(self) -> None:
         """Closes once everything written is out."""
@@ -272,8 +469,11 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes without writing what is left, and ends what is under way."""
+        self._queue.clear()
         if self._task is not None:
             self._task.cancel()
+        self._budget.hold_answer(-self._unsent_bytes)
+        self._unsent_bytes = 0
         if self._transport is not None:
             self._transport.abort()
 

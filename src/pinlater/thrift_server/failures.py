@@ -32,6 +32,28 @@ class TooManyRequests(TooManyWaiting):
         )
 
 
+class TooManyBytes(TooManyWaiting):
+    """This request does not fit into what the server may hold in memory now. Nothing of it was done."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(
+            f"Requests, answers that clients have not read, and scans hold as many of {limit_bytes} bytes that this "
+            "one does not fit (setting max_buffered_bytes); come again later, or ask for less",
+            retry_after_ms=1000,
+        )
+
+
+class TooManyPipelined(TooManyWaiting):
+    """Too many requests wait on one connection behind a dequeue that waits for jobs. Nothing of this one was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Too many requests wait on this connection behind a dequeue with waitMillis "
+            "(settings max_pipelined_requests, max_pipelined_bytes); use another connection for them",
+            retry_after_ms=100,
+        )
+
+
 class TooManyConnections(TooManyWaiting):
     """More connections are open than this server takes."""
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 
+from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.service.service import Operations
+from pinlater.service.standstill import Standstill
 from pinlater.telemetry.metrics import Metrics
 from pinlater.thrift_server.answering import Answering
 from pinlater.thrift_server.connection import Connection
@@ -20,12 +23,21 @@ from pinlater.thrift_server.settings import ThriftSettings
 logger = logging.getLogger(__name__)
 
 SWEEP_S_MAX = 1.0
+BEAT_S_MAX = 1.0
+# After a standstill new connections are refused for so long, and so many turns of the loop.
+REFUSING_S = 0.5
+REFUSING_TURNS = 20
 # What was on its way when the drain began is read and answered, if it arrives within so much.
 LAST_CALL_S = 0.05
+# While memory is scarce, a frame must be whole within this time.
+PARTIAL_FRAME_S_MAX = 30.0
 
 
 class ThriftServer:
-    """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections."""
+    """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
+
+    `budget` counts the bytes in flight; not given, it has the settings' limit.
+    """
 
     def __init__(
         self,
@@ -35,15 +47,23 @@ class ThriftServer:
         clock: Clock,
         *,
         shared_port: bool = False,
+        budget: ByteBudget | None = None,
+        standstill: Standstill | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
         self.monotonic = clock.monotonic
-        self.answering = Answering(operations, settings, metrics, clock)
+        self.answering = Answering(operations, settings, metrics, clock, budget)
+        self.budget = self.answering.budget
         self._connections: dict[Connection, None] = {}
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
-        self._buffered_bytes = 0
+        self._paused: dict[Connection, None] = {}  # not read from: too much waits on them
+        self._stalled: dict[Connection, None] = {}  # with answers that the kernel doesn't take, oldest first
         self.max_connections = settings.max_connections
+        self.standstill = standstill or Standstill(clock.monotonic, settings.standstill_s)
+        self.standstill.noticed = self._stood_still
+        self._beat: asyncio.TimerHandle | None = None
+        self._refusing_until_s: float | None = None
         self._shared_port = shared_port
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -100,7 +120,22 @@ class ThriftServer:
             prometheus="pinlater_long_polls",
             help="Dequeues with waitMillis under way",
         )
+        self.metrics.gauge(
+            "memory-in-flight-",
+            self.budget.by_kind,
+            prometheus="pinlater_memory_in_flight_bytes",
+            label="kind",
+            help="Bytes held of requests not answered yet, answers not sent yet, and scans under way",
+        )
+        self.metrics.gauge(
+            "memory-in-flight-limit",
+            lambda: self.budget.limit_bytes,
+            prometheus="pinlater_memory_in_flight_limit_bytes",
+            help="The most that these may be together (setting max_buffered_bytes)",
+        )
         self._schedule_sweep(loop)
+        self.standstill.begin()
+        self._beat_and_go_on(loop)
 
     async def drain(self, grace_s: float) -> None:
         """Stops accepting, answers what has come, closes; what isn't done after `grace_s` is cut. May be called twice.
@@ -119,6 +154,8 @@ class ThriftServer:
                 await self._empty.wait()
         except TimeoutError:
             logger.warning("drain cut short", extra={"connections": len(self._connections)})
+        if self._beat is not None:
+            self._beat.cancel()
         for connection in list(self._connections):
             connection.abort()
         await self._empty.wait()
@@ -138,6 +175,9 @@ class ThriftServer:
         self._connections[connection] = None
         self._silent[connection] = None
         self._empty.clear()
+        if self._refusing_until_s is not None:
+            connection.abort()
+            return
         if count < self.max_connections:
             return
         connection.over_limit = True
@@ -157,15 +197,61 @@ class ThriftServer:
         """It is gone."""
         self._connections.pop(connection, None)
         self._silent.pop(connection, None)
+        self._paused.pop(connection, None)
+        self._stalled.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
-    def holds(self, connection: Connection, more_bytes: int) -> None:
-        """The connection holds so many bytes more of a request that isn't whole yet."""
-        self._buffered_bytes += more_bytes
-        if more_bytes > 0 and self._buffered_bytes > self.settings.max_buffered_bytes:
-            self.metrics.count("thrift_connections_cut_for_memory")
+    def reading_paused(self, connection: Connection) -> None:
+        """It is not read from for now: the sweep looks whether its peer is still there."""
+        self._paused[connection] = None
+
+    def reading_resumed(self, connection: Connection) -> None:
+        """It is read from again."""
+        self._paused.pop(connection, None)
+
+    def stalled(self, connection: Connection) -> None:
+        """The kernel didn't take all of its answers. Where they are too many, those that have waited longest are cut."""
+        self._stalled.setdefault(connection)
+        while self.budget.exhausted and self._stalled:
+            oldest = next(iter(self._stalled))
+            del self._stalled[oldest]
+            self.metrics.count("thrift_slow_readers_cut_for_memory")
+            oldest.abort()
+
+    def unstalled(self, connection: Connection) -> None:
+        """The kernel has all of its answers, or the connection is gone."""
+        self._stalled.pop(connection, None)
+
+    # --- standing still ---------------------------------------------------------------------------------------------------
+    def _beat_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.standstill.runs(self.monotonic())
+        self._beat = loop.call_later(min(BEAT_S_MAX, self.standstill.limit_s / 4), self._beat_and_go_on, loop)
+
+    def _stood_still(self, seconds: float) -> None:
+        """Cuts all connections, also those that came meanwhile and were not taken in yet: they are made, and cut, in the next few turns."""
+        self.metrics.count("thrift_standstills")
+        logger.warning(
+            "this server stood still; its connections are closed unread",
+            extra={"seconds": round(seconds, 1), "connections": len(self._connections)},
+        )
+        refusing = self._refusing_until_s is not None
+        self._refusing_until_s = self.monotonic() + REFUSING_S
+        if not refusing:
+            self._refuse_for(REFUSING_TURNS)
+        for connection in list(self._connections):
             connection.abort()
+
+    def _refuse_for(self, turns: int) -> None:
+        """The system's own queue of connections is taken in at the loop's pace, so turns count as well as time."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._refuse_for, turns - 1)
+        elif self._refusing_until_s is not None:
+            left_s = self._refusing_until_s - self.monotonic()
+            if left_s > 0:
+                asyncio.get_running_loop().call_later(left_s, self._refuse_for, 1)
+            else:
+                self._refusing_until_s = None
 
     # --- sweeping ---------------------------------------------------------------------------------------------------------
     def _schedule_sweep(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -177,11 +263,35 @@ class ThriftServer:
         self._schedule_sweep(loop)
 
     def sweep(self) -> None:
-        """Cuts connections that were idle or didn't read for too long."""
+        """Cuts connections that were idle or didn't read for too long, and looks at those that are not read from."""
         now_s = self.monotonic()
         settings = self.settings
+        self._look_at_paused()
+        for connection in list(self._stalled):
+            connection.look_at_progress(now_s)
+        if self.budget.scarce:
+            self._cut_partial_frames(now_s)
         for connection in list(self._connections):
             reason = connection.overdue(now_s, settings.idle_timeout_s, settings.write_stall_timeout_s)
             if reason:
                 self.metrics.count(reason)
+                connection.abort()
+
+    def _look_at_paused(self) -> None:
+        """One question to the kernel for all of them: which peers are gone?"""
+        paused = {connection.fileno(): connection for connection in list(self._paused)}
+        paused.pop(-1, None)
+        if not paused:
+            return
+        poll = select.poll()
+        for descriptor in paused:
+            poll.register(descriptor, select.POLLRDHUP)
+        events = dict(poll.poll(0))
+        for descriptor, connection in paused.items():
+            connection.look_at_peer(events.get(descriptor, 0))
+
+    def _cut_partial_frames(self, now_s: float) -> None:
+        for connection in list(self._connections):
+            if connection.holds_old_frame(now_s - PARTIAL_FRAME_S_MAX):
+                self.metrics.count("thrift_connections_cut_for_memory")
                 connection.abort()

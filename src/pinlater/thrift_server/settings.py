@@ -10,6 +10,7 @@ class ThriftSettings:
     """Where to listen, and the bounds of connections and requests.
 
     `max_concurrent_requests` counts requests under way, long polls excepted (the service has a bound of its own for them).
+    `max_body_bytes` (of jobs) is used to estimate what a scan needs.
     `max_connections_refused` more connections than `max_connections` are let in, only to be told so at their first call.
     """
 
@@ -20,13 +21,18 @@ class ThriftSettings:
     max_connections_refused: int = 256
     max_concurrent_requests: int = 5_000
     max_frame_bytes: int = 16 * 1024 * 1024
+    max_body_bytes: int = 1024 * 1024
     max_container_items: int = 100_000
     idle_timeout_s: float = 300.0
     # A connection whose requests wait unread behind the one under way is not read from beyond these.
     max_pipelined_requests: int = 128
     max_pipelined_bytes: int = 1024 * 1024
-    # All connections' requests that are not answered yet, whole or in part. Who goes beyond is cut.
-    max_buffered_bytes: int = 1024 * 1024 * 1024
-    # A client that doesn't read its answers gets no further ones beyond the first bound, and is cut after the second.
+    # Bytes in flight on the server: requests that are not answered yet, answers that are not sent yet, scans under way.
+    # Beyond it requests are refused (TOO_MANY_WAITING); a quarter more is kept for small requests.
+    max_buffered_bytes: int = 256 * 1024 * 1024
+    # Answers of one connection that are collected before they are written. While the kernel doesn't take all of them,
+    # because the client doesn't read, no further request of the connection is answered.
     write_buffer_high_bytes: int = 1024 * 1024
     write_stall_timeout_s: float = 30.0
+    # A server that did not run for this long (it was stopped, or its event loop was blocked) closes its connections unread.
+    standstill_s: float = 20.0

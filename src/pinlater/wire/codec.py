@@ -44,6 +44,7 @@ _DECODE_ERRORS = (EOFError, TypeError, ValueError, OverflowError, MemoryError, R
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
 
 _NAME_AT = 8  # in a strict header; its length stands before it, in four bytes
+_NAME_SHOWN_BYTES = 100  # of a method's name that isn't ours, in errors and in the log
 
 EMPTY_STRUCT = b"\0"  # the result of a method that returns nothing
 
@@ -55,6 +56,11 @@ class Header(NamedTuple):
     kind: int
     seqid: int
     body_at: int
+
+    @property
+    def oneway(self) -> bool:
+        """Whether it is a call whose caller waits for no answer."""
+        return bool(self.kind == TMessageType.ONEWAY)
 
 
 class Call(NamedTuple):
@@ -145,16 +151,15 @@ class _Failure:
 class Decoder:
     """Decodes frames within limits. One for each thread."""
 
-    __slots__ = ("_max_name_bytes", "_protocol", "_source")
+    __slots__ = ("_protocol", "_source")
 
     def __init__(self, limits: WireLimits | None = None) -> None:
         limits = limits or WireLimits()
         self._protocol = _Protocol(limits)
         self._source = self._protocol.trans
-        self._max_name_bytes = limits.max_method_name_bytes
 
     def header(self, frame: bytes) -> Header:
-        """The header of a message; `WireError` (fatal) where there is none."""
+        """The header of a message; `WireError` (fatal) where there is none. The name may be as long as the frame."""
         if len(frame) < 8:
             raise WireError("not Thrift: too short for a message")
         version, kind, size = _strict_head.unpack_from(frame)
@@ -166,7 +171,7 @@ class Decoder:
         else:
             raise WireError(f"not Thrift: message version {version:#06x}")
         end = start + size
-        if not 0 <= size <= self._max_name_bytes or len(frame) < end + (4 if start == 8 else 5):
+        if size < 0 or len(frame) < end + (4 if start == 8 else 5):
             raise WireError("not Thrift: no method name")
         if start == 4:
             kind = frame[end]
@@ -210,9 +215,10 @@ class Decoder:
                 seqid=seqid,
             )
         if method is None:
-            shown = name.decode("utf-8", "replace")
             unknown = ApplicationErrorKind.UNKNOWN_METHOD
-            raise WireError(f"Invalid method name: '{shown}'", kind=unknown, name=name, seqid=seqid, oneway=oneway)
+            raise WireError(
+                f"Invalid method name: '{_shown(name)}'", kind=unknown, name=name, seqid=seqid, oneway=oneway
+            )
         return method, seqid, oneway, body_at
 
     def _prove_utf8(self, body: bytes, method: Method) -> None:
@@ -233,7 +239,7 @@ class Decoder:
             return Reply(shown, seqid, application_error=ApplicationError(answer.type or 0, answer.message or ""))
         method = METHODS.get(name)
         if kind != TMessageType.REPLY or method is None:
-            raise WireError(f"not a reply to any call: {shown!r}", name=name, seqid=seqid)
+            raise WireError(f"not a reply to any call: {_shown(name)!r}", name=name, seqid=seqid)
         result = self._struct(body, method.received_result)
         missing = method.check_result.missing(result)
         if missing:
@@ -258,6 +264,12 @@ class Decoder:
         if buffer.tell() != len(body):
             raise WireError(f"{len(body) - buffer.tell()} bytes left over after the message")
         return value
+
+
+def _shown(name: bytes) -> str:
+    """A name for people: as text, cut where it is long."""
+    text = name[:_NAME_SHOWN_BYTES].decode("utf-8", "replace")
+    return text if len(name) <= _NAME_SHOWN_BYTES else f"{text}…"
 
 
 def _frame(head: bytes, seqid: int, body: bytes) -> bytes:

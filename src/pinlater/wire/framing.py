@@ -26,11 +26,12 @@ class FrameTooLong(WireError):
 class FrameSplitter:
     """One direction of one connection."""
 
-    __slots__ = ("_max_frame_bytes", "_partial")
+    __slots__ = ("_max_frame_bytes", "_partial", "_skipping_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._partial = bytearray()
+        self._skipping_bytes = 0
 
     @property
     def buffered_bytes(self) -> int:
@@ -54,6 +55,10 @@ class FrameSplitter:
 
     def take_while_good(self, data: bytes) -> tuple[list[bytes], WireError | None]:
         """As `feed`, but gives what was whole before the bad length together with the error. After an error: feed no more."""
+        if self._skipping_bytes:
+            skipped = min(self._skipping_bytes, len(data))
+            self._skipping_bytes -= skipped
+            data = data[skipped:]
         if not self._partial:
             if LENGTH_BYTES < len(data) <= self._max_frame_bytes and _read_length(data)[0] == len(data) - LENGTH_BYTES:
                 return [data[LENGTH_BYTES:]], None  # mostly one whole frame comes at a time
@@ -68,6 +73,16 @@ class FrameSplitter:
         frames, used, error = self._cut(whole)
         del self._partial[:used]
         return frames, error
+
+    def skip(self, head_bytes: int) -> bytes:
+        """Drops the frame that is not whole yet, with what is still to come of it; returns its first bytes.
+
+        At least its length must have come (`buffered_bytes` of `LENGTH_BYTES` or more).
+        """
+        partial, self._partial = self._partial, bytearray()
+        size: int = _read_length(partial)[0]
+        self._skipping_bytes = LENGTH_BYTES + size - len(partial)
+        return bytes(partial[LENGTH_BYTES : LENGTH_BYTES + head_bytes])
 
     def _wanted(self) -> int:
         """How many bytes it takes to go on: the whole first frame, or its length."""

@@ -14,4 +14,3 @@ class WireLimits:
 
     max_frame_bytes: int = 16 * 1024 * 1024
     max_container_items: int = 100_000
-    max_method_name_bytes: int = 256

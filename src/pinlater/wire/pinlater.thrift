@@ -53,6 +53,7 @@ enum Outcome {
   ALREADY_FINAL = 1,  // the job had finished before; nothing changed
   STALE_CLAIM = 2,    // the job is not in the caller's hands (any more); nothing changed
   NOT_FOUND = 3,      // there is no such job in this queue (any more)
+  ERROR = 4,          // its shard could not carry it out, see `errorCode`; answered only to requests with perItemErrors
 }
 
 exception PinLaterException {
@@ -132,6 +133,9 @@ struct PinLaterJobAckRequest {
   1: required string queueName
   2: optional list<PinLaterJobAckInfo> jobsSucceeded
   3: optional list<PinLaterJobAckInfo> jobsFailed
+  // The error of a shard is the outcome (ERROR) of the items that it holds, and the rest of the call goes on: a dequeue claims.
+  // Without it the error of one shard fails the call. Means nothing to ackDequeuedJobs, whose answer has no outcomes.
+  100: optional bool perItemErrors
 }
 
 // What became of one job, in answer to an ack, checkpoint, heartbeat, release or cancel.
@@ -143,6 +147,12 @@ struct AckOutcome {
   4: optional i64 heldSinceMillis
   // Where the claim was renewed: its new deadline, as a time.
   5: optional i64 claimDeadlineMillis
+  // With ERROR, these as in PinLaterException. With the detail OUTCOME_UNKNOWN the item may have been carried out, else it was not;
+  // sending it again is safe.
+  6: optional ErrorCode errorCode
+  7: optional string errorDetail
+  8: optional bool retryable
+  9: optional i64 retryAfterMillis
 }
 
 struct PinLaterDequeueRequest {
@@ -150,7 +160,7 @@ struct PinLaterDequeueRequest {
   // Cut at the server's bound, and by the bytes that fit a frame; fewer jobs than this is no error.
   2: required i32 limit
   // Carried out before the claim, also for a dry run and where the dequeue is then refused. May name another queue. If it fails
-  // nothing is claimed.
+  // nothing is claimed; with its perItemErrors the errors of shards are outcomes and the claim goes on.
   3: optional PinLaterJobAckRequest jobAckRequest
   // Shows jobs and changes nothing.
   4: optional bool dryRun = 0
@@ -201,6 +211,8 @@ struct PinLaterCheckpointJobRequest {
 struct PinLaterCheckpointJobsRequest {
   1: required string queueName
   2: required list<PinLaterCheckpointJobRequest> requests
+  // As in PinLaterJobAckRequest; means nothing to checkpointJobs.
+  100: optional bool perItemErrors
 }
 
 struct PinLaterLookupJobRequest {
@@ -305,6 +317,8 @@ struct ClaimRef {
 struct ClaimsRequest {
   1: required string queueName
   2: required list<ClaimRef> claims
+  // As in PinLaterJobAckRequest.
+  3: optional bool perItemErrors
 }
 
 struct ReleaseRequest {
@@ -312,6 +326,8 @@ struct ReleaseRequest {
   2: required list<ClaimRef> claims
   // How long until the jobs are due again.
   3: optional i64 delayMillis = 0
+  // As in PinLaterJobAckRequest.
+  4: optional bool perItemErrors
 }
 
 // What is kept with a queue in the store. A field that is absent leaves it to the server's settings.

@@ -4,44 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-
-from pinlater.client.values import Ack
+from typing import Generic, TypeVar
 
 ACKS_PER_REQUEST_MAX = 1_000
+T = TypeVar("T")
 
 
-class AckBuffer:
-    """Acks of one queue, in order. Bounded by what a worker may have in hand."""
+class AckBuffer(Generic[T]):
+    """Acks of one queue, in order, none of which has been sent. Bounded by what a worker may have in hand."""
 
     def __init__(self) -> None:
-        self._acks: deque[Ack] = deque()
+        self._acks: deque[T] = deque()
         self._filled = asyncio.Event()
         self._since = 0.0  # when the oldest came, by the event loop's time
 
     def __len__(self) -> int:
         return len(self._acks)
 
-    def add(self, ack: Ack) -> None:
+    def add(self, ack: T) -> None:
         if not self._acks:
-            self._begin()
+            self._since = asyncio.get_running_loop().time()
+            self._filled.set()
         self._acks.append(ack)
 
-    def _begin(self) -> None:
-        self._since = asyncio.get_running_loop().time()
-        self._filled.set()
-
-    def take(self) -> list[Ack]:
-        """The oldest acks, as many as fit a request; the caller gives them back if they can't be delivered."""
+    def take(self) -> list[T]:
+        """The oldest acks, as many as fit a request."""
         taken = [self._acks.popleft() for _ in range(min(len(self._acks), ACKS_PER_REQUEST_MAX))]
         if not self._acks:
             self._filled.clear()
         return taken
-
-    def give_back(self, acks: Sequence[Ack]) -> None:
-        if acks and not self._acks:
-            self._begin()
-        self._acks.extendleft(reversed(acks))
 
     async def wait_ripe(self, after_s: float) -> None:
         """Returns when the oldest ack has been there for so long."""

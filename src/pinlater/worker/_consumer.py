@@ -17,11 +17,12 @@ from functools import partial
 from typing import Any
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import PinLaterError, UnknownMethod
-from pinlater.client.values import AckBatch, AckResult, ClaimedJob, Dequeued
+from pinlater.client.errors import DequeueRateLimited, PinLaterError, UnknownMethod
+from pinlater.client.values import AckResult, ClaimedJob, Dequeued
 from pinlater.domain.clock import Clock
 from pinlater.worker import _decisions, envelope
 from pinlater.worker._calling import Attempt, Ended
+from pinlater.worker._delivery import Report
 from pinlater.worker._endings import Ending, Kind, failure
 from pinlater.worker._heart import ORIGINAL_CLAIM_MS, Beat, Heart
 from pinlater.worker._processes import ChildSetup, Processes
@@ -132,7 +133,7 @@ class Consumer:
         self.queue = queue
         self._tasks = tasks
         self._default = default
-        self._reports = Reports(team.client, queue, team.settings, team.counts, team.clock)
+        self._reports = Reports(team.client, queue, team.settings, team.counts, team.clock, team.heart.drop_all)
         processes = Processes(
             jobs_max=team.settings.child_jobs_max,
             memory_max=team.settings.child_memory_bytes_max,
@@ -230,7 +231,8 @@ class Consumer:
         except PinLaterError as error:
             self._reports.undelivered(acks, error)
             self._counts.claim_errors += 1
-            await self._stay_away(error)
+            if not acks or not _says_nothing_of_the_claim(error):
+                await self._stay_away(error)
             return
         except (
             asyncio.CancelledError
@@ -240,7 +242,7 @@ class Consumer:
         if self._failures:
             _log.info("queue %s: the server answers again", self.queue)
             self._failures = 0
-        self._reports.delivered(dequeued.ack_results)
+        self._reports.delivered(acks, dequeued.ack_results)
         self._backlogged = len(dequeued.jobs) >= limit
         self._take_in(dequeued.jobs)
         if dequeued.jobs and not self._backlogged:
@@ -256,14 +258,13 @@ class Consumer:
         self._early_answers += 1
         await asyncio.sleep(self._backoff_ms(self._early_answers) / 1000)
 
-    async def _dequeue(self, limit: int, acks: Sequence[Any]) -> Dequeued:
+    async def _dequeue(self, limit: int, acks: Sequence[Report]) -> Dequeued:
         if self._server_ahead_ms is None:
             await self._ask_clock()
-        riding = AckBatch(self.queue, acks) if acks else None
         # Until it is known whether this queue has jobs, its share of the slots is kept from the others: not for a whole long poll.
         first, self._asked = not self._asked, True
         wait_ms = 0 if first and len(self._team.consumers) > 1 else self._settings.wait_ms
-        return await self._client.dequeue(self.queue, limit, wait_ms=wait_ms, acks=riding)
+        return await self._client.dequeue(self.queue, limit, wait_ms=wait_ms, acks=self._reports.riding(acks))
 
     async def _ask_clock(self) -> None:
         try:
@@ -335,7 +336,7 @@ class Consumer:
                 ended = self._failed(claim.job, error, self._team.retry)
             if claim.stopped is None and ended is not None:
                 self._count(claim, ended.ending.kind)
-                await self._report(claim.job, ended)
+                await self._report(claim, ended)
             elif claim.stopped is Stopped.TIME_LIMIT and not claim.abandoned:
                 await self._report_too_long(claim)
         except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
@@ -348,7 +349,7 @@ class Consumer:
         opened = envelope.opened(job.body, job.headers)
         task = self._tasks.get(opened.task) if opened.task else self._default
         if task is None:
-            await self._give_back_unknown(job, opened.task)
+            await self._give_back_unknown(claim, opened.task)
             return None
         claim.in_thread = task.options.place is Place.THREAD
         claim.tally = self._counts.tally(self.queue, task.name)
@@ -384,7 +385,7 @@ class Consumer:
         if claim.tally is not None:
             claim.tally.note(kind, self._clock.monotonic() - claim.began)
 
-    async def _give_back_unknown(self, job: ClaimedJob, task: str) -> None:
+    async def _give_back_unknown(self, claim: InHand, task: str) -> None:
         """A newer producer's, most likely: another worker may know it, or this one after its next deployment."""
         self._counts.unknown_tasks += 1
         now = self._clock.monotonic()
@@ -396,10 +397,12 @@ class Consumer:
                 else "the job names no task and the queue has no default handler"
             )
             _log.warning("queue %s: %s; such jobs are given back", self.queue, what)
-        await self._reports.release([job], self._settings.unknown_task_delay_ms)
+        await self._reports.release([_handed_over(claim)], self._settings.unknown_task_delay_ms)
 
-    async def _report(self, job: ClaimedJob, ended: Ended) -> None:
-        ending = ended.ending
+    async def _report(self, claim: InHand, ended: Ended) -> None:
+        job, ending = claim.job, ended.ending
+        if claim.beat is not None and claim.timer is not None:
+            self._team.heart.ended(claim.beat)
         if isinstance(ended.error, ProcessDied):
             ending = await self._attribute_crash(job, ending)
         if ending.kind is Kind.SUCCEEDED:
@@ -413,7 +416,7 @@ class Consumer:
                 "queue %s: job %s failed: %s", self.queue, job.descriptor, ending.status,
                 exc_info=None if of_ours else ended.error, extra={**fields_of(job), "attempt": _decisions.attempts_so_far(job)},
             )  # fmt: skip
-        await self._reports.end(job, ending)
+        await self._reports.end(job, ending, _handed_over(claim)[1])
 
     async def _attribute_crash(self, job: ClaimedJob, ending: Ending) -> Ending:
         """Gives a job up that has killed its process too often. The count is the job's own history."""
@@ -426,7 +429,7 @@ class Consumer:
     async def _report_too_long(self, claim: InHand) -> None:
         ended = self._too_long(claim)
         self._count(claim, ended.ending.kind)
-        await self._report(claim.job, ended)
+        await self._report(claim, ended)
 
     def _too_long(self, claim: InHand) -> Ended:
         task = self._task_of(claim.job)
@@ -527,27 +530,31 @@ class Consumer:
     # --- stopping the worker ----------------------------------------------------------------------------------------------
     async def _finish(self, flushing: asyncio.Task[None]) -> None:
         """Gives back what has not begun, lets what runs finish within the grace time, gives back the rest, reports all."""
-        unstarted = list(self._stock)
+        grace_s = self._settings.grace_ms / 1000
+        until = self._clock.monotonic() + grace_s
+        unstarted = [_handed_over(claim) for claim in self._stock]
         self._stock.clear()
-        for claim in unstarted:
-            self._drop_beat(claim)
-        unstarted_jobs = [claim.job for claim in unstarted]
-        await asyncio.gather(self._reports.release(unstarted_jobs), self._drain(self._settings.grace_ms / 1000))
+        await asyncio.gather(self._reports.release(unstarted), self._drain(grace_s))
         left = [claim for claim in self._running if claim.stopped is None and claim not in self._reporting]
         if left:
             _log.warning("queue %s: %d jobs did not finish in time and are given back", self.queue, len(left))
+            given_back = [_handed_over(claim) for claim in left]  # their claims are kept until the server has them back
             for claim in left:
                 self._stop_job(claim, Stopped.GIVEN_BACK)
             await asyncio.wait([claim.task for claim in left if claim.task is not None], timeout=_CANCEL_S)
-            for claim in left:
-                self._drop_beat(claim)
-            await self._reports.release([claim.job for claim in left])
+            await self._reports.release(given_back)
         last = [*self._unowned, *(claim.task for claim in self._reporting if claim.task is not None)]
         if last:
             await asyncio.wait(last, timeout=_REPORT_S)
-        flushing.cancel()  # it may have acks in hand: it gives them back
+        flushing.cancel()  # it may have acks in hand: it keeps them
         await asyncio.wait({flushing})
-        await self._reports.flush_the_rest()
+        patience_s = max(_REPORT_S, until - self._clock.monotonic())
+        await _first_of(self._reports.flush_the_rest(patience_s), self._hurried())
+
+    async def _hurried(self) -> None:
+        """Returns a little after the worker was told to hurry."""
+        await self._team.hurry.wait()
+        await asyncio.sleep(_REPORT_S)
 
     async def _drain(self, grace_s: float) -> None:
         tasks = [claim.task for claim in self._running if claim.task is not None]
@@ -558,6 +565,20 @@ class Consumer:
         if claim.beat is not None:
             self._team.heart.drop(claim.beat)
             claim.beat = None
+
+
+def _handed_over(claim: InHand) -> tuple[ClaimedJob, int | None]:
+    """For a report: from now on the claim's heartbeat ends when that has arrived, and not with the job."""
+    beat, claim.beat = claim.beat, None
+    return claim.job, beat
+
+
+def _says_nothing_of_the_claim(error: PinLaterError) -> bool:
+    """Whether a server that knows no errors of single acks may have refused the claim for the riding acks' sake alone.
+
+    Those go by themselves now, so that the claim may be made again at once.
+    """
+    return error.code is not None and error.retryable and not isinstance(error, DequeueRateLimited)
 
 
 def _spread() -> float:

@@ -1,9 +1,10 @@
 """Keeps the claims of jobs in hand, from a thread of its own with an event loop and connections of its own: a handler that blocks the
 worker's loop keeps its claim all the same.
 
-A claim is renewed each time a third of its length has passed, so that two heartbeats may get lost. On a server that knows no
-heartbeats a bare checkpoint renews it. Weakness: code that holds the interpreter's lock for long stops this thread too; run such
-code in a process.
+A claim is renewed each time a third of its length has passed, so that two heartbeats may get lost. Each claim's answer counts by
+itself: a shard out of reach hides no lost claim on another. Where the server refuses all claims of a request for one shard's sake,
+each shard's are sent by themselves. On a server that knows no heartbeats a bare checkpoint renews a claim. Weakness: code that holds
+the interpreter's lock for long stops this thread too; run such code in a process.
 
 While the worker's loop stands still nothing can begin there. What was claimed and not begun, also by a long poll whose answer lies
 unread, is then given back for others to run. Weakness: it takes a second until that is noticed, and the unread answer of a server
@@ -23,9 +24,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import PinLaterError, UnknownMethod
+from pinlater.client.errors import PinLaterError, ServerUnreachable, UnknownMethod
 from pinlater.client.values import AckResult, Checkpoint, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import shard_of
 from pinlater.worker._heartbeats import HeartbeatTable
 from pinlater.worker._pulse import Pulse
 
@@ -51,6 +53,21 @@ class Beat(NamedTuple):
     returned: Callable[[], object]
 
 
+# A queue, and a shard of it.
+_Place = tuple[str, str]
+
+
+def _place_of(beat: Beat) -> _Place:
+    return beat.job.queue, shard_of(beat.job.descriptor)
+
+
+def _by_shard(beats: Sequence[tuple[int, Beat]]) -> list[list[tuple[int, Beat]]]:
+    parts: dict[_Place, list[tuple[int, Beat]]] = {}
+    for number, beat in beats:
+        parts.setdefault(_place_of(beat), []).append((number, beat))
+    return list(parts.values())
+
+
 class Heart:
     """Beats from `start` to `stop`. `keep` and `drop` may be called from any thread."""
 
@@ -64,7 +81,7 @@ class Heart:
         self._next_due: float | None = None
         self._number = 0
         self.errors = 0
-        self.failing = False  # the latest heartbeat did not get through
+        self._troubled: set[_Place] = set()  # where the latest heartbeat did not get through
         self._until: dict[int, float] = {}  # of the jobs that have begun
         self._returned: set[int] = set()
         self._unread_returned: dict[Claim, None] = {}
@@ -75,6 +92,12 @@ class Heart:
         self._changed: asyncio.Event | None = None
         self._stopped: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def failing(self) -> bool:
+        """Whether the latest heartbeat of any claim in hand did not get through."""
+        with self._lock:
+            return bool(self._troubled) and any(_place_of(beat) in self._troubled for beat in self._beats.values())
 
     def start(self) -> None:
         """Begins to beat."""
@@ -113,6 +136,18 @@ class Heart:
         """The claim has ended."""
         with self._lock:
             self._forget(number)
+
+    def drop_all(self, numbers: Sequence[int]) -> None:
+        """These claims have ended."""
+        with self._lock:
+            for number in numbers:
+                self._forget(number)
+
+    def ended(self, number: int) -> None:
+        """The job has ended in time. Its claim is kept until `drop`, however long that takes: until its report has arrived."""
+        with self._lock:
+            if number in self._beats:
+                self._until[number] = math.inf
 
     def begin(self, number: int, until: float | None) -> bool:
         """The job begins; False where it must not, since it was given back.
@@ -155,7 +190,7 @@ class Heart:
                 with self._lock:
                     due = self._take_due()
                     wait_s = None if self._next_due is None else max(0.0, self._next_due - self._clock.monotonic())
-                for queue, beats in due.items():
+                for (queue, _), beats in due.items():
                     for start in range(0, len(beats), _CLAIMS_A_REQUEST):
                         part = beats[start : start + _CLAIMS_A_REQUEST]
                         renewing.create_task(self._renew(client, queue, part, changed))
@@ -163,8 +198,9 @@ class Heart:
                     async with asyncio.timeout(wait_s):
                         await changed.wait()
 
-    def _take_due(self) -> dict[str, list[tuple[int, Beat]]]:
-        by_queue: dict[str, list[tuple[int, Beat]]] = {}
+    def _take_due(self) -> dict[_Place, list[tuple[int, Beat]]]:
+        """By queue; those of a shard in trouble by themselves."""
+        due: dict[_Place, list[tuple[int, Beat]]] = {}
         now = self._clock.monotonic()
         for number in self._table.take_due(now):
             beat = self._beats[number]
@@ -175,9 +211,11 @@ class Heart:
                     "Its claim is no longer renewed, so that another worker may have it", beat.job.descriptor,
                 )  # fmt: skip
                 continue
-            by_queue.setdefault(beat.job.queue, []).append((number, beat))
+            place = _place_of(beat) if self._troubled else None
+            where = place if place in self._troubled and place is not None else (beat.job.queue, "")
+            due.setdefault(where, []).append((number, beat))
         self._next_due = self._table.next_due()
-        return by_queue
+        return due
 
     async def _renew(
         self, client: AsyncClient, queue: str, beats: Sequence[tuple[int, Beat]], changed: asyncio.Event
@@ -188,29 +226,48 @@ class Heart:
             async with asyncio.timeout(patience_s):  # a connection that hangs must leave time for another
                 results = await self._ask(client, queue, [beat.job for _, beat in beats])
         except (PinLaterError, TimeoutError) as error:
-            self._say_failed(queue, str(error) or f"no answer within {patience_s:g} s")
+            parts = _by_shard(beats)
+            if len(parts) > 1 and not isinstance(error, ServerUnreachable):
+                self.errors += 1
+                await asyncio.gather(*(self._renew(client, queue, part, changed) for part in parts))
+                return
+            self._failed(queue, beats, str(error) or f"no answer within {patience_s:g} s")
         except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
             self.errors += 1
             _log.exception("queue %s: heartbeat failed", queue)
         else:
-            if self.failing:
-                _log.info("heartbeats arrive again")
-            self.failing = False
+            failed = [(beat, result.error) for beat, result in zip(beats, results, strict=False) if result.error]
+            if self._troubled:
+                self._arrived(beats, [beat for beat, _ in failed])
             self._tell_lost(beats, results)
-            return
+            if not failed:
+                return
+            beats = [beat for beat, _ in failed]
+            self._failed(queue, beats, str(failed[0][1]))
         with self._lock:
             self._table.hurry([number for number, _ in beats], self._clock.monotonic())
         changed.set()
 
-    def _say_failed(self, queue: str, reason: str) -> None:
-        level = logging.DEBUG if self.failing else logging.WARNING  # once: it is tried again often
+    def _failed(self, queue: str, beats: Sequence[tuple[int, Beat]], reason: str) -> None:
+        places = {_place_of(beat) for _, beat in beats}
+        level = logging.DEBUG if places <= self._troubled else logging.WARNING  # once: it is tried again often
         self.errors += 1
-        self.failing = True
-        _log.log(level, "queue %s: heartbeat failed, trying again: %s", queue, reason)
+        with self._lock:
+            self._troubled |= places
+        shards = ", ".join(sorted(shard for _, shard in places))
+        _log.log(level, "queue %s, shard %s: heartbeat failed, trying again: %s", queue, shards, reason)
+
+    def _arrived(self, beats: Sequence[tuple[int, Beat]], failed: Sequence[tuple[int, Beat]]) -> None:
+        """These heartbeats were answered, but for `failed`."""
+        well = {_place_of(beat) for _, beat in beats} - {_place_of(beat) for _, beat in failed}
+        if well & self._troubled:
+            _log.info("heartbeats arrive again")
+        with self._lock:
+            self._troubled -= well
 
     def _tell_lost(self, beats: Sequence[tuple[int, Beat]], results: Sequence[AckResult]) -> None:
         for (number, beat), result in zip(beats, results, strict=False):
-            if result.applied:
+            if result.applied or result.error is not None:
                 continue
             with self._lock:
                 still_kept = self._forget(number)
@@ -221,7 +278,8 @@ class Heart:
     async def _ask(self, client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> Sequence[AckResult]:
         if self._knows_heartbeats:
             try:
-                return await client.heartbeat(queue, [Claim(job.descriptor, job.token) for job in jobs])
+                claims = [Claim(job.descriptor, job.token) for job in jobs]
+                return await client.heartbeat(queue, claims, per_item_errors=True)
             except UnknownMethod:
                 self._knows_heartbeats = False
         await client.checkpoint_plain(queue, [Checkpoint(job.descriptor, job.token) for job in jobs])
@@ -269,14 +327,18 @@ class Heart:
             _, job = self._leaving.popleft()
             _log.warning("job %s could not be given back; its claim times out", job.descriptor)
         leaving = [self._leaving.popleft() for _ in range(min(len(self._leaving), _CLAIMS_A_REQUEST))]
-        for queue in {job.queue for _, job in leaving}:
-            part = [(until, job) for until, job in leaving if job.queue == queue]
-            try:
-                async with asyncio.timeout(_STOP_S):
-                    await self._release(client, queue, [job for _, job in part])
-            except (PinLaterError, TimeoutError) as error:
-                _log.debug("queue %s: %d jobs can't be given back yet: %s", queue, len(part), error)
-                self._leaving.extend(part)
+        places: dict[_Place, list[tuple[float, ClaimedJob]]] = {}
+        for until, job in leaving:
+            places.setdefault((job.queue, shard_of(job.descriptor)), []).append((until, job))
+        await asyncio.gather(*(self._give_back_part(client, queue, part) for (queue, _), part in places.items()))
+
+    async def _give_back_part(self, client: AsyncClient, queue: str, part: Sequence[tuple[float, ClaimedJob]]) -> None:
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await self._release(client, queue, [job for _, job in part])
+        except (PinLaterError, TimeoutError) as error:
+            _log.debug("queue %s: %d jobs can't be given back yet: %s", queue, len(part), error)
+            self._leaving.extend(part)
 
     async def _release(self, client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> None:
         if self._knows_heartbeats and all(job.token for job in jobs):

@@ -15,6 +15,7 @@ from pinlater.client.errors import DequeueRateLimited, PinLaterError
 from pinlater.client.values import ClaimedJob, Dequeued
 from pinlater.worker._calling import Ended
 from pinlater.worker._consumer import Consumer, InHand, Team
+from pinlater.worker._delivery import Report
 from pinlater.worker._endings import Ending
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Place, Task
@@ -91,7 +92,7 @@ class ConsumerUntilIdle(Consumer):
         self._idleness = idleness
         self._endings_seen = 0
 
-    async def _dequeue(self, limit: int, acks: Sequence[Any]) -> Dequeued:
+    async def _dequeue(self, limit: int, acks: Sequence[Report]) -> Dequeued:
         self._endings_seen = self._idleness.endings
         return await super()._dequeue(limit, acks)
 
@@ -110,10 +111,10 @@ class ConsumerUntilIdle(Consumer):
             return
         await self._pace(Dequeued(), 0)  # paused, or its limit is used up: as good as empty
 
-    async def _report(self, job: ClaimedJob, ended: Ended) -> None:
+    async def _report(self, claim: InHand, ended: Ended) -> None:
         if self._idleness.ended is not None:
-            self._idleness.ended(job, ended.ending, ended.error)
-        await super()._report(job, ended)
+            self._idleness.ended(claim.job, ended.ending, ended.error)
+        await super()._report(claim, ended)
 
     def _free_slot(self, claim: InHand) -> None:
         super()._free_slot(claim)

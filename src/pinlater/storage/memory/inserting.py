@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
+from pinlater.domain.request_keys import REQUEST_KEY_KEPT_MS as REQUEST_KEY_KEPT_MS
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.memory.queue_state import QueueState, RequestSeen
 from pinlater.storage.memory.record import Record
-
-REQUEST_KEY_KEPT_MS = 120_000
 
 
 def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted | PinLaterError:

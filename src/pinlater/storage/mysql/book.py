@@ -1,7 +1,8 @@
 """What this server remembers of a shard: which queues there are, and from where on claims need to look.
 
-Other servers change the same tables, so nothing here is believed where it matters: a transaction that counts for a queue which was
-deleted meanwhile fails by the counters' foreign key, and runs again on what the database says.
+Other servers change the same tables, so this memory makes things faster and decides nothing. A transaction takes queues from it by
+`Transaction.queues_named` and `queues_of`, which ask the database for what is missing here; and it fails, to run again on what the
+database says, where a queue that it took from here is gone.
 """
 
 from __future__ import annotations
@@ -89,9 +90,19 @@ class Book:
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
         self.surprises = 0  # for so many calls yet acks look at their claims first
+        self._looks_begun = 0
+        self._look_taken = 0
 
-    def replace(self, queues: Iterable[tuple[int, str]], priorities: Iterable[tuple[int, int]] = ()) -> None:
-        """As the database has it."""
+    def begin_look(self) -> int:
+        """Before the queues are read, for `replace`."""
+        self._looks_begun += 1
+        return self._looks_begun
+
+    def replace(self, look: int, queues: Iterable[tuple[int, str]], priorities: Iterable[tuple[int, int]] = ()) -> None:
+        """All queues as the database had them at that look, unless a later look was taken over already."""
+        if look <= self._look_taken:
+            return
+        self._look_taken = look
         used: dict[int, list[int]] = {}
         for queue_id, priority in priorities:
             used.setdefault(queue_id, []).append(priority)
@@ -102,6 +113,19 @@ class Book:
             for priority in used.get(queue_id, ()):
                 entry.add_priority(priority)
             self.queues[name] = self.by_id[queue_id] = entry
+
+    def learn(self, queue_id: int, name: str) -> QueueEntry:
+        """A queue that the database has. Ids grow: of two queues with one name that with the lower id is gone."""
+        known = self.by_id.get(queue_id)
+        if known is not None:
+            return known
+        entry = QueueEntry(queue_id, name, self._levels)
+        before = self.queues.get(name)
+        if before is None or before.queue_id < queue_id:
+            if before is not None:
+                del self.by_id[before.queue_id]
+            self.queues[name] = self.by_id[queue_id] = entry
+        return entry
 
     def floors(self, queue: QueueEntry) -> dict[int, int]:
         """From which run-after on each priority has to be looked at.

@@ -31,7 +31,7 @@ _STATES = sql("lock_states")
 
 async def requeue(transaction: Transaction, order: Requeue, now_ms: int) -> int | PinLaterError:
     """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
-    queue = transaction.book.queues.get(order.queue)
+    queue = (await transaction.queues_named([order.queue])).get(order.queue)
     if queue is None:
         return QueueNotFound(order.queue)
     changes = Changes(transaction, now_ms)
@@ -74,7 +74,7 @@ async def _retake_key(transaction: Transaction, job: Record, now_ms: int) -> boo
 
 async def purge(transaction: Transaction, order: Purge) -> int | PinLaterError:
     """Oldest first, by the time that orders the state."""
-    queue = transaction.book.queues.get(order.queue)
+    queue = (await transaction.queues_named([order.queue])).get(order.queue)
     if queue is None:
         return QueueNotFound(order.queue)
     ids = await oldest(transaction, queue.queue_id, order.state, order.priority, order.limit)
@@ -109,7 +109,7 @@ async def finished(
 
 async def delete_named(transaction: Transaction, keys: Sequence[JobKey], state: JobState | None) -> int:
     """Those that are there, and in that state if one is named."""
-    queues = transaction.book.queues
+    queues = await transaction.queues_named([key.queue for key in keys])
     wanted = {(queues[key.queue].queue_id, key.priority, key.id) for key in keys if key.queue in queues}
     return len(await delete_ids(transaction, [job_id for _, _, job_id in wanted], wanted=wanted, state=state))
 
@@ -132,6 +132,7 @@ async def delete_ids(
     claimed: list[int] = []
     finished: list[int] = []
     found = await transaction.select_jobs(_STATES, sorted(set(ids)))
+    queues = await transaction.queues_of([line[1] for line in found])
     for job_id, queue_id, priority, run_after_ms, options, ready_flags, claim, done in found:
         now_in = JobState.IN_PROGRESS if claim is not None else JobState(done or 0)
         if (wanted is not None and (queue_id, priority, job_id) not in wanted) or state not in {None, now_in}:
@@ -140,7 +141,7 @@ async def delete_ids(
         if ready_flags is None and claim is None and done is None:
             continue  # what is left of a job that is gone
         went.append((queue_id, priority, now_in))
-        counter = transaction.counters.of(queue_id, priority) if queue_id in transaction.book.by_id else None
+        counter = transaction.counters.of(queue_id, priority) if queue_id in queues else None
         if now_in is JobState.PENDING:
             waiting.append((queue_id, priority, run_after_ms, job_id))
             if ready_flags & FUTURE:

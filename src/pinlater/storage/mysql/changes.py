@@ -33,6 +33,7 @@ class MysqlRecord(Record):
 
     counted_future: bool
     body_bytes: int
+    queue: str
 
 
 class Changes(Events):
@@ -41,23 +42,30 @@ class Changes(Events):
     def __init__(self, transaction: Transaction, now_ms: int) -> None:
         super().__init__(now_ms)
         self._transaction = transaction
+        self.orphans: set[int] = set()
 
-    async def load(self, ids: Sequence[int]) -> list[Record]:
-        """Those of the jobs that are there, in queues that are; locked."""
-        found: dict[int, Record] = {}
+    async def load(self, ids: Sequence[int]) -> list[MysqlRecord]:
+        """Those of the jobs that are there, in queues that are; locked. `orphans` are those whose queue is gone from the database."""
+        found: dict[int, MysqlRecord] = {}
         left = sorted(set(ids))
         for _ in range(_LOOKS_MAX):
             if not left:
                 break
             nowhere = []
-            for line in await self._transaction.select_jobs(_LOAD, left):
+            lines = await self._transaction.select_jobs(_LOAD, left)
+            queues = await self._transaction.queues_of([line[1] for line in lines])
+            for line in lines:
+                queue = queues.get(line[1])
                 ready_flags, claimed, done_state = line[27], line[17], line[25]
                 if ready_flags is None and claimed is None and done_state is None:
                     nowhere.append(line[0])
-                elif line[1] in self._transaction.book.by_id:
+                elif queue is None:
+                    self.orphans.add(line[0])
+                else:
                     record = MysqlRecord(line[:27], self._transaction.counters.of(line[1], line[2]))
                     record.counted_future = bool((ready_flags or 0) & FUTURE)
                     record.body_bytes = line[28]
+                    record.queue = queue.name
                     found[record.id] = record
             left = nowhere
         return [found[job_id] for job_id in dict.fromkeys(ids) if job_id in found]

@@ -43,8 +43,9 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
     """All orders at once."""
     results: list[Claimed | PinLaterError] = [QueueNotFound(order.queue) for order in orders]
     claims: list[tuple[int, _Claim]] = []
+    queues = await transaction.queues_named([order.queue for order in orders])
     for index, order in enumerate(orders):
-        queue = transaction.book.queues.get(order.queue)
+        queue = queues.get(order.queue)
         if queue is not None:
             claims.append((index, _Claim(transaction, queue, order, now_ms)))
     if claims:

@@ -69,6 +69,10 @@ class Counters:
             found = self._changed[queue_id, priority] = Counter(queue_id, priority)
         return found
 
+    def queue_ids(self) -> set[int]:
+        """The queues that are counted for."""
+        return {queue_id for queue_id, _ in self._changed}
+
     def statement(self, writer: int) -> bytes | None:
         """Adds them up in the database; None where nothing was counted. In the order of the key."""
         if not self._changed:

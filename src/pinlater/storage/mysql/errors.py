@@ -14,6 +14,9 @@ DEADLOCKS = {1213, 3101}
 LOCK_WAIT = 1205
 NO_PARENT = {1216, 1452}
 NOT_NULL = 1048
+# What `check_queues` fails with.
+OUT_OF_RANGE = 1690
+QUEUE_GONE = NO_PARENT | {OUT_OF_RANGE}
 # read-only servers (innodb_read_only, too), read-only transactions, replicas after a failover
 READ_ONLY = {1036, 1290, 1792, 1836, 3100}
 # Answers to a COMMIT after which the transaction has surely been rolled back: the server looked before it began with it. Any other

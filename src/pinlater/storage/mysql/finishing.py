@@ -172,7 +172,7 @@ async def release_tokens(transaction: Transaction, tokens: Collection[str], now_
     for job in await changes.load([job_id for (job_id,) in found.rows]):
         if job.state is JobState.IN_PROGRESS and job.token in tokens:
             changes.release(job, 0)
-            queues.add(transaction.book.by_id[job.queue_id].name)
+            queues.add(job.queue)
     changes.write()
     return queues
 
@@ -191,9 +191,8 @@ async def _decide(
 ) -> list[Acked]:
     """Loads the jobs, decides, writes. A job named by the wrong queue or priority is not found."""
     changes = Changes(transaction, now_ms)
-    by_id = transaction.book.by_id
     loaded = await changes.load([key.id for key in keys])
-    records = {JobKey(by_id[job.queue_id].name, job.priority, job.id): job for job in loaded}
+    records = {JobKey(job.queue, job.priority, job.id): job for job in loaded}
     answers = word(changes, records, items)
     changes.write()
     return answers

@@ -6,7 +6,7 @@ the call runs again `careful`ly, looking first. Keys that jobs themselves carry 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.ids import slot_of
@@ -16,10 +16,19 @@ from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.mysql.book import QueueEntry
 from pinlater.storage.mysql.changes import FUTURE, OPTIONS
 from pinlater.storage.mysql.errors import BodyTooLong, SlotLost
-from pinlater.storage.mysql.statements import escaped, in_statements, json_ids, keys_are, literal, row, sql
+from pinlater.storage.mysql.statements import (
+    Sql,
+    escaped,
+    in_statements,
+    json_ids,
+    keys_in_statements,
+    literal,
+    row,
+    sql,
+)
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
-from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
 
 _JOBS = sql("insert_jobs")
 _READY = sql("insert_ready")
@@ -38,13 +47,19 @@ _STATEMENT_BYTES_MAX = 1_000_000
 
 
 async def insert(
-    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
+    transaction: Transaction,
+    requests: Sequence[InsertRequest],
+    now_ms: int,
+    turn: Turn,
+    slots_lost: Collection[int] = (),
 ) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
-    batch = _Batch(transaction, now_ms, slots_lost)
+    queues = await transaction.queues_named([request.queue for request in requests])
+    batch = _Batch(transaction, queues, now_ms, slots_lost)
     await batch.look(requests)
     results = [batch.add(request) for request in requests]
     batch.store()
+    turn.check(requests)
     await transaction.commit()
     return results
 
@@ -52,11 +67,13 @@ async def insert(
 class _Batch:
     """The rows of one call."""
 
-    def __init__(self, transaction: Transaction, now_ms: int, slots_lost: Collection[int]) -> None:
+    def __init__(
+        self, transaction: Transaction, queues: Mapping[str, QueueEntry], now_ms: int, slots_lost: Collection[int]
+    ) -> None:
         self._transaction = transaction
         self._slots_lost = slots_lost
         self._row_bytes_max = transaction.row_bytes_max
-        self._queues = transaction.book.queues
+        self._queues = queues
         self._now_ms = now_ms
         self._jobs: list[bytes] = []
         self._ready: list[bytes] = []
@@ -100,24 +117,27 @@ class _Batch:
         self._pending = {queue_id: int(pending) for queue_id, pending in found.rows}
 
     async def _find_holders(self, keys: Sequence[tuple[int, str]]) -> None:
-        wanted = keys_are("unique_key", [(queue_id, key.encode()) for queue_id, key in keys])
-        [found] = await self._transaction.select(_LOCK_UNIQUE_KEYS(keys=wanted))
-        for queue_id, key, job_id, priority, until_ms in found.rows:
-            if until_ms is None or until_ms > self._now_ms:
-                self._held[queue_id, key.decode()] = (job_id, priority)
-            else:
-                self._outlived.append((queue_id, key))
+        wanted = self._conditions("unique_key", [(queue_id, key.encode()) for queue_id, key in keys])
+        for found in await self._transaction.select(*[_LOCK_UNIQUE_KEYS(keys=some) for some in wanted]):
+            for queue_id, key, job_id, priority, until_ms in found.rows:
+                if until_ms is None or until_ms > self._now_ms:
+                    self._held[queue_id, key.decode()] = (job_id, priority)
+                else:
+                    self._outlived.append((queue_id, key))
+
+    def _conditions(self, column: str, keys: Iterable[tuple[int, bytes]]) -> list[Sql]:
+        return keys_in_statements(column, keys, self._transaction.statement_bytes_max)
 
     async def _recall(self, known: Sequence[tuple[QueueEntry, InsertRequest]]) -> None:
         keys = [(queue.queue_id, request.request_key) for queue, request in known if request.request_key is not None]
         if keys:
-            wanted = keys_are("request_key", [(queue_id, key.encode()) for queue_id, key in keys])
-            [found] = await self._transaction.select(_SELECT_REQUEST_KEYS(keys=wanted))
-            for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
-                if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
-                    self._old_keys.append((queue_id, key))
-                else:
-                    self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
+            wanted = self._conditions("request_key", [(queue_id, key.encode()) for queue_id, key in keys])
+            for found in await self._transaction.select(*[_SELECT_REQUEST_KEYS(keys=some) for some in wanted]):
+                for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
+                    if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
+                        self._old_keys.append((queue_id, key))
+                    else:
+                        self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
         ids = [job.id for _, request in known for job in request.jobs]
         if ids:
             [found] = await self._transaction.select(_KNOWN_IDS(ids=json_ids(ids)))
@@ -225,10 +245,10 @@ class _Batch:
 
     def store(self) -> None:
         change = self._transaction.change
-        if self._old_keys:
-            change(_DELETE_REQUEST_KEYS(keys=keys_are("request_key", self._old_keys)))
-        if self._outlived:
-            change(_DELETE_UNIQUE_KEYS(keys=keys_are("unique_key", self._outlived)))
+        for some in self._conditions("request_key", self._old_keys):
+            change(_DELETE_REQUEST_KEYS(keys=some))
+        for some in self._conditions("unique_key", self._outlived):
+            change(_DELETE_UNIQUE_KEYS(keys=some))
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
             (_REQUEST_KEYS, self._new_keys),

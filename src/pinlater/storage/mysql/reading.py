@@ -11,7 +11,7 @@ from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, config_of
 from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
 from pinlater.storage.looking import job_of
-from pinlater.storage.mysql.book import LOWEST_MS, Book
+from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.changes import CHANGED, OPTIONS
 from pinlater.storage.mysql.connection import Connection
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, keys_are, sql
@@ -32,6 +32,7 @@ _PAGE_OF_FUTURE = sql("page_of_future")
 _PAGE_OF_CLAIMS = sql("page_of_claims")
 _PAGE_OF_DONE = sql("page_of_done")
 _DUE = sql("select_due")
+_PRIORITIES_OF = sql("list_priorities_of")
 _BODIES = sql("select_bodies")
 _SPECIAL = sql("select_special")
 _NEWEST_BODIES = sql("select_newest_bodies")
@@ -116,14 +117,16 @@ async def _with_jobs(connection: Connection, order: list[tuple[int, int]], page:
 
 
 async def peek(
-    connection: Connection, book: Book, queue: str, limit: int, now_ms: int, max_bytes: int
+    connection: Connection, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[ClaimedJob] | PinLaterError:
     """What a claim would give to one call."""
     queue_id = await _queue_id(connection, queue)
-    entry = book.queues.get(queue)
-    if queue_id is None or entry is None:
+    if queue_id is None:
         return QueueNotFound(queue)
-    ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for p in entry.priorities]
+    [used] = await connection.run([_PRIORITIES_OF(queue_id=queue_id)])
+    if not used.rows:
+        return []
+    ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for (p,) in used.rows]
     wanted = _DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
     [due] = await connection.run([wanted])
     seen: list[ClaimedJob] = []

@@ -55,7 +55,7 @@ class MysqlSettings:
     reader_connections: int = field(default=4, metadata={"most": 1_000})
     """Most connections for reading to one shard; for writing there are four."""
     connect_timeout_ms: int = 3_000
-    """How long making a connection may take."""
+    """How long making a connection may take, and how long the outcome of a change is asked for whose answer got lost."""
     statement_timeout_ms: int = 5_000
     """How long the database may take to answer one packet; then the connection is cut."""
     lock_wait_ms: int = 3_000
@@ -63,7 +63,7 @@ class MysqlSettings:
     retries: int = field(default=3, metadata={"least": 0, "most": 100})
     """How often a transaction is tried again after a deadlock, a lock that didn't come, or a lost connection."""
     retry_pause_ms: int = 20
-    """The longest pause before the first of these; each doubles it."""
+    """The longest pause before the first of these; each doubles it, up to 16 times."""
     waiting_reads_max: int = 1_000
     """Most reads of one shard that wait for a connection."""
     lease_ms: int = field(default=60_000, metadata={"least": 5_000})

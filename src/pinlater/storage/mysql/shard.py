@@ -56,6 +56,7 @@ from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
+from pinlater.storage.request_keys import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class MysqlShard:
         self._doubtful: set[str] = set()  # tokens of claims whose outcome nobody knows
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._others_seen = ""
-        self._activity: dict[int, tuple[int, ...]] = {}
+        self._activity: dict[tuple[int, int], tuple[int, ...]] = {}
         self._highest_id = 0
         self._is_open = False
 
@@ -242,17 +243,13 @@ class MysqlShard:
 
     async def _refresh(self) -> None:
         """The book as the database has it."""
+        look = self._book.begin_look()
         found, used = await self._readers.read(lambda c: c.run([sql("list_queues")(), sql("list_priorities")()]))
         self._book.replace(
+            look,
             [(line[0], line[1].decode()) for line in found.rows],
             [(queue_id, priority) for queue_id, priority in used.rows],
         )
-
-    async def _know(self, names: Sequence[str]) -> None:
-        """Looks again where a name is not in the book: another server may have made it."""
-        self._check_open()
-        if any([name not in self._book.queues for name in names]):  # noqa: C419 a list is quicker than a generator here
-            await self._refresh()
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
@@ -266,8 +263,9 @@ class MysqlShard:
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
+        look = self._book.begin_look()
         found = await self._readers.read(reading.list_queues)
-        self._book.replace([(queue_id, queue.name) for queue_id, queue in found])
+        self._book.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
         return [queue for _, queue in found]
 
     async def configure_queue(
@@ -279,20 +277,20 @@ class MysqlShard:
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        await self._know([request.queue for request in requests])
-        lost = self._membership.lost
-        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, lost))
+        self._check_open()
+        lost, turn = self._membership.lost, Turn()
+        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, turn, lost))
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
-        await self._know([order.queue for order in orders])
+        self._check_open()
         try:
             return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
-        except OutcomeUnknown:
+        except (OutcomeUnknown, asyncio.CancelledError):
             self._doubtful.update(call.holder.token for order in orders for call in order.calls)
             raise
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
-        await self._know([ack.key.queue for ack in acks])
+        self._check_open()
         return await self._finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
     # --- keys across shards ---------------------------------------------------------------------------------------------------
@@ -311,16 +309,27 @@ class MysqlShard:
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
         others = (await self._pulse.facts()).others
+        changed = set() if others == self._others_seen else await self._look_at_others(others)
         given_back, self._given_back = self._given_back, set()
-        if others == self._others_seen:
-            return list(given_back)
+        return list(given_back | changed)
+
+    async def _look_at_others(self, others: str) -> set[str]:
+        """The queues in which other servers did something since the last look, with the priorities that they used there."""
         own = self.slot * _WRITERS
         statement = sql("list_activity")(own_first=own, own_last=own + _WRITERS - 1)
         [found] = await self._readers.read(lambda c: c.run([statement]))
-        before, self._activity = self._activity, {line[0]: line[1:] for line in found.rows}
-        self._others_seen = others
-        changed = [queue_id for queue_id, figures in self._activity.items() if before.get(queue_id) != figures]
-        return list(given_back.union(self._book.by_id[each].name for each in changed if each in self._book.by_id))
+        activity = {line[:2]: line[2:] for line in found.rows}
+        changed = [kind for kind, figures in activity.items() if self._activity.get(kind) != figures]
+        if any(queue_id not in self._book.by_id for queue_id, _ in changed):
+            await self._refresh()
+        self._activity, self._others_seen = activity, others
+        queues = set()
+        for queue_id, priority in changed:
+            queue = self._book.by_id.get(queue_id)
+            if queue is not None:  # else it was deleted meanwhile
+                queue.add_priority(priority)
+                queues.add(queue.name)
+        return queues
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._other.carry_out(lambda t: note_map(t, shard_map, now_ms))
@@ -328,33 +337,33 @@ class MysqlShard:
     # --- jobs in hand -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
-        await self._know([item.key.queue for item in checkpoints])
+        self._check_open()
         return await self._other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        await self._know([ref.key.queue for ref in claims])
+        self._check_open()
         return await self._other.carry_out(lambda t: finishing.extend(t, claims, now_ms))
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        await self._know([ref.key.queue for ref in claims])
+        self._check_open()
         return await self._other.carry_out(lambda t: finishing.release(t, claims, now_ms))
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        await self._know([key.queue for key in keys])
+        self._check_open()
         return await self._other.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        await self._know([order.queue])
+        self._check_open()
         return await self._other.carry_out(lambda t: bulk.requeue(t, order, now_ms))
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
-        await self._know([order.queue])
+        self._check_open()
         return await self._other.carry_out(lambda t: bulk.purge(t, order))
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        await self._know([key.queue for key in keys])
+        self._check_open()
         return await self._other.carry_out(lambda t: bulk.delete_named(t, keys, state))
 
     # --- looking ------------------------------------------------------------------------------------------------------------
@@ -362,8 +371,8 @@ class MysqlShard:
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[ClaimedJob] | PinLaterError:
-        await self._know([queue])
-        return await self._readers.read(lambda c: reading.peek(c, self._book, queue, limit, now_ms, max_bytes))
+        self._check_open()
+        return await self._readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
         self._check_open()
@@ -403,9 +412,12 @@ class MysqlShard:
         return await self._other.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
 
     async def _give_back_doubtful(self, now_ms: int) -> None:
-        """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs."""
+        """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs.
+
+        By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
+        """
         tokens = frozenset(self._doubtful)
-        queues = await self._other.carry_out(lambda t: finishing.release_tokens(t, tokens, now_ms))
+        queues = await self._claiming.carry_out(lambda t: finishing.release_tokens(t, tokens, now_ms))
         self._doubtful -= tokens
         self._given_back |= queues
 
@@ -424,7 +436,8 @@ class MysqlShard:
             swept = await self._other.carry_out(
                 lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit)
             )
-            self._memory.finished_mark = None if swept else (self.stats.changes, mark[1])
+            all_seen = not swept and not self._memory.left_out
+            self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
         if now_ms >= self._partitions_at_ms:  # also while there is always garbage, and while there is never any
             await self._look_after_partitions(now_ms)
         return swept

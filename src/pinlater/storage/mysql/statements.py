@@ -22,6 +22,9 @@ STATEMENT_BYTES = 1_000
 # What the longest body's statement needs beside it: a job's options may be long, too.
 _ROOM_BYTES = 100_000
 _LOCK_NAME_MAX = 64
+_KEYS_A_STATEMENT = 500
+# What a key takes in a condition beside itself, if each is of another queue.
+_KEY_BYTES = 80
 _NAME = re.compile(rb":([a-z_]+)")
 
 
@@ -133,6 +136,22 @@ def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
         for queue_id, listed in by_queue.items()
     ]
     return Sql(b"(" + b" OR ".join(parts) + b")")
+
+
+def keys_in_statements(column: str, keys: Iterable[tuple[int, bytes]], bytes_max: int) -> list[Sql]:
+    """Conditions as of `keys_are` for all these keys, each short enough for one statement, and with a list that servers look up by index:
+    MariaDB makes a table of one of a thousand and joins that, and MySQL gives up ranges that take more than 8 MB to plan."""
+    parts: list[Sql] = []
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for key in sorted(set(keys)):
+        longest = 2 * len(key[1]) + _KEY_BYTES
+        if some and (len(some) >= _KEYS_A_STATEMENT or size + longest > bytes_max - STATEMENT_BYTES):
+            parts.append(keys_are(column, some))
+            some, size = [], 0
+        some.append(key)
+        size += longest
+    return [*parts, keys_are(column, some)] if some else parts
 
 
 JOBS = Sql(b"jobs FORCE INDEX (PRIMARY)")

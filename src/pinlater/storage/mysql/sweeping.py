@@ -53,6 +53,7 @@ class Memory:
         # yet, which a look from the start would walk over, all of them each time.
         self.collected_to: dict[tuple[int, int, JobState], int] = {}
         self.from_the_start_at_ms = LOWEST_MS
+        self.left_out = False  # whether there was a queue whose times to live the caller did not know
 
 
 async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
@@ -68,8 +69,9 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
         if counted.rows:
             transaction.change(_COUNT_AS_DUE(keys=json_rows(sorted(counted.rows))))
             moved += len(counted.rows)
+        queues = await transaction.queues_of([line[0] for line in counted.rows])
         for queue_id, priority, _, _ in counted.rows:
-            if queue_id in transaction.book.by_id:
+            if queue_id in queues:
                 transaction.counters.of(queue_id, priority).future -= 1
         in_hand: set[int] = set()
         others = sorted(set(found.rows) - set(counted.rows))  # which may be more than the counted are fewer
@@ -96,11 +98,9 @@ async def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> 
         for job in loaded:
             if job.state is JobState.IN_PROGRESS:
                 changes.time_out(job)
-                tally.failure(transaction.book.by_id[job.queue_id].name, job)
+                tally.failure(job.queue, job)
         changes.write()
-        here = {job.id for job in loaded}
-        gone = [job_id for job_id in ids if job_id not in here]
-        if not await delete_ids(transaction, gone):
+        if not await delete_ids(transaction, sorted(changes.orphans)):
             break
         left -= len(loaded)
     return tally.result()
@@ -120,7 +120,7 @@ async def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list
         for job in await changes.load([line[1] for line in found.rows]):
             if job.state is JobState.PENDING:
                 changes.expire(job)
-                tally.failure(transaction.book.by_id[job.queue_id].name, job)
+                tally.failure(job.queue, job)
                 left -= 1
         changes.write()
         transaction.change(_DELETE_EXPIRIES(keys=json_rows(found.rows)))
@@ -168,10 +168,13 @@ async def _collect_finished(
         memory.from_the_start_at_ms = now_ms + _LOOK_FROM_THE_START_MS
     left = limit
     oldest: dict[tuple[int, int, JobState], int] = {}
+    memory.left_out = False
+    queues = await transaction.queues_of([line[0] for line in there_are.rows])
     for queue_id, priority, succeeded, failed in there_are.rows:
-        queue = transaction.book.by_id.get(queue_id)
+        queue = queues.get(queue_id)
         ttl = None if queue is None else ttls.get(queue.name)
         if queue is None or ttl is None:
+            memory.left_out = True
             continue
         for state, kept_ms, there in (
             (JobState.SUCCEEDED, ttl.succeeded_ms, succeeded),

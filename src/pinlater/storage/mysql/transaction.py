@@ -6,6 +6,10 @@ transaction's, or the transaction never was. So neither is a reason to do a thin
 
 A connection that was given up may live on in the database, with its locks: nothing is done on the next one before it has ended.
 
+A transaction takes queues from the server's memory and fails where one of them is gone: those that it counts for by the counters' foreign
+key, the others by a look that rides with the COMMIT. Then the memory is read anew and the transaction runs again. So what is
+remembered never decides that a queue, or anything in it, is absent.
+
 The numbers lie in the range that came with the server's slot. Where the row has one from beyond, another server has taken the slot,
 and the transaction fails: this server takes another slot and does it again.
 """
@@ -17,7 +21,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -25,15 +29,15 @@ from typing import Any, TypeVar
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.storage.mysql.book import Book
+from pinlater.storage.mysql.book import Book, QueueEntry
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, Result, code_of, text_of
 from pinlater.storage.mysql.counters import Counters
 from pinlater.storage.mysql.errors import (
     DEADLOCKS,
     DUPLICATE,
     LOCK_WAIT,
-    NO_PARENT,
     NOT_NULL,
+    QUEUE_GONE,
     READ_ONLY,
     UNDONE,
     SlotLost,
@@ -51,7 +55,12 @@ _MARK = sql("mark_writer")
 _ALWAYS = Sql(b"TRUE")
 _FIND_WRITER = sql("find_writer")
 _COMMITS = sql("find_commit")
+_CHECK_QUEUES = sql("check_queues")
+_QUEUES_NAMED = sql("find_queues")
+_QUEUES_OF = sql("select_queues")
 _COMMIT_STEP_S = 0.02
+# Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
+_DOUBLINGS_MAX = 4
 # So many numbers come with each lease of a slot: a million a second for twelve days.
 NUMBERS = 2**40
 
@@ -73,6 +82,7 @@ class Transaction:
         self.marked = False
         self.supposed = False
         self._used = False
+        self._relied_on: set[int] = set()  # queues that were taken from memory
         self.ended = False
 
     @property
@@ -89,6 +99,34 @@ class Transaction:
     def row_bytes_max(self) -> int:
         """How long a body and a job's options may be, as literals."""
         return self.statement_bytes_max - STATEMENT_BYTES
+
+    async def queues_named(self, names: Iterable[str]) -> dict[str, QueueEntry]:
+        """Those of these queues that there are. The database is asked for those that are not remembered."""
+        known = self.book.queues
+        found = {name: known[name] for name in names if name in known}
+        unknown = sorted({name for name in names if name not in found})
+        if unknown:
+            found |= {
+                queue.name: queue
+                for queue in await self._learn(_QUEUES_NAMED(names=[name.encode() for name in unknown]))
+            }
+        self._relied_on.update([queue.queue_id for queue in found.values()])
+        return found
+
+    async def queues_of(self, ids: Iterable[int]) -> dict[int, QueueEntry]:
+        """The queues with these ids; what is missing is in the database neither. It is asked for those that are not remembered."""
+        known = self.book.by_id
+        wanted = set(ids)
+        found = {queue_id: known[queue_id] for queue_id in wanted if queue_id in known}
+        unknown = sorted(wanted - found.keys())
+        if unknown:
+            found |= {queue.queue_id: queue for queue in await self._learn(_QUEUES_OF(ids=unknown))}
+        self._relied_on.update(found)
+        return found
+
+    async def _learn(self, statement: bytes) -> list[QueueEntry]:
+        [found] = await self.select(statement)
+        return [self.book.learn(queue_id, name.decode()) for queue_id, name in found.rows]
 
     def change(self, statement: bytes) -> None:
         """A change whose own answer nobody needs."""
@@ -130,6 +168,9 @@ class Transaction:
         counted = self.counters.statement(self._writer.number)
         if counted is not None:
             self.change(counted)
+        uncounted = self._relied_on - self.counters.queue_ids()
+        if uncounted:
+            self._waiting.append(_CHECK_QUEUES(ids=sorted(uncounted), count=len(uncounted)))
         if not self._used and not self._waiting and not last:
             return []
         try:
@@ -252,7 +293,9 @@ class Writer:
         raise AssertionError  # `count` never ends
 
     async def _pause(self, attempt: int) -> None:
-        await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2**attempt * self._random.random())
+        await asyncio.sleep(
+            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
+        )
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()
@@ -320,9 +363,11 @@ class Writer:
         """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
         `ConnectionLost`, or that error, if it was not.
 
-        Raises `OutcomeUnknown` where the database can't be asked, or another server has written over the number.
+        A database that refuses connections may be restarting: it is asked again for `connect_timeout_ms`, however often it refuses.
+
+        Raises `OutcomeUnknown` where the database can't be asked in that time, or another server has written over the number.
         """
-        give_up_at = _now() + self._settings.connect_timeout_ms / 1000
+        give_up_at = self._settle_until()
         for attempt in count():
             try:
                 connection = await self._usable_connection()
@@ -330,7 +375,7 @@ class Writer:
                 break
             except (ConnectionLost, driver.MySQLError) as error:
                 logger.warning("%s: the outcome of a transaction can't be asked for yet: %s", self._endpoint, error)
-                if attempt >= self._settings.retries or _now() >= give_up_at:
+                if _now() >= give_up_at:
                     unknown = f"{text_of(cause)}; whether the transaction was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
@@ -348,15 +393,23 @@ class Writer:
             )
 
     async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
-        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked."""
-        for attempt in range(self._settings.retries + 1):
+        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked for as long as
+        `settle` asks."""
+        give_up_at = self._settle_until()
+        for attempt in count():
             try:
                 connection = await self._usable_connection()
                 return (await connection.run([*selects, b"COMMIT"]))[:-1]
             except (ConnectionLost, driver.MySQLError) as error:
                 logger.warning("%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error)
+                if _now() >= give_up_at:
+                    unknown = f"{text_of(cause)}; the transaction was carried out, but its answer is lost"
+                    raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
-        raise OutcomeUnknown(f"{text_of(cause)}; the transaction was carried out, but its answer is lost") from cause
+        raise AssertionError  # `count` never ends
+
+    def _settle_until(self) -> float:
+        return _now() + self._settings.connect_timeout_ms / 1000
 
     async def _roll_back(self, connection: Connection, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):
@@ -373,7 +426,7 @@ class Writer:
             self._stats.deadlocks += 1
         elif code == LOCK_WAIT:
             self._stats.lock_waits += 1
-        elif code in NO_PARENT:
+        elif code in QUEUE_GONE:
             await self._refresh()
         elif code in READ_ONLY:
             return self._leave_replica()

@@ -1,8 +1,13 @@
-"""What every kind of call works with: a writer, the readers, and the book; and the way of those calls that decide on loaded jobs."""
+"""What every kind of call works with: a writer, the readers, and the queues; and the way of those calls that decide on loaded jobs.
+
+A call goes by the queues' ids as this server remembers them, and every script that is given them refuses where one is another by now:
+`StaleBook`, after which the call runs again on what Redis says. So an answer never rests on memory alone, least of all that something
+isn't there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.errors import ShardRefused
@@ -14,6 +19,8 @@ from pinlater.storage.redis.stats import Stats
 from pinlater.storage.redis.writer import Writer
 
 T = TypeVar("T")
+Queues = Sequence[tuple[str, bytes]]
+"""Names and ids, for a script to check."""
 
 # Decided anew so often, where others keep changing the same jobs.
 _TRIES = 10
@@ -25,24 +32,38 @@ class Access(NamedTuple):
     writer: Writer
     readers: Readers
     book: Book
+    queues: Mapping[str, bytes]  # of those that the call names, the ones that there are
     stats: Stats
     refresh: Callable[[], Awaitable[None]]  # reads the book anew
+
+    def ids_of(self, names: Iterable[str]) -> Queues:
+        """Those of the names that there are, with their ids: what scripts are to check."""
+        return [(name, self.queues[name]) for name in dict.fromkeys(names) if name in self.queues]
+
+    async def names_of(self, ids: Iterable[bytes]) -> dict[bytes, str]:
+        """The names of these queues; what is missing is in Redis neither. It is asked where one is not remembered."""
+        wanted = set(ids)
+        if not wanted <= self.book.names.keys():
+            await self.refresh()
+        names = self.book.names
+        return {queue: names[queue] for queue in wanted if queue in names}
 
     async def change(
         self, refs: Sequence[bytes], now_ms: int, decide: Callable[[Changes], T], names: Sequence[str]
     ) -> T:
         """Loads the jobs, decides, writes; anew where one of them has changed in between. `names`: queues that must still be so."""
+        queues = self.ids_of(names)
         for _ in range(_TRIES):
             changes = Changes(now_ms)
-            await changes.load(self.readers, refs)
+            await changes.load(self.readers, refs, queues)
             result = decide(changes)
-            if await self.write(changes, now_ms, names) == [0]:
+            if await self.write(changes, now_ms, queues) == [0]:
                 return result
         raise conflict()
 
-    async def write(self, changes: Changes, now_ms: int, names: Sequence[str], plain: object = False) -> Any:
-        """What `change_jobs.lua` answers; {0} without asking where there is nothing to write."""
-        request = changes.request(self.book, names, plain)
+    async def write(self, changes: Changes, now_ms: int, queues: Queues, plain: object = False) -> Any:
+        """What `change_jobs.lua` answers; {0} without asking where there is nothing to write. `queues` must still be so."""
+        request = changes.request(queues, plain)
         if changes.nothing and not plain and not changes.writing.commands():
             return [0]
         answer = await self.writer.run("change_jobs", now_ms, I64.pack(now_ms), request)

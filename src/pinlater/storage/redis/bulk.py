@@ -30,7 +30,7 @@ _TRIES = 10
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLaterError:
     """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
-    queue = access.book.queues.get(order.queue)
+    queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound(order.queue)
     if not 0 <= order.priority <= 255:
@@ -57,7 +57,8 @@ async def _requeue_some(
     for _ in range(_TRIES):
         ids = await access.readers.run("select_first", FAILED + line, "+inf", passed + limit)
         changes = Changes(now_ms)
-        loaded = await changes.load(access.readers, [line + job_id for job_id in ids[passed:]])
+        queues = access.ids_of([order.queue])
+        loaded = await changes.load(access.readers, [line + job_id for job_id in ids[passed:]], queues)
         failed = [job for job in loaded if job.state is JobState.FAILED]
         await _load_keys(access, changes, failed)
         requeued = 0
@@ -65,7 +66,7 @@ async def _requeue_some(
             if _retake_key(changes, job, now_ms):
                 changes.requeue(job, order.attempts, order.run_after_ms)
                 requeued += 1
-        if await access.write(changes, now_ms, [order.queue]) == [0]:
+        if await access.write(changes, now_ms, queues) == [0]:
             return len(ids) - passed, requeued
     raise conflict()
 
@@ -98,7 +99,7 @@ def _retake_key(changes: Changes, job: RedisRecord, now_ms: int) -> bool:
 
 async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterError:
     """Oldest first, by the time that orders the state."""
-    queue = access.book.queues.get(order.queue)
+    queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound(order.queue)
     if not 0 <= order.priority <= 255:
@@ -118,7 +119,7 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
 
 async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None, now_ms: int) -> int:
     """Those that are there, and in that state if one is named."""
-    queues = access.book.queues
+    queues = access.queues
     refs = list(
         dict.fromkeys(
             ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)

@@ -5,7 +5,7 @@ What is written says what it was decided on; where a job has changed since it wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from pinlater.domain.job import JobState, UniqueScope
@@ -13,7 +13,6 @@ from pinlater.domain.transitions import REDIS_STATUS, StatusRule
 from pinlater.storage.events import IN_PROGRESS, PENDING, Events, Record, later
 from pinlater.storage.interface import JobKey
 from pinlater.storage.redis.arguments import encode
-from pinlater.storage.redis.book import Book
 from pinlater.storage.redis.keys import INDEX_OF, line_of, packed_id, parts_of
 from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.packing import (
@@ -112,12 +111,14 @@ class Changes(Events):
         self.writing = Writing()
         self._finished_bytes = 0
 
-    async def load(self, readers: Readers, refs: Iterable[bytes]) -> list[RedisRecord]:
-        """Those of the jobs that are there."""
+    async def load(
+        self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
+    ) -> list[RedisRecord]:
+        """Those of the jobs that are there. Raises `StaleBook` where one of the queues is another now."""
         wanted = list(dict.fromkeys(refs))
-        if not wanted:
+        if not wanted and not queues:
             return []
-        found, _ = await load_jobs(readers, wanted)
+        found, _ = await load_jobs(readers, wanted, queues=queues)
         for at, ref in enumerate(wanted):
             if found[4 * at]:
                 totals = self._totals.setdefault(ref[:5], Totals())
@@ -134,7 +135,7 @@ class Changes(Events):
 
     # --- writing --------------------------------------------------------------------------------------------------------------
 
-    def request(self, book: Book, names: Iterable[str], plain: object = False) -> bytes:
+    def request(self, queues: Sequence[tuple[str, bytes]], plain: object = False) -> bytes:
         """What `change_jobs.lua` is to do."""
         for job_id in sorted(self._touched):
             job = self._touched[job_id]
@@ -143,11 +144,10 @@ class Changes(Events):
         self._write_totals()
         refs = list(self.loaded)
         records = self.loaded.values()
-        known, ids = book.claims_about(names)
         return encode(
             (
-                known,
-                ids,
+                [name for name, _ in queues],
+                [queue for _, queue in queues],
                 plain,
                 refs,
                 [record.claim_bytes for record in records],
@@ -277,6 +277,7 @@ class Changes(Events):
             self.writing.single("HINCRBY", b"n" + line, b"l", 1)
 
 
-def keyed(records: Sequence[RedisRecord], names: Mapping[bytes, str]) -> dict[JobKey, Record]:
-    """The records by their names."""
+def keyed(records: Sequence[RedisRecord], queues: Sequence[tuple[str, bytes]]) -> dict[JobKey, Record]:
+    """The records, all of these queues, by their names."""
+    names = {queue: name for name, queue in queues}
     return {JobKey(names[job.queue_id], job.priority, job.id): job for job in records}

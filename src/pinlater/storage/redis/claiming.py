@@ -29,26 +29,24 @@ async def claim(
     access: Access, orders: Sequence[ClaimOrder], now_ms: int, doubtful: list[tuple[bytes, str]]
 ) -> list[Claimed | PinLaterError]:
     """All orders at once. `doubtful` gets the claims (ref, token) that turn out later to have been made though nobody got them."""
-    queues = access.book.queues
+    queues = access.queues
     known = [order for order in orders if order.queue in queues]
     answers: list[Any] = []
     records: list[bytes] = []
     if known:
-        names, ids = access.book.claims_about([order.queue for order in known])
-        place_of = {name: place + 1 for place, name in enumerate(names)}
+        checked = access.ids_of([order.queue for order in known])
+        place_of = {name: place + 1 for place, (name, _) in enumerate(checked)}
         packed = [_packed(place_of[order.queue], order) for order in known]
 
         def made_after_all(answer: Any) -> None:
             for order, [shares, *_] in zip(known, answer[0] if len(answer) == 2 else answer, strict=True):
                 for call, share in zip(order.calls, shares, strict=True):
                     for priority, job_id, _ in _ENTRY.iter_unpack(share):
-                        doubtful.append(
-                            (line_of(queues_then[order.queue], priority) + I64.pack(job_id), call.holder[2])
-                        )
+                        doubtful.append((line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder[2]))
 
-        queues_then = dict(queues)
+        request = encode(([name for name, _ in checked], [queue for _, queue in checked], packed))
         answers, records = await access.writer.run(
-            "claim_jobs", now_ms, I64.pack(now_ms), encode((names, ids, packed)), if_answered=made_after_all
+            "claim_jobs", now_ms, I64.pack(now_ms), request, if_answered=made_after_all
         )
     results: list[Claimed | PinLaterError] = []
     found = iter(answers)

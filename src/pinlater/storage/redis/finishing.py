@@ -16,7 +16,7 @@ from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.arguments import encode, strings
 from pinlater.storage.redis.changes import Changes, keyed
-from pinlater.storage.redis.keys import may_exist, ref_of
+from pinlater.storage.redis.keys import QUEUE_BYTES, may_exist, ref_of
 from pinlater.storage.redis.packing import I64
 
 SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
@@ -49,22 +49,22 @@ async def finish(access: Access, acks: Sequence[Ack], now_ms: int) -> list[Acked
     known_odd: set[int] = set()
     if len({ack[0] for ack in acks}) != len(acks):
         known_odd.update(range(len(acks)))  # the first of two acks of one job counts
-    names = [ack[0][0] for ack in acks]
+    queues = access.ids_of([ack[0][0] for ack in acks])
+    about = encode(([name for name, _ in queues], [queue for _, queue in queues]))
     for _ in range(_TRIES):
         plain, others = _sorted_out(access, acks, known_odd, results)
         if not others:
             if not plain.refs:
                 return results
-            about = encode(access.book.claims_about(names))
             odd = await access.writer.run("finish_jobs", now_ms, I64.pack(now_ms), about, *plain.packed)
             if not odd:
                 return results
         else:
             changes = Changes(now_ms)
             left = [acks[place] for place in others]
-            records = await changes.load(access.readers, _refs(access, [ack.key for ack in left]))
-            answers = deciding.finish(changes, keyed(records, access.book.names), left)
-            written = await access.write(changes, now_ms, names, plain.packed if plain.refs else False)
+            records = await changes.load(access.readers, _refs(access, [ack.key for ack in left]), queues)
+            answers = deciding.finish(changes, keyed(records, queues), left)
+            written = await access.write(changes, now_ms, queues, plain.packed if plain.refs else False)
             if written == [0]:
                 for place, answer in zip(others, answers, strict=True):
                     results[place] = answer
@@ -78,7 +78,7 @@ def _sorted_out(
     access: Access, acks: Sequence[Ack], known_odd: set[int], results: list[Acked]
 ) -> tuple[_Plain, list[int]]:
     plain, others = _Plain(), []
-    queues = access.book.queues
+    queues = access.queues
     for place, (key, succeeded, token, addition, *_) in enumerate(acks):
         queue = queues.get(key[0])
         if queue is None or not may_exist(key):
@@ -113,20 +113,21 @@ async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int) -> list[Ac
 async def release_claims(access: Access, claims: Sequence[tuple[bytes, str]], now_ms: int) -> set[str]:
     """Gives back claims (ref, token) that nobody ever got; the queues that they are of."""
     tokens = dict(claims)
+    names = await access.names_of(ref[:QUEUE_BYTES] for ref in tokens)
 
     def decide(changes: Changes) -> set[str]:
         queues = set()
         for ref, job in changes.loaded.items():
-            if job.state is JobState.IN_PROGRESS and job.token == tokens[ref] and job.queue_id in access.book.names:
+            if job.state is JobState.IN_PROGRESS and job.token == tokens[ref] and job.queue_id in names:
                 changes.release(job, 0)
-                queues.add(access.book.names[job.queue_id])
+                queues.add(names[job.queue_id])
         return queues
 
     return await access.change(list(tokens), now_ms, decide, ())
 
 
 def _refs(access: Access, keys: Sequence[JobKey]) -> list[bytes]:
-    queues = access.book.queues
+    queues = access.queues
     return [
         ref_of(queue, key.priority, key.id)
         for key in keys
@@ -143,7 +144,9 @@ async def _decide(
 ) -> list[Acked]:
     """Loads the jobs, decides, writes. A job named by the wrong queue or priority is not found."""
 
+    queues = access.ids_of([key.queue for key in keys])
+
     def decide(changes: Changes) -> list[Acked]:
-        return word(changes, keyed(list(changes.loaded.values()), access.book.names), items)
+        return word(changes, keyed(list(changes.loaded.values()), queues), items)
 
     return await access.change(_refs(access, keys), now_ms, decide, [key.queue for key in keys])

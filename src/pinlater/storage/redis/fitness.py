@@ -64,13 +64,18 @@ class Memory:
         return f"Redis uses {self._used} of {self._max} bytes of its maxmemory, more than {self._percent_max} %"
 
     async def is_full(self, readers: Readers) -> bool:
-        """As of at most a second ago. Who can't look takes it for not full: Redis itself refuses in the end."""
+        """Full is as of now, not full as of at most a second ago. A look that fails counts as not full: Redis itself refuses in the end."""
         now = self._monotonic()
-        if self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_S:
+        if self._is_over or self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
             try:
                 found = read_info(await readers.command(b"INFO", b"memory"))
             except WorldError:
                 return False
             self._used, self._max = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
+        return self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        """By the last look."""
         return self._max > 0 and self._used * 100 >= self._max * self._percent_max

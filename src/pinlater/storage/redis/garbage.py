@@ -44,9 +44,10 @@ class Finished:
         by_name = {ttl.queue: ttl for ttl in ttls}
         if self._must_walk(ttls, now_ms):
             await self._walk(access, now_ms)
+        names = access.book.names
         due: dict[Line, int] = {}
         for line, oldest_ms in self._oldest.items():
-            ttl = by_name.get(access.book.names.get(line[0][:QUEUE_BYTES], ""))
+            ttl = by_name.get(names.get(line[0][:QUEUE_BYTES], ""))
             if ttl is not None:
                 before_ms = now_ms - (ttl.succeeded_ms if line[1] == SUCCEEDED else ttl.failed_ms)
                 if oldest_ms < before_ms:

@@ -22,6 +22,7 @@ from pinlater.storage.redis.arguments import encode, strings
 from pinlater.storage.redis.errors import SlotLost
 from pinlater.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.storage.redis.packing import HEAD_BYTES, pack_job
+from pinlater.storage.request_keys import Turn
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)
@@ -32,18 +33,24 @@ _STORED, _REPEATED, _FULL, _CONFLICT = range(4)
 
 
 async def insert(
-    access: Access, front: bytes, requests: Sequence[InsertRequest], now_ms: int, slots_lost: Collection[int] = ()
+    access: Access,
+    front: bytes,
+    requests: Sequence[InsertRequest],
+    now_ms: int,
+    turn: Turn,
+    slots_lost: Collection[int] = (),
 ) -> list[Inserted | PinLaterError]:
     """Ids of a lost slot may be another server's jobs by now."""
     batch = _Batch(access, front, now_ms, [request.queue for request in requests])
     results: list[Inserted | PinLaterError | int] = []
     for request in requests:
-        if request.queue not in access.book.queues:
+        if request.queue not in access.queues:
             results.append(QueueNotFound(request.queue))
         elif slots_lost and any(slot_of(job.id) in slots_lost for job in request.jobs):
             results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
         else:
             results.append(batch.add(request))
+    turn.check(requests)
     answers = await batch.store()
     return [
         _answer(request, answers[result] if answers else 0) if isinstance(result, int) else result
@@ -58,15 +65,15 @@ class _Batch:
         self._access = access
         self._front = front
         self._now_ms = now_ms
-        self._names, self._ids = access.book.claims_about(queues)
-        self._place_of = {name: place + 1 for place, name in enumerate(self._names)}
+        self._queues = access.ids_of(queues)
+        self._place_of = {name: place + 1 for place, (name, _) in enumerate(self._queues)}
         self._requests: list[tuple[str, list[NewJob]] | tuple[Any, ...]] = []
         self._open: dict[str, int] = {}  # requests that others may still join
         self._top = 0
 
     def add(self, request: InsertRequest) -> int:
         """Where its answer will be."""
-        name, jobs, key, _, most, _ = request
+        name, jobs, key, _, most = request[:5]
         if jobs:
             self._top = max(self._top, max([job[0] for job in jobs]))
         if key is None and most is None and not any([job[7] is not None for job in jobs]):  # noqa: C419 quicker than a generator
@@ -87,16 +94,16 @@ class _Batch:
             return []
         packed = [one if len(one) > 2 else self._plain_request(*one) for one in self._requests]
         top = packed_id(self._top) if self._top else b""
-        arguments = encode((self._names, self._ids, packed, top))
+        arguments = encode(([name for name, _ in self._queues], [queue for _, queue in self._queues], packed, top))
         answers: list[Any] = await self._access.writer.run("insert_jobs", self._now_ms, arguments, under_any_slot=False)
         return answers
 
     def _plain_request(self, name: str, jobs: Sequence[NewJob]) -> tuple[Any, ...]:
-        parts = _plain(self._front, self._access.book.queues[name], jobs, self._now_ms)
+        parts = _plain(self._front, self._access.queues[name], jobs, self._now_ms)
         return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs)
 
     def _with_conditions(self, request: InsertRequest) -> tuple[Any, ...]:
-        jobs, queue = request.jobs, self._access.book.queues[request.queue]
+        jobs, queue = request.jobs, self._access.queues[request.queue]
         plain = not any(job.unique is not None for job in jobs)
         parts: tuple[Any, ...] = (_careful(self._front, queue, jobs, self._now_ms), (), b"")
         if plain:

@@ -14,7 +14,7 @@ from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestR
 from pinlater.storage.looking import job_of
 from pinlater.storage.options import options_of
 from pinlater.storage.redis import walking
-from pinlater.storage.redis.access import Access
+from pinlater.storage.redis.access import Access, Queues
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.claiming import handed_out, time_of
 from pinlater.storage.redis.inserting import repeated
@@ -35,28 +35,30 @@ _PEEK_MAX = 1_000
 
 async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
     """All that is known of each; the whole name must match."""
-    queues = access.book.queues
+    queues = access.queues
     refs = {
         key: ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)
     }
     wanted = list(refs.values())
+    checked = access.ids_of([key.queue for key in keys])
     found: dict[bytes, Job] = {}
     step = _BODIES_MAX if bodies else _LOOKUP_MAX
     for start in range(0, len(wanted), step):
-        found.update(await _jobs(access, wanted[start : start + step], bodies=bodies))
+        found.update(await _jobs(access, wanted[start : start + step], checked, bodies=bodies))
     return [found.get(refs[key]) if key in refs else None for key in keys]
 
 
-async def _jobs(access: Access, refs: Sequence[bytes], *, bodies: bool) -> dict[bytes, Job]:
-    """Those that are there."""
-    answer, _ = await load_jobs(access.readers, refs, bodies=bodies)
+async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, Job]:
+    """Those that are there, all of these queues."""
+    answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
+    names = {queue: name for name, queue in queues}
     found = {}
     for at, ref in enumerate(refs):
         record, _, claim, past = answer[4 * at : 4 * at + 4]
         queue, priority, job_id = parts_of(ref)
-        if record and queue in access.book.names:
+        if record:
             body = record if bodies else None
-            found[ref] = _job(access.book.names[queue], priority, job_id, record, claim, past, body)
+            found[ref] = _job(names[queue], priority, job_id, record, claim, past, body)
     return found
 
 
@@ -86,12 +88,13 @@ def _job(
 
 async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
-    queue = access.book.queues.get(page.queue)
+    queue = access.queues.get(page.queue)
     if queue is None:
         return QueueNotFound(page.queue)
     if not 0 <= page.priority <= 255:
         return []
     line = line_of(queue, page.priority)
+    checked = access.ids_of([page.queue])
     rows: list[PageRow] = []
     size_bytes = 0
     after = page.after
@@ -99,11 +102,12 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
         step = min(page.limit - len(rows), _BODIES_MAX if page.bodies else _PAGE_MAX)
         order = await _order(access.readers, page, line, after, step)
         if not order:
+            await _check(access, checked)
             break
         refs = [line + job_id for _, job_id in order]
         jobs: dict[bytes, Job] = {}
         for start in range(0, len(refs), _LOOKUP_MAX):
-            jobs.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], bodies=page.bodies))
+            jobs.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
         for ref in refs:
             job = jobs.get(ref)
             if job is None or job.state is not page.state:
@@ -116,6 +120,11 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
         if len(order) < step:
             break
     return rows
+
+
+async def _check(access: Access, queues: Queues) -> None:
+    """Before it is said that there is nothing: raises `StaleBook` where a queue is another now."""
+    await load_jobs(access.readers, (), queues=queues)
 
 
 def _sort_ms(job: Job, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
@@ -141,14 +150,16 @@ async def _order(
 
 async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob] | PinLaterError:
     """What a claim would give to one call."""
-    queue = access.book.queues.get(name)
+    queue = access.queues.get(name)
     if queue is None:
         return QueueNotFound(name)
     seen: list[ClaimedJob] = []
     refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
+    if not refs:
+        await _check(access, access.ids_of([name]))
     for start in range(0, len(refs), _BODIES_MAX):
         part = refs[start : start + _BODIES_MAX]
-        answer, _ = await load_jobs(access.readers, part, bodies=True)
+        answer, _ = await load_jobs(access.readers, part, bodies=True, queues=access.ids_of([name]))
         for at, ref in enumerate(part):
             record, _, claim, past = answer[4 * at : 4 * at + 4]
             if not record or claim:

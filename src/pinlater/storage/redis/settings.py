@@ -63,13 +63,13 @@ class RedisSettings:
     reader_connections: int = field(default=2, metadata={"most": 1_000})
     """Most connections for reading to one shard; for writing there are four."""
     connect_timeout_ms: int = 3_000
-    """How long making a connection may take."""
+    """How long making a connection may take, and how long the outcome of a change is asked for whose answer got lost."""
     command_timeout_ms: int = 5_000
     """How long Redis may take to answer; then the connection is cut."""
     retries: int = field(default=3, metadata={"least": 0, "most": 100})
     """How often a change is tried again after a lost connection, or where somebody else changed a job meanwhile."""
     retry_pause_ms: int = 20
-    """The longest pause before the first of these; each doubles it."""
+    """The longest pause before the first of these; each doubles it, up to 16 times."""
     waiting_reads_max: int = 1_000
     """Most reads of one shard that wait for a connection."""
     lease_ms: int = field(default=60_000, metadata={"least": 5_000})

@@ -57,6 +57,7 @@ from pinlater.storage.redis.readers import Readers
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
 from pinlater.storage.redis.writer import Writer
+from pinlater.storage.request_keys import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -202,16 +203,24 @@ class RedisShard:
     async def _with_book(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
         """Looks again where a name is not in the book, or where the book has a queue that is another now."""
         self._check_open()
-        unknown = [name for name in names if name not in self._book.queues]
-        if unknown:
-            self._book.learn(zip(unknown, await self._readers.run("find_queues", encode(unknown)), strict=True))
-        access = Access(writer, self._readers, self._book, self.stats, self._refresh)
         for _ in range(_BOOK_TRIES):
+            queues = await self._queues_named(names)
             try:
-                return await work(access)
+                return await work(Access(writer, self._readers, self._book, queues, self.stats, self._refresh))
             except StaleBook:
                 await self._refresh()
         raise conflict()
+
+    async def _queues_named(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Those of the queues that there are, with their ids; Redis is asked for those that are not remembered."""
+        known = self._book.queues
+        queues = {name: known[name] for name in names if name in known}
+        unknown = sorted({name for name in names if name not in queues})
+        if unknown:
+            found = list(zip(unknown, await self._readers.run("find_queues", encode(unknown)), strict=True))
+            self._book.learn(found)
+            queues.update((name, queue) for name, queue in found if queue)
+        return queues
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
@@ -246,11 +255,11 @@ class RedisShard:
         self._check_open()
         if await self._memory.is_full(self._readers):
             raise StoreFull(f"{self.endpoint}: {self._memory}")
-        lost = self._membership.lost
+        lost, turn = self._membership.lost, Turn()
         return await self._with_book(
             self._inserting,
             [request.queue for request in requests],
-            lambda access: inserting.insert(access, self._front, requests, now_ms, lost),
+            lambda access: inserting.insert(access, self._front, requests, now_ms, turn, lost),
         )
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
@@ -290,10 +299,12 @@ class RedisShard:
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
         await self._pulse.facts()
+        if any(place[:QUEUE_BYTES] not in self._book.names for place in self._changed):
+            await self._refresh()
         changed, self._given_back = self._given_back, set()
         places, self._changed = self._changed, set()
         for place in places:
-            name = self._book.names.get(place[:QUEUE_BYTES])
+            name = self._book.names.get(place[:QUEUE_BYTES])  # None: it was deleted meanwhile
             if name is not None and int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS != self.slot:
                 changed.add(name)
         return list(changed)

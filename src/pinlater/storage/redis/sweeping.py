@@ -54,10 +54,7 @@ async def _sweep_some(
             return 0, 0
         changes = Changes(now_ms)
         await changes.load(access.readers, refs)
-        if any(ref[:QUEUE_BYTES] not in access.book.names for ref in refs):
-            # Another server may have made a queue that isn't in our book yet. What is in none read after this look is deleted.
-            await access.refresh()
-        names = access.book.names
+        names = await access.names_of(ref[:QUEUE_BYTES] for ref in refs)  # after the jobs: a queue is made before them
         swept = []
         for ref, job in changes.loaded.items():
             if state is JobState.IN_PROGRESS and (job.deadline_ms or 0) >= now_ms:
@@ -71,7 +68,7 @@ async def _sweep_some(
                 (changes.time_out if state is JobState.IN_PROGRESS else changes.expire)(job)
                 swept.append(job)
         changes.delete_missing()
-        if await access.write(changes, now_ms, [names[job.queue_id] for job in swept]) == [0]:
+        if await access.write(changes, now_ms, [(name, queue) for queue, name in names.items()]) == [0]:
             for job in swept:
                 tally.failure(names[job.queue_id], job)
             for ref in changes.missing:

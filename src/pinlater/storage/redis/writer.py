@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 # Refused for a moment only, and nothing was changed: worth another try within the call.
 _TRY_AGAIN = ELSEWHERE | {"BUSY", "TRYAGAIN"}
+# Pauses between tries grow no further than to 16 times the first: a Redis that restarts is back some time within seconds.
+_DOUBLINGS_MAX = 4
 
 Answered = Callable[[Any], None]
 Arguments = tuple[bytes | int | str, ...]
@@ -160,7 +162,9 @@ class Writer:
     async def _find_out(
         self, cause: ConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
     ) -> Any:
-        """The time is up, and nobody knows: the answer if it was carried out, else an error, and it never will be.
+        """The tries are over, and the outcome is open: the answer if it was carried out, else an error, and it never will be.
+
+        A Redis that refuses connections may be restarting: it is asked for `connect_timeout_ms`, however often it refuses.
 
         Raises `OutcomeUnknown` where Redis can't be asked, or another server has this one's slot by now.
         """
@@ -178,7 +182,7 @@ class Writer:
                 raise translate(ConnectionLost(f"{cause}; the change was not carried out"), self._endpoint) from cause
             except (ConnectionLost, Refused) as error:
                 logger.warning("%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error)
-                if attempt >= self._settings.retries or _now() >= give_up_at:
+                if _now() >= give_up_at:
                     unknown = f"{cause}; whether the change was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
             await self._pause(attempt)
@@ -188,7 +192,9 @@ class Writer:
         return self._lease + number.to_bytes(8, "big")
 
     async def _pause(self, attempt: int) -> None:
-        await asyncio.sleep(self._settings.retry_pause_ms / 1000 * 2**attempt * self._random.random())
+        await asyncio.sleep(
+            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
+        )
 
     def _failure(self, error: ConnectionLost | Refused) -> Exception:
         """Nothing was changed."""

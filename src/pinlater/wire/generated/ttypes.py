@@ -103,12 +103,14 @@ class Outcome(TBase):
     ALREADY_FINAL = 1
     STALE_CLAIM = 2
     NOT_FOUND = 3
+    ERROR = 4
 
     _VALUES_TO_NAMES = {
         0: "APPLIED",
         1: "ALREADY_FINAL",
         2: "STALE_CLAIM",
         3: "NOT_FOUND",
+        4: "ERROR",
     }
 
     _NAMES_TO_VALUES = {
@@ -116,6 +118,7 @@ class Outcome(TBase):
         "ALREADY_FINAL": 1,
         "STALE_CLAIM": 2,
         "NOT_FOUND": 3,
+        "ERROR": 4,
     }
 
 
@@ -308,6 +311,7 @@ class PinLaterJobAckRequest(TBase):
      - queueName
      - jobsSucceeded
      - jobsFailed
+     - perItemErrors
 
     """
 
@@ -315,13 +319,15 @@ class PinLaterJobAckRequest(TBase):
         'queueName',
         'jobsSucceeded',
         'jobsFailed',
+        'perItemErrors',
     )
 
 
-    def __init__(self, queueName=None, jobsSucceeded=None, jobsFailed=None,):
+    def __init__(self, queueName=None, jobsSucceeded=None, jobsFailed=None, perItemErrors=None,):
         self.queueName = queueName
         self.jobsSucceeded = jobsSucceeded
         self.jobsFailed = jobsFailed
+        self.perItemErrors = perItemErrors
 
 
 class AckOutcome(TBase):
@@ -332,6 +338,10 @@ class AckOutcome(TBase):
      - holder
      - heldSinceMillis
      - claimDeadlineMillis
+     - errorCode
+     - errorDetail
+     - retryable
+     - retryAfterMillis
 
     """
 
@@ -341,15 +351,23 @@ class AckOutcome(TBase):
         'holder',
         'heldSinceMillis',
         'claimDeadlineMillis',
+        'errorCode',
+        'errorDetail',
+        'retryable',
+        'retryAfterMillis',
     )
 
 
-    def __init__(self, descriptor=None, outcome=None, holder=None, heldSinceMillis=None, claimDeadlineMillis=None,):
+    def __init__(self, descriptor=None, outcome=None, holder=None, heldSinceMillis=None, claimDeadlineMillis=None, errorCode=None, errorDetail=None, retryable=None, retryAfterMillis=None,):
         self.descriptor = descriptor
         self.outcome = outcome
         self.holder = holder
         self.heldSinceMillis = heldSinceMillis
         self.claimDeadlineMillis = claimDeadlineMillis
+        self.errorCode = errorCode
+        self.errorDetail = errorDetail
+        self.retryable = retryable
+        self.retryAfterMillis = retryAfterMillis
 
 
 class PinLaterDequeueRequest(TBase):
@@ -481,18 +499,21 @@ class PinLaterCheckpointJobsRequest(TBase):
     Attributes:
      - queueName
      - requests
+     - perItemErrors
 
     """
 
     __slots__ = (
         'queueName',
         'requests',
+        'perItemErrors',
     )
 
 
-    def __init__(self, queueName=None, requests=None,):
+    def __init__(self, queueName=None, requests=None, perItemErrors=None,):
         self.queueName = queueName
         self.requests = requests
+        self.perItemErrors = perItemErrors
 
 
 class PinLaterLookupJobRequest(TBase):
@@ -782,18 +803,21 @@ class ClaimsRequest(TBase):
     Attributes:
      - queueName
      - claims
+     - perItemErrors
 
     """
 
     __slots__ = (
         'queueName',
         'claims',
+        'perItemErrors',
     )
 
 
-    def __init__(self, queueName=None, claims=None,):
+    def __init__(self, queueName=None, claims=None, perItemErrors=None,):
         self.queueName = queueName
         self.claims = claims
+        self.perItemErrors = perItemErrors
 
 
 class ReleaseRequest(TBase):
@@ -802,6 +826,7 @@ class ReleaseRequest(TBase):
      - queueName
      - claims
      - delayMillis
+     - perItemErrors
 
     """
 
@@ -809,13 +834,15 @@ class ReleaseRequest(TBase):
         'queueName',
         'claims',
         'delayMillis',
+        'perItemErrors',
     )
 
 
-    def __init__(self, queueName=None, claims=None, delayMillis=0,):
+    def __init__(self, queueName=None, claims=None, delayMillis=0, perItemErrors=None,):
         self.queueName = queueName
         self.claims = claims
         self.delayMillis = delayMillis
+        self.perItemErrors = perItemErrors
 
 
 class QueueConfig(TBase):
@@ -1550,6 +1577,103 @@ PinLaterJobAckRequest.thrift_spec = (
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.LIST, 'jobsSucceeded', (TType.STRUCT, [PinLaterJobAckInfo, None], False), None, ),  # 2
     (3, TType.LIST, 'jobsFailed', (TType.STRUCT, [PinLaterJobAckInfo, None], False), None, ),  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    None,  # 64
+    None,  # 65
+    None,  # 66
+    None,  # 67
+    None,  # 68
+    None,  # 69
+    None,  # 70
+    None,  # 71
+    None,  # 72
+    None,  # 73
+    None,  # 74
+    None,  # 75
+    None,  # 76
+    None,  # 77
+    None,  # 78
+    None,  # 79
+    None,  # 80
+    None,  # 81
+    None,  # 82
+    None,  # 83
+    None,  # 84
+    None,  # 85
+    None,  # 86
+    None,  # 87
+    None,  # 88
+    None,  # 89
+    None,  # 90
+    None,  # 91
+    None,  # 92
+    None,  # 93
+    None,  # 94
+    None,  # 95
+    None,  # 96
+    None,  # 97
+    None,  # 98
+    None,  # 99
+    (100, TType.BOOL, 'perItemErrors', None, None, ),  # 100
 )
 all_structs.append(AckOutcome)
 AckOutcome.thrift_spec = (
@@ -1559,6 +1683,10 @@ AckOutcome.thrift_spec = (
     (3, TType.STRING, 'holder', 'UTF8', None, ),  # 3
     (4, TType.I64, 'heldSinceMillis', None, None, ),  # 4
     (5, TType.I64, 'claimDeadlineMillis', None, None, ),  # 5
+    (6, TType.I32, 'errorCode', None, None, ),  # 6
+    (7, TType.STRING, 'errorDetail', 'UTF8', None, ),  # 7
+    (8, TType.BOOL, 'retryable', None, None, ),  # 8
+    (9, TType.I64, 'retryAfterMillis', None, None, ),  # 9
 )
 all_structs.append(PinLaterDequeueRequest)
 PinLaterDequeueRequest.thrift_spec = (
@@ -1986,6 +2114,104 @@ PinLaterCheckpointJobsRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.LIST, 'requests', (TType.STRUCT, [PinLaterCheckpointJobRequest, None], False), None, ),  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    None,  # 64
+    None,  # 65
+    None,  # 66
+    None,  # 67
+    None,  # 68
+    None,  # 69
+    None,  # 70
+    None,  # 71
+    None,  # 72
+    None,  # 73
+    None,  # 74
+    None,  # 75
+    None,  # 76
+    None,  # 77
+    None,  # 78
+    None,  # 79
+    None,  # 80
+    None,  # 81
+    None,  # 82
+    None,  # 83
+    None,  # 84
+    None,  # 85
+    None,  # 86
+    None,  # 87
+    None,  # 88
+    None,  # 89
+    None,  # 90
+    None,  # 91
+    None,  # 92
+    None,  # 93
+    None,  # 94
+    None,  # 95
+    None,  # 96
+    None,  # 97
+    None,  # 98
+    None,  # 99
+    (100, TType.BOOL, 'perItemErrors', None, None, ),  # 100
 )
 all_structs.append(PinLaterLookupJobRequest)
 PinLaterLookupJobRequest.thrift_spec = (
@@ -2361,6 +2587,7 @@ ClaimsRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.LIST, 'claims', (TType.STRUCT, [ClaimRef, None], False), None, ),  # 2
+    (3, TType.BOOL, 'perItemErrors', None, None, ),  # 3
 )
 all_structs.append(ReleaseRequest)
 ReleaseRequest.thrift_spec = (
@@ -2368,6 +2595,7 @@ ReleaseRequest.thrift_spec = (
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.LIST, 'claims', (TType.STRUCT, [ClaimRef, None], False), None, ),  # 2
     (3, TType.I64, 'delayMillis', None, 0, ),  # 3
+    (4, TType.BOOL, 'perItemErrors', None, None, ),  # 4
 )
 all_structs.append(QueueConfig)
 QueueConfig.thrift_spec = (

@@ -1,0 +1,81 @@
+"""One count of the bytes in flight on a server: requests not answered yet, answers not sent yet, and scans under way.
+
+Each kind has bounds of its own for one connection or call; this is the bound for all of them together. Nothing ever waits for the
+budget, so it can't cause a deadlock: what doesn't fit is refused with an error, and its caller may come again.
+
+Only the event loop's thread uses it. Hot paths add to and compare plain attributes.
+
+Weakness: it counts bytes of frames, answers and pages, not of Python objects. Requests that are decoded take more than their frame.
+"""
+
+from __future__ import annotations
+
+SMALL_FRAME_BYTES = 16 * 1024
+_RESERVED_SHARE = 4  # a quarter of the limit, beyond it
+
+
+class ByteBudget:
+    """What is held, and what is left of `limit_bytes`.
+
+    A reserve of a quarter beyond the limit keeps a full server usable: it takes small requests of callers that have nothing else under
+    way (acks, heartbeats), and answers that exist already. At its end connections are closed.
+    """
+
+    __slots__ = ("_reserve_bytes", "answer_bytes", "free_bytes", "limit_bytes", "scan_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.free_bytes = limit_bytes  # below 0 within the reserve
+        self.answer_bytes = 0
+        self.scan_bytes = 0
+        self._reserve_bytes = limit_bytes // _RESERVED_SHARE
+
+    # --- requests: hot paths change `free_bytes` themselves ---------------------------------------------------------------
+    @property
+    def request_bytes(self) -> int:
+        """What frames hold, whole or in part, that are not answered yet."""
+        return self.limit_bytes - self.free_bytes - self.answer_bytes - self.scan_bytes
+
+    def admits(self, frame_bytes: int, *, alone: bool) -> bool:
+        """Whether a frame that has been counted may stay. `alone`: its connection has no other request under way."""
+        if self.free_bytes >= 0:
+            return True
+        return alone and frame_bytes <= SMALL_FRAME_BYTES and not self.exhausted
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the reserve is used up as well."""
+        return self.free_bytes < -self._reserve_bytes
+
+    @property
+    def scarce(self) -> bool:
+        """Whether more than half is held, so that what makes no progress should go."""
+        return self.free_bytes < self.limit_bytes // 2
+
+    # --- answers ------------------------------------------------------------------------------------------------------------
+    def hold_answer(self, more_bytes: int) -> None:
+        """Counts bytes of answers that the kernel has not taken yet; a negative number gives them back."""
+        self.answer_bytes += more_bytes
+        self.free_bytes -= more_bytes
+
+    # --- scans --------------------------------------------------------------------------------------------------------------
+    def reserve_scan(self, size_bytes: int) -> int:
+        """Reserves what a call may need for pages and its answer; 0 where that does not fit now.
+
+        Reserves the whole limit for a call that needs more, so that such a call runs alone instead of never. Give back what it returns.
+        """
+        wanted = min(size_bytes, self.limit_bytes)
+        if wanted > self.free_bytes:
+            return 0
+        self.scan_bytes += wanted
+        self.free_bytes -= wanted
+        return wanted
+
+    def free_scan(self, size_bytes: int) -> None:
+        """Gives back what `reserve_scan` returned."""
+        self.scan_bytes -= size_bytes
+        self.free_bytes += size_bytes
+
+    def by_kind(self) -> dict[str, float]:
+        """What is held now, for the metrics."""
+        return {"requests": self.request_bytes, "answers": self.answer_bytes, "scans": self.scan_bytes}

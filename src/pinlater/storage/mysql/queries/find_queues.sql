@@ -1,0 +1,1 @@
+SELECT queue_id, name FROM queues WHERE name IN (:names)

@@ -1,0 +1,1 @@
+SELECT queue_id, name FROM queues WHERE queue_id IN (:ids)

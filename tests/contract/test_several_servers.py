@@ -1,0 +1,287 @@
+"""Two servers on one store, of which one remembers what is no longer so: the store decides, and nothing is lost, refused or miscounted.
+
+`desk` works; `other` was opened before the queue was made, or knows one that was deleted since and made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
+from pinlater.storage.interface import (
+    Ack,
+    Acked,
+    Checkpoint,
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    Inserted,
+    InsertRequest,
+    Page,
+    Purge,
+    Requeue,
+    TimeToLive,
+)
+from tests.contract.desk import QUEUE, Desk, Held
+from tests.contract.stores import SHARED, make_store, needs_server, never_old
+
+
+@pytest.fixture(params=SHARED)
+def store_kind(request: pytest.FixtureRequest) -> str:
+    kind = str(request.param)
+    needs_server(kind, request)
+    return kind
+
+
+@pytest.fixture
+async def other(store_kind: str, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A server that knows no queue."""
+    desk = Desk(lambda: make_store(store_kind, tmp_path, never_old()))
+    await desk.open()
+    yield desk
+    await desk.shard.close()
+
+
+@pytest.fixture
+async def desk(store_kind: str, tmp_path: Path, other: Desk) -> AsyncIterator[Desk]:
+    """The server that makes the queue, after `other` was opened."""
+    desk = Desk(lambda: make_store(store_kind, tmp_path, never_old()))
+    desk.clock = other.clock
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    yield desk
+    await desk.shard.close()
+
+
+async def know(desk: Desk) -> None:
+    """Afterwards the server remembers the queue."""
+    assert await desk.claim() == []
+
+
+async def make_again(desk: Desk) -> None:
+    """Another server deletes the queue and makes it again."""
+    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.create_queues([QUEUE], desk.now)
+
+
+# --- sweeps of a server that does not know the queue ------------------------------------------------------------------------------
+
+
+async def test_a_sweep_by_a_server_that_does_not_know_the_queue_deletes_no_job(other: Desk, desk: Desk) -> None:
+    """An overdue claim goes back to the queue, whoever sweeps it."""
+    held = await desk.put_and_take()
+    desk.clock.advance(ms=10**6)
+    [swept] = await other.shard.time_out_claims(desk.now, 100)
+    assert (swept.queue, swept.retried) == (QUEUE, 1)
+    assert (await desk.look(held.key)).state is JobState.PENDING
+    assert (await desk.counts()).in_progress == 0
+    await desk.assert_counters_exact()
+
+
+async def test_a_sweep_by_a_server_that_does_not_know_the_queue_moves_its_counters(other: Desk, desk: Desk) -> None:
+    await desk.put(delay_ms=1_000)
+    desk.clock.advance(ms=1_000)
+    await other.shard.advance_due(desk.now, 100)
+    counts = await desk.counts()
+    assert (counts.pending, counts.future) == (1, 0)
+    await desk.assert_counters_exact()
+
+
+async def test_a_sweep_by_a_server_that_does_not_know_the_queue_expires_its_jobs(other: Desk, desk: Desk) -> None:
+    key = await desk.put(expires_in_ms=1_000)
+    desk.clock.advance(ms=1_001)
+    [swept] = await other.shard.expire_jobs(desk.now, 100)
+    assert (swept.queue, swept.failed) == (QUEUE, 1)
+    assert (await desk.look(key)).state is JobState.FAILED
+    await desk.assert_counters_exact()
+
+
+async def test_garbage_of_a_queue_that_the_server_does_not_know_is_collected(other: Desk, desk: Desk) -> None:
+    """Also where the server learned of the queue only after a sweep that left it out."""
+    await desk.put_in(JobState.SUCCEEDED)
+    desk.clock.advance(ms=10_000)
+    assert await other.shard.collect_garbage([], desk.now, 100) == []
+    [swept] = await other.shard.collect_garbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100)
+    assert swept.deleted_succeeded == 1
+    await desk.assert_counters_exact()
+
+
+async def test_claims_of_a_queue_that_is_gone_are_deleted_with_their_jobs(other: Desk, desk: Desk) -> None:
+    """A server that never knew the queue asks the database before it deletes; only what is gone there goes."""
+    gone = await desk.put_and_take(b"gone")
+    await desk.shard.create_queues(["kept"], desk.now)
+    await desk.put(b"kept", queue="kept")
+    kept = await desk.take(queue="kept")
+    await desk.shard.delete_queues([QUEUE])
+    desk.clock.advance(ms=10**6)
+    [swept] = await other.shard.time_out_claims(desk.now, 100)
+    assert (swept.queue, swept.retried) == ("kept", 1)
+    assert (await desk.look(kept.key)).body == b"kept"
+    assert await desk.find(gone.key) is None
+    await desk.shard.create_queues([QUEUE], desk.now)
+    assert await other.claim() == []
+    await desk.assert_counters_exact()
+
+
+# --- a queue that was deleted and made again by another server ----------------------------------------------------------------------
+
+
+@pytest.fixture
+async def again(other: Desk, desk: Desk) -> Held:
+    """A job in hand, in a queue that `other` remembers from before it was made anew."""
+    await know(other)
+    await make_again(desk)
+    return await desk.put_and_take()
+
+
+@pytest.mark.parametrize("acks", [1, 2])
+async def test_acks_of_live_claims_count_in_a_queue_that_was_made_again(
+    again: Held, other: Desk, desk: Desk, acks: int
+) -> None:
+    """One by one and several at once; the second call after a surprise looks before it acks."""
+    more = [await desk.put_and_take() for _ in range(2 * acks - 1)]
+    held = [again, *more]
+    for part in (held[:acks], held[acks:]):
+        words = [Ack(one.key, True, one.holder.token) for one in part]
+        answers = await other.shard.finish_jobs(words, desk.now)
+        assert [answer.outcome for answer in answers] == [Outcome.APPLIED] * acks
+    await desk.assert_counters_exact()
+
+
+WORDS: dict[str, Callable[[Desk, Held], Awaitable[Acked]]] = {
+    "ack without a token": lambda desk, held: desk.succeed(held.key),
+    "ack with a status": lambda desk, held: desk.succeed(held.key, token=held.holder.token, status="so"),
+    "failure": lambda desk, held: desk.fail(held.key, token=held.holder.token),
+    "checkpoint": lambda desk, held: desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"new")),
+    "heartbeat": lambda desk, held: desk.heartbeat(held.ref),
+    "release": lambda desk, held: desk.release(held.ref),
+    "cancel": lambda desk, held: desk.cancel(held.key),
+}
+
+
+@pytest.mark.parametrize("word", list(WORDS))
+async def test_a_live_claim_is_never_answered_not_found(again: Held, other: Desk, desk: Desk, word: str) -> None:
+    """For clients of the original a NOT_FOUND is a lost ack."""
+    assert (await WORDS[word](other, again)).outcome is Outcome.APPLIED
+    await desk.assert_counters_exact()
+
+
+async def test_an_empty_claim_looks_into_the_queue_that_there_is(other: Desk, desk: Desk) -> None:
+    await know(other)
+    await make_again(desk)
+    await desk.put(b"new")
+    assert [held.job.body for held in await other.claim()] == [b"new"]
+    await desk.assert_counters_exact()
+
+
+async def test_a_claim_from_a_queue_that_is_gone_says_so(other: Desk, desk: Desk) -> None:
+    """Also where it finds nothing, so that nothing is counted."""
+    assert await other.claim() == []
+    await desk.shard.delete_queues([QUEUE])
+    order = ClaimOrder(QUEUE, [ClaimCall(1, other.holder())], 1_000)
+    [answer] = await other.shard.claim_jobs([order], desk.now)
+    assert isinstance(answer, QueueNotFound)
+
+
+async def test_one_stale_order_does_not_touch_another_of_the_same_call(other: Desk, desk: Desk) -> None:
+    """Both are claimed once."""
+    await desk.shard.create_queues(["steady"], desk.now)
+    await know(other)
+    await make_again(desk)
+    await desk.put(b"steady", queue="steady")
+    orders = [ClaimOrder(queue, [ClaimCall(1, other.holder())], 1_000) for queue in (QUEUE, "steady")]
+    empty, full = await other.shard.claim_jobs(orders, desk.now)
+    assert isinstance(empty, Claimed)
+    assert isinstance(full, Claimed)
+    assert [[job.body for job in jobs] for jobs in (*empty.jobs, *full.jobs)] == [[], [b"steady"]]
+    [counts] = await desk.shard.count_jobs(["steady"])
+    assert counts.claimed_total == 1
+    await desk.assert_counters_exact()
+
+
+async def test_request_keys_of_the_queue_before_answer_nothing(other: Desk, desk: Desk) -> None:
+    """The first enqueue went with the old queue: the same words are a new enqueue."""
+    assert await other.claim() == []
+    await other.request(InsertRequest(QUEUE, [other.job(b"old")], "key", b"f"))
+    await make_again(desk)
+    stored = await other.request(InsertRequest(QUEUE, [other.job(b"new")], "key", b"f"))
+    assert isinstance(stored, Inserted)
+    assert not stored.repeated
+    assert [held.job.body for held in await desk.claim()] == [b"new"]
+    await desk.assert_counters_exact()
+
+
+async def test_unique_keys_of_the_queue_before_are_free(other: Desk, desk: Desk) -> None:
+    held = UniqueKey("key", UniqueScope.UNFINISHED, 0)
+    await other.put(b"old", unique=held)
+    await make_again(desk)
+    stored = await other.insert(other.job(b"new", unique=held))
+    assert stored.existing == {}
+    assert [one.job.body for one in await desk.claim()] == [b"new"]
+    await desk.assert_counters_exact()
+
+
+async def test_operators_words_reach_the_queue_that_there_is(other: Desk, desk: Desk) -> None:
+    await know(other)
+    await make_again(desk)
+    failed = [await desk.put_in(JobState.FAILED) for _ in range(3)]
+    assert await other.shard.requeue_failed_jobs(Requeue(QUEUE, 1, 2, desk.now, 1), desk.now) == 1
+    await make_again(other)
+    await desk.put_in(JobState.FAILED)
+    failed = [await other.put_in(JobState.FAILED) for _ in range(2)]
+    assert await desk.shard.delete_jobs([failed[0]]) == 1
+    await make_again(other)
+    await other.put_in(JobState.FAILED)
+    assert await desk.shard.purge_jobs(Purge(QUEUE, JobState.FAILED, 1, 10)) == 1
+    await desk.assert_counters_exact()
+
+
+async def test_a_look_at_what_waits_sees_the_queue_that_there_is(other: Desk, desk: Desk) -> None:
+    await know(other)
+    await make_again(desk)
+    await desk.put(b"new", priority=7)
+    seen = await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000)
+    assert not isinstance(seen, PinLaterError)
+    assert [job.body for job in seen] == [b"new"]
+
+
+async def test_looks_see_the_queue_that_there_is(other: Desk, desk: Desk) -> None:
+    """Both what is in it and that nothing is."""
+    old = await other.put(b"old")
+    await make_again(desk)
+    assert await other.find(old) is None
+    assert await other.scan(JobState.PENDING) == []
+    await make_again(desk)
+    new = await desk.put(b"new")
+    assert (await other.look(new)).body == b"new"
+    await make_again(desk)
+    new = await desk.put(b"new")
+    assert [job.id for job in await other.scan(JobState.PENDING)] == [new.id]
+    await make_again(desk)
+    assert await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000) == []
+    await desk.shard.delete_queues([QUEUE])
+    page = Page(QUEUE, JobState.PENDING, 1, 10, due_by_ms=desk.now)
+    assert isinstance(await other.shard.scan_jobs(page), QueueNotFound)
+    assert isinstance(await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000), QueueNotFound)
+
+
+async def test_a_server_that_remembers_the_queue_before_hears_of_jobs_in_the_new_one(other: Desk, desk: Desk) -> None:
+    """Waiting dequeues are woken by this."""
+    await know(other)
+    await make_again(desk)
+    await other.shard.changed_queues()
+    await desk.put()
+    assert await other.shard.changed_queues() == [QUEUE]
+
+
+async def test_priorities_that_only_another_server_used_are_claimed(other: Desk, desk: Desk) -> None:
+    """This server's settings have fewer levels."""
+    assert await other.claim() == []
+    await desk.put(b"low", priority=7)
+    await other.shard.changed_queues()
+    assert [held.job.body for held in await other.claim()] == [b"low"]
+    await desk.assert_counters_exact()

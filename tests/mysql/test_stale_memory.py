@@ -1,0 +1,35 @@
+"""What only this store remembers: claims of unknown outcome, and looks at the queues that overtake each other.
+
+What all stores with several servers must do is in `tests/contract/test_several_servers.py`.
+"""
+
+from __future__ import annotations
+
+from pinlater.domain.job import JobState
+from pinlater.storage.mysql.book import Book
+from pinlater.storage.mysql.shard import MysqlShard
+from tests.mysql.rig import QUEUE, Rig
+
+
+async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was_made_again(rig: Rig) -> None:
+    """The server that releases them remembers the queue from before."""
+    desk, other = await rig.desk(), await rig.desk()
+    assert await other.claim() == []
+    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.create_queues([QUEUE], desk.now)
+    held = await desk.put_and_take()
+    assert isinstance(other.shard, MysqlShard)
+    other.shard._doubtful.add(held.holder.token)
+    await other.shard.time_out_claims(desk.now, 100)
+    assert (await desk.look(held.key)).state is JobState.PENDING
+    assert QUEUE in await other.shard.changed_queues()
+    await rig.assert_consistent()
+
+
+def test_an_older_look_at_the_queues_changes_nothing_after_a_newer_one() -> None:
+    """It would take a queue away that was made meanwhile."""
+    book = Book(lambda: 0.0, 3)
+    older, newer = book.begin_look(), book.begin_look()
+    book.replace(newer, [(1, "made")])
+    book.replace(older, [])
+    assert list(book.queues) == ["made"]

@@ -1,0 +1,113 @@
+"""A claim whose outcome nobody knows is given back, and no other claim with it: a long poll over two shards, one of which loses answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from pinlater.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.dispatch.limits import RateLimits
+from pinlater.dispatch.settings import DispatchSettings
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.job import Holder
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.storage.interface import InsertRequest
+from pinlater.storage.mysql.shard import MysqlShard
+from tests.contract.desk import QUEUE, Desk
+from tests.mysql.rig import Rig, rig_on, until
+
+COMMIT = b";COMMIT"
+_CLAIM_MS = 600_000
+_WAIT_MS = 60_000
+
+
+class Polls:
+    """A server's dispatcher on shard `1`, behind the rig's proxy, and shard `2`, which only drains."""
+
+    def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
+        self.shards = shards
+        self.dispatcher = dispatcher
+        self._polls = 0
+
+    def poll(self, limit: int = 1, wait_ms: int = _WAIT_MS) -> asyncio.Task[list[FromShard]]:
+        self._polls += 1
+        holder = Holder(f"host:1:2:worker:{self._polls}", "worker", f"poll-{self._polls}")
+        return asyncio.create_task(
+            self.dispatcher.claim(ClaimWish(QUEUE, limit, holder, _CLAIM_MS, 2**20, 1.0, wait_ms))
+        )
+
+
+@pytest.fixture
+async def second(rig: Rig) -> AsyncIterator[Rig]:
+    async with rig_on(rig.server, "pinlater_2") as second:
+        yield second
+
+
+@pytest.fixture
+async def polls(rig: Rig, second: Rig) -> AsyncIterator[Polls]:
+    clock = SystemClock()
+    first = rig.shard(connect_timeout_ms=300, statement_timeout_ms=1_000)
+    other = MysqlShard(second.endpoint(direct=True), name="2")
+    for shard in (first, other):
+        await shard.open(clock.now_ms())
+        await shard.create_queues([QUEUE], clock.now_ms())
+    shards = Shards([ShardLanes(first, clock), ShardLanes(other, clock, takes_enqueues=False)], Random(1))
+    dispatcher = Dispatcher(shards, RateLimits(clock), clock, DispatchSettings())
+    yield Polls(shards, dispatcher)
+    rig.proxy.heal()
+    await dispatcher.close()
+    await shards.close()
+
+
+async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along(rig: Rig, polls: Polls) -> None:
+    """The poll gets another job from the same shard once that is back: this one stays its own."""
+    lanes = polls.shards.get("1")
+    assert lanes is not None
+    shard = lanes.raw
+    operator = await rig.desk(direct=True)
+    await polls.poll(wait_ms=0)  # connects
+    trap = rig.proxy.lose_answer(COMMIT)
+    lost = await operator.put(b"lost")
+    poll = polls.poll()
+    await trap.wait()
+    rig.proxy.refuse()
+
+    async def doubtful() -> bool:
+        return bool(shard._doubtful)  # type: ignore[attr-defined]
+
+    await until(doubtful)
+    assert not poll.done()  # the other shard answered
+    rig.proxy.heal()
+    await lanes.insert.submit(InsertRequest(QUEUE, [operator.job(b"found")]))
+    [part] = await poll
+    [found] = part.jobs
+    assert (part.shard, found.body) == ("1", b"found")
+
+    assert list(await shard.time_out_claims(operator.now, 10)) == []
+    again = [job for part in await polls.poll(10, wait_ms=0) for job in part.jobs]
+    assert [(job.id, job.body, job.attempt) for job in again] == [(lost.id, b"lost", 1)]
+    await rig.assert_consistent()
+
+
+async def test_a_cancelled_claim_that_was_committed_is_given_back(rig: Rig, desk: Desk) -> None:
+    """As where a lane gives a call up for good: its COMMIT may have got there."""
+    await desk.put(b"old")
+    await desk.claim(0)  # connects
+    trap = rig.proxy.lose_answer(COMMIT, hang=True)
+    call = asyncio.ensure_future(desk.claim())
+    await trap.wait()
+
+    async def committed() -> bool:
+        return (await desk.counts()).in_progress == 1
+
+    await until(committed)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    again = await desk.take()
+    assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
+    await rig.assert_consistent()

@@ -1,0 +1,182 @@
+"""The processes that search bodies: bounded in number, time and cost, and gone when nobody needs them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from random import Random
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+import pytest_asyncio
+
+from pinlater.domain.errors import InvalidArgument, TooManyWaiting
+from pinlater.domain.job import JobState
+from pinlater.service import searches as searches_module
+from pinlater.service.searches import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import JobFilter, ScanCommand
+from tests.service.conftest import World
+
+PATIENCE_S = 30.0
+# Minutes of work for RE2, which keeps track of 900 places at once where the letters follow no pattern.
+COSTLY, COSTLY_BODY = b"a.{900}c", bytes(Random(1).choices(b"ab", k=8 * 1024 * 1024))
+PENDING = JobFilter("q", JobState.PENDING)
+
+
+@pytest_asyncio.fixture
+async def searches() -> AsyncIterator[SearchProcesses]:
+    made = SearchProcesses(processes_max=2, steps_max=10**15)
+    yield made
+    await made.close()
+
+
+async def _until_gone(*process_ids: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while any(psutil.pid_exists(process_id) for process_id in process_ids):
+            await asyncio.sleep(0.01)
+
+
+async def _until_busy(searches: SearchProcesses) -> int:
+    async with asyncio.timeout(PATIENCE_S):
+        while not searches.process_ids:
+            await asyncio.sleep(0.01)
+    return searches.process_ids[0]
+
+
+async def test_each_body_gets_its_answer_and_the_program_its_size(searches: SearchProcesses) -> None:
+    compiled = await searches.search(b"b+", (), PATIENCE_S)
+    assert compiled.program > 0
+    assert not compiled.found
+    searched = await searches.search(b"b+", [b"abc", b"", b"\xff", b"B", b"bb"], PATIENCE_S)
+    assert list(searched.found) == [True, False, False, False, True]
+    assert len(searches.process_ids) == 1, "a process serves one search after the other"
+
+
+async def test_a_search_out_of_its_time_is_killed(searches: SearchProcesses) -> None:
+    await searches.search(COSTLY, (), PATIENCE_S)
+    [process_id] = searches.process_ids
+    with pytest.raises(SearchOutOfTime):
+        await searches.search(COSTLY, [COSTLY_BODY], 0.2)
+    await _until_gone(process_id)
+    assert list((await searches.search(b"x", [b"x"], PATIENCE_S)).found) == [True]
+
+
+async def test_a_cancelled_search_is_killed(searches: SearchProcesses) -> None:
+    searching = asyncio.create_task(searches.search(COSTLY, [COSTLY_BODY], PATIENCE_S))
+    process_id = await _until_busy(searches)
+    searching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await searching
+    await _until_gone(process_id)
+
+
+async def test_a_process_whose_server_stands_still_is_ended_by_the_kernel(
+    searches: SearchProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's own timer is late here, as it is in a server that was stopped or killed."""
+    monkeypatch.setattr(searches_module, "_ALARM_LATER_S", -PATIENCE_S + 0.2)
+    with pytest.raises(SearchUnavailable):
+        await searches.search(COSTLY, [COSTLY_BODY], PATIENCE_S)
+
+
+async def test_there_are_never_more_processes_than_allowed(searches: SearchProcesses) -> None:
+    found = await asyncio.gather(*(searches.search(b"%d" % n, [b"7"], PATIENCE_S) for n in range(20)))
+    assert [n for n, searched in enumerate(found) if searched.found[0]] == [7]
+    assert len(searches.process_ids) <= 2
+
+
+async def test_a_process_that_died_is_replaced(searches: SearchProcesses) -> None:
+    await searches.search(b"x", (), PATIENCE_S)
+    [process_id] = searches.process_ids
+    os.kill(process_id, signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:  # it may be asked before it is known to be dead
+            try:
+                assert list((await searches.search(b"x", [b"x"], PATIENCE_S)).found) == [True]
+                break
+            except SearchUnavailable:
+                continue
+    assert searches.process_ids != [process_id]
+
+
+async def test_searches_beyond_the_bound_are_refused_at_once() -> None:
+    searches = SearchProcesses(processes_max=1, steps_max=1_000)
+    first = asyncio.create_task(searches.search(COSTLY, [COSTLY_BODY], PATIENCE_S, program=7_000))
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyWaiting, match="regex_steps_in_flight_max"):
+        await searches.search(b"x", [b"x" * 10], PATIENCE_S, program=1)
+    first.cancel()
+    await asyncio.wait([first])
+    assert list((await searches.search(b"x", [b"x" * 2_000], PATIENCE_S, program=4)).found) == [True], "alone it may"
+    await searches.close()
+
+
+async def test_all_processes_are_gone_after_the_close_and_no_search_begins(searches: SearchProcesses) -> None:
+    searching = asyncio.create_task(searches.search(COSTLY, [COSTLY_BODY], PATIENCE_S))
+    process_id = await _until_busy(searches)
+    await searches.close()
+    with pytest.raises(SearchUnavailable):
+        await searching
+    await _until_gone(process_id)
+    with pytest.raises(SearchUnavailable):
+        await searches.search(b"x", [b"x"], PATIENCE_S)
+
+
+async def test_idle_processes_end(searches: SearchProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches_module, "_IDLE_S", 0.01)
+    await searches.search(b"x", [b"x"], PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S):
+        while searches.process_ids:
+            await asyncio.sleep(0.01)
+
+
+async def test_an_invalid_pattern_leaves_the_process_as_it_is(searches: SearchProcesses) -> None:
+    await searches.search(b"x", (), PATIENCE_S)
+    before = searches.process_ids
+    for pattern in (b"(", b"\xff", rb"(\pL{30}|\pN{30}){30}"):
+        with pytest.raises(PatternInvalid):
+            await searches.search(pattern, [b"x"], PATIENCE_S)
+    assert searches.process_ids == before
+
+
+async def test_where_no_process_can_be_started_searches_are_refused_and_all_else_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches_module, "_command", lambda: ["/nowhere/python"])
+    await world.enqueue(b"x")
+    with pytest.raises(SearchUnavailable, match="could not be started"):
+        await world.service.count(PENDING._replace(body_regex="x"))
+    assert await world.service.count(PENDING) == 1
+    assert len((await world.dequeue(1)).jobs) == 1
+
+
+async def test_a_search_over_its_steps_is_refused_before_it_starts(world: World) -> None:
+    await world.enqueue(b"ab" * 400, b"ab" * 400)
+    budget = ServiceSettings(regex_steps_max=1_000_000)
+    inspect = world.service.scan.__self__  # type: ignore[attr-defined]
+    inspect._settings = budget
+    costly = PENDING._replace(body_regex="a.{900}c")
+    for refused in (world.service.count(costly), world.service.scan(ScanCommand(costly))):
+        with pytest.raises(InvalidArgument, match=r"program of \d+ instructions.*regex_steps_max") as error:
+            await refused
+        assert error.value.detail == "REGEX_TOO_COSTLY"
+    assert await world.service.count(PENDING._replace(body_regex="ab")) == 2
+
+
+async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(world: World) -> None:
+    """Newest first: three cheap bodies, one that costs more than a request may, one cheap one."""
+    world.clock.advance(ms=10)
+    for body in (b"e", b"a" * 900, b"c", b"b", b"a"):
+        await world.enqueue(body)
+        world.clock.advance(ms=10)
+    inspect = world.service.scan.__self__  # type: ignore[attr-defined]
+    inspect._settings = ServiceSettings(regex_steps_max=1_000)
+    every = PENDING._replace(body_regex="[abce]+")
+    page = await world.service.scan(ScanCommand(every, bodies=True, paged=True))
+    assert [job.body for _, job in page.jobs] == [b"a", b"b", b"c"]
+    assert page.incomplete
+    with pytest.raises(InvalidArgument, match="regex_steps_max"):
+        await world.service.scan(ScanCommand(every, continuation=page.continuation, bodies=True, paged=True))

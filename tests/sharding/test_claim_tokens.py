@@ -1,0 +1,125 @@
+"""Each claim call has a token of its own: what is given back for one claim never ends another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError
+from pinlater.domain.job import Outcome
+from pinlater.service.identity import Identity
+from pinlater.service.values import ClaimItem
+from pinlater.storage.interface import Claimed, ClaimOrder
+from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
+from tests.sharding.test_trouble import InOrder
+
+_TOKEN_BYTES_MAX = 64
+
+
+class Watched:
+    """Notes the holder of every claim call that reaches the store below."""
+
+    def __init__(self, farm: Farm, *names: str) -> None:
+        self.tokens: list[str] = []
+        self.descriptors: set[str] = set()
+        for name in names:
+            self._watch(farm.store(name).within)
+
+    def _watch(self, store: Any) -> None:
+        claim_jobs = store.claim_jobs
+
+        async def noting(orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+            for holder in [call.holder for order in orders for call in order.calls]:
+                self.tokens.append(holder.token)
+                self.descriptors.add(holder.descriptor)
+            answer: Sequence[Claimed | PinLaterError] = await claim_jobs(orders, now_ms)
+            return answer
+
+        store.claim_jobs = noting
+
+
+@on_farm()
+async def test_no_two_claim_calls_of_a_long_poll_share_a_token(farm: Farm) -> None:
+    """Nor do calls of one dequeue on several shards. Its claim descriptor stays one, as in the original."""
+    watched = Watched(farm, "1", "2", "3")
+    waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
+    for _ in range(20):
+        await farm.turns()
+        farm.dispatcher.look_again()
+    await farm.turns()
+    assert len(watched.tokens) == 3 * 21
+    assert len(set(watched.tokens)) == len(watched.tokens)
+    assert len(watched.descriptors) == 1
+    assert max(len(token) for token in watched.tokens) <= _TOKEN_BYTES_MAX
+    await farm.enqueue(b"x")
+    await farm.turns()
+    [job] = waiting.result().jobs
+    assert job.token in watched.tokens
+
+
+def test_a_token_of_a_long_lived_server_is_no_longer_than_the_contract_says() -> None:
+    token = Identity("host", 9010, 2**42, 1023, 2**32 - 1).holder("worker").token
+    assert len(f"{token}.{2**31:x}.{1000:x}") <= _TOKEN_BYTES_MAX
+
+
+@on_farm()
+async def test_each_job_has_the_token_of_the_claim_that_gave_it(farm: Farm) -> None:
+    for name in "123":
+        await farm.put(name)
+    jobs = (await farm.dequeue()).jobs
+    assert len({job.token for job in jobs}) == 3
+    beats = await farm.service.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token) for job in jobs])
+    assert {beat.outcome for beat in beats} == {Outcome.APPLIED}
+
+
+@on_farm()
+async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_back_whole(farm: Farm) -> None:
+    for name in "123":
+        await farm.put(name)
+        await farm.put(name)
+    dequeued = await farm.dequeue()
+    assert len(dequeued.jobs) == 6
+    farm.service.undelivered(CALLER, "q", dequeued)
+    await farm.turns()
+    assert [await farm.in_progress_on(name) for name in "123"] == [0, 0, 0]
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same_poll(farm: Farm) -> None:
+    """A slow shard's late claim is given back; the release was carried out and its answer lost; the poll gets the job again."""
+    descriptor = await farm.put("2")
+    farm.shards.random = InOrder()
+    claim = farm.store("2").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
+    await farm.pass_time(farm.settings.stall_ms + 400)  # the poll goes on without that shard
+    assert not waiting.done()
+    farm.store("2").fails("release_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    again = farm.store("2").hangs("release_jobs")
+    claim.release()
+    await farm.pass_time(2_000)
+    assert again.met.is_set()
+    [job] = waiting.result().jobs
+    assert job.descriptor == descriptor
+    again.release()
+    await farm.turns()
+    assert await farm.in_progress_on("2") == 1
+    assert (await farm.dequeue()).jobs == []
+    [beat] = await farm.service.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token)])
+    assert beat.outcome is Outcome.APPLIED
+
+
+@on_farm()
+async def test_a_fault_of_ours_on_one_shard_gives_the_others_jobs_back(farm: Farm) -> None:
+    """The dequeue fails; the jobs that it had from other shards reached no caller."""
+    for name in "12":
+        await farm.put(name)
+    farm.shards.random = InOrder()
+    farm.store("3").fails("claim_jobs", error=RuntimeError("a bug"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        await farm.dequeue()
+    await farm.turns()
+    assert [await farm.in_progress_on(name) for name in "123"] == [0, 0, 0]
+    assert sorted(shard_of(job.descriptor) for job in (await farm.dequeue()).jobs) == ["1", "2"]

@@ -1,0 +1,97 @@
+"""Scans over several shards, page by page, where ids of different shards are equal: each shard has an id maker of its own."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pinlater.domain.job import JobState
+from pinlater.service.inspect import Place
+from pinlater.service.values import AckBatch, AckItem, JobFilter, JobToEnqueue, ScanCommand
+from tests.sharding.farm import CALLER, Farm, on_farm, play
+
+_NAMES = ("1", "2", "10", "3d2")
+_JOBS = 150
+
+
+async def fill(farm: Farm, seed: int) -> set[str]:
+    """Jobs of all priorities, most of which are due at one of few moments, and many with one id on several shards."""
+    random, descriptors = Random(seed), set[str]()
+    while len(descriptors) < _JOBS:
+        moment = farm.clock.now_ms() - random.choice([0, 0, 5])
+        jobs = [JobToEnqueue(b"x", random.randint(1, 3), moment) for _ in range(random.randint(1, 4))]
+        descriptors.update((await farm.service.enqueue(CALLER, "q", jobs)).descriptors)
+        if random.random() < 0.1:
+            farm.clock.advance(ms=1)
+    ids = [descriptor.rpartition(":")[2] for descriptor in descriptors]
+    assert len(set(ids)) < len(ids), "the test needs equal ids"
+    return descriptors
+
+
+async def listed(farm: Farm, filter: JobFilter, limit: int) -> list[str]:
+    found: list[str] = []
+    continuation = "0"
+    while continuation != "-1":
+        page = await farm.service.scan(ScanCommand(filter, limit, continuation, paged=True))
+        assert not page.incomplete
+        found += [descriptor for descriptor, _ in page.jobs]
+        continuation = page.continuation
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.IN_PROGRESS, JobState.FAILED])
+def test_a_paged_scan_over_several_shards_shows_each_job_once(seed: int, state: JobState) -> None:
+    """Whatever the limit of a page, and wherever it ends among jobs of one time and id."""
+
+    async def scenario(farm: Farm) -> None:
+        expected = await fill(farm, seed)
+        if state is not JobState.PENDING:
+            taken = 0
+            while taken < _JOBS and (jobs := (await farm.dequeue()).jobs):
+                taken += len(jobs)
+                if state is JobState.FAILED:
+                    failed = [AckItem(descriptor, False, final=True) for descriptor in expected]
+                    await farm.service.acknowledge(CALLER, AckBatch("q", failed))
+        for limit in range(1, 65):
+            found = await listed(farm, JobFilter("q", state), limit)
+            assert (len(found), set(found)) == (len(expected), expected), f"limit {limit}"
+
+    play(scenario, shards=_NAMES)
+
+
+@on_farm(shards=_NAMES)
+async def test_a_continuation_of_an_older_server_leaves_no_job_out(farm: Farm) -> None:
+    """It doesn't name a shard, so jobs of that time and id may come twice."""
+    expected = await fill(farm, 1)
+    whole = await listed(farm, JobFilter("q", JobState.PENDING), _JOBS + 10)
+    for end in range(1, len(expected), 7):
+        page = await farm.service.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
+        old = ".".join(page.continuation.split(".")[:2])
+        rest = await farm.service.scan(ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True))
+        assert set(whole[end:]) <= {descriptor for descriptor, _ in rest.jobs}
+        assert len(rest.jobs) < len(whole) - end + len(_NAMES) + 1
+
+
+@on_farm(shards=("1",))
+async def test_one_shards_continuations_are_what_older_servers_read(farm: Farm) -> None:
+    """Servers of both versions may answer a client's pages while a new version is rolled out."""
+    for _ in range(10):
+        await farm.enqueue(b"x")
+    page = await farm.service.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
+    time, _, job_id = page.continuation.partition(".")
+    assert int(time) > 0
+    assert int(job_id) > 0
+    assert len(await listed(farm, JobFilter("q", JobState.PENDING), 3)) == 10
+
+
+def test_a_page_ends_at_the_largest_id_and_time() -> None:
+    most = 2**63 - 1
+    assert Place(5, most, "1").on("2", alone=False) == (6, 0)
+    assert Place(most, most, "1").on("2", alone=False) is None
+    assert Place(5, 7, "2").on("2", alone=False) == (5, 7)
+    assert Place(5, 7, "2").on("1", alone=False) == (5, 7)
+    assert Place(5, 7, "1").on("2", alone=False) == (5, 8)
+    assert Place(5, 7, None).on("2", alone=False) == (5, 8)
+    assert Place(5, 7, None).on("2", alone=True) == (5, 7)

@@ -1,0 +1,180 @@
+"""Administrative calls in the log: each of them, who asked for what and what became of it; no secret, and no line that a caller forged."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pinlater.domain.errors import PasswordInvalid, QueueNotFound
+from pinlater.telemetry.logging import JsonFormatter, TextFormatter
+from pinlater.thrift_server.audit import AUDITED, logger
+from pinlater.thrift_server.dispatch import HANDLERS
+from pinlater.wire.codec import encode_call
+from pinlater.wire.generated import ttypes as types
+from tests.thrift_server.conftest import Desk
+from tests.thrift_server.fake_operations import Gate
+
+SECRET = "open sesame"
+HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \x1b[2J\u2028\u202e' + "x" * 10_000
+NOT_ADMINISTRATIVE = {
+    "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
+    "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
+}  # fmt: skip
+
+
+def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
+    """One call of each administrative method, with something in each field that the log may not hold."""
+    names = [f"{queue}:s1:p1:{number}" for number in range(3)]
+    return {
+        "createQueue": {"name": queue},
+        "deleteQueue": {"name": queue, "password": SECRET},
+        "configureQueue": {"queueName": queue, "config": types.QueueConfig(maxJobsPerSecond=2.5, maxBacklog=7)},
+        "pauseQueue": {"queueName": queue},
+        "resumeQueue": {"queueName": queue},
+        "retryFailedJobs": {"request": types.PinLaterRetryFailedJobsRequest(queue, priority=2, limit=9)},
+        "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, 3, bodyRegexToMatch=SECRET, limit=9)},
+        "deleteJobsByDescriptor": {"queueName": queue, "jobDescriptors": names},
+        "cancelJobs": {"queueName": queue, "jobDescriptors": names},
+    }
+
+
+class Lines(logging.Handler):
+    """What the log holds, as records and as both formats write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+        self.formatters = (JsonFormatter(), TextFormatter())
+        self.texts = [io.StringIO(), io.StringIO()]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+        for formatter, text in zip(self.formatters, self.texts, strict=True):
+            text.write(formatter.format(record) + "\n")
+
+    @property
+    def only(self) -> dict[str, Any]:
+        [record] = self.records
+        return json.loads(self.formatters[0].format(record))  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    handler = Lines()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def test_every_method_is_administrative_or_known_not_to_be() -> None:
+    """A method that is added must be put into one of the two."""
+    assert set(AUDITED) == set(calls()) == set(HANDLERS) - NOT_ADMINISTRATIVE
+
+
+@pytest.mark.parametrize("method", AUDITED)
+async def test_an_administrative_call_is_one_line_with_who_what_and_outcome(
+    desk: Desk, lines: Lines, method: str
+) -> None:
+    client = await desk.connect()
+    await client.call(method, **calls()[method])
+    line = lines.only
+    assert (line["level"], line["event"], line["method"]) == ("info", "administrative call", method)
+    assert (line["source"], line["request_id"], line["queue"]) == ("worker-1", "request-1", "emails")
+    assert line["peer"] == str(client.writer.get_extra_info("sockname"))
+    affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1}
+    assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
+
+
+async def test_other_calls_leave_no_line(desk: Desk, lines: Lines) -> None:
+    client = await desk.connect()
+    await client.call("getQueueNames")
+    await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("emails", [types.PinLaterJob(b"x")]))
+    assert lines.records == []
+
+
+async def test_what_was_asked_is_shown_as_far_as_it_is_no_secret(desk: Desk, lines: Lines) -> None:
+    client = await desk.connect()
+    for method, arguments in calls().items():
+        await client.call(method, **arguments)
+    shown = {record.__dict__["method"]: record.__dict__ for record in lines.records}
+    assert (shown["configureQueue"]["maxJobsPerSecond"], shown["configureQueue"]["maxBacklog"]) == (2.5, 7)
+    assert (shown["retryFailedJobs"]["priority"], shown["retryFailedJobs"]["limit"]) == (2, 9)
+    assert (shown["deleteJobs"]["state"], shown["deleteJobs"]["by_regex"]) == ("FAILED", True)
+    assert shown["cancelJobs"]["named"] == 3
+    for text in lines.texts:
+        assert SECRET not in text.getvalue()
+
+
+@pytest.mark.parametrize("method", AUDITED)
+async def test_a_refusal_is_a_line_too(desk: Desk, lines: Lines, method: str) -> None:
+    async def refuse(name: str, *arguments: Any, **named: Any) -> None:
+        raise PasswordInvalid if method == "deleteQueue" else QueueNotFound("emails")
+
+    desk.operations.before = refuse
+    await (await desk.connect()).call(method, **calls()[method])
+    assert lines.only["outcome"] == ("PASSWORD_INVALID" if method == "deleteQueue" else "QUEUE_NOT_FOUND")
+    assert "jobs" not in lines.only
+
+
+async def test_a_failure_of_ours_and_an_overload_are_lines_too(start: Any, lines: Lines) -> None:
+    desk = await start(max_concurrent_requests=1)
+    gate = Gate("queue_names")
+    desk.operations.before = gate
+    busy = await desk.connect()
+    busy.send("getQueueNames")
+    await gate.arrived.wait()
+    client = await desk.connect()
+    await client.call("createQueue", name="emails")
+    gate.open()
+    await busy.receive()
+
+    async def fail(name: str, *arguments: Any, **named: Any) -> None:
+        raise RuntimeError("a bug")
+
+    desk.operations.before = fail
+    await client.call("createQueue", name="emails")
+    outcomes = [(record.__dict__["outcome"], record.__dict__["detail"]) for record in lines.records]
+    assert outcomes == [("UNKNOWN", "TOO_MANY_WAITING"), ("UNKNOWN", "INTERNAL")]
+
+
+async def test_a_call_that_the_end_of_the_server_cuts_off_is_a_line_too(start: Any, lines: Lines) -> None:
+    """It may or may not have taken effect; the peer is known though the connection is gone."""
+    desk = await start()
+    gate = Gate("delete_queue")
+    desk.operations.before = gate
+    client = await desk.connect()
+    client.send("deleteQueue", name="emails", password=SECRET)
+    await gate.arrived.wait()
+    await desk.server.drain(0.01)
+    await asyncio.sleep(0)
+    assert (lines.only["outcome"], lines.only["queue"]) == ("interrupted", "emails")
+    assert lines.only["peer"].startswith("('127.0.0.1'")
+
+
+@pytest.mark.parametrize("method", AUDITED)
+async def test_no_name_forges_a_line_or_a_field(desk: Desk, lines: Lines, method: str) -> None:
+    """Line breaks, escape sequences, direction marks and our own words, as the queue's name and as the source."""
+    client = await desk.connect()
+    context = types.RequestContext(HOSTILE, HOSTILE)
+    client.writer.write(encode_call(method, 1, context=context, **calls(HOSTILE)[method]))
+    await client.receive()
+    as_json, as_text = (text.getvalue() for text in lines.texts)
+    for written in (as_json, as_text):
+        assert written.count("\n") == 1
+        assert written.splitlines() == [written[:-1]]
+        assert written[:-1].isprintable()
+        assert len(written) < 20_000
+    assert lines.only["outcome"] == "ok"
+    assert lines.only["queue"].startswith(HOSTILE[:100])
+    unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "", as_text)
+    assert (unquoted.count("outcome=ok"), unquoted.count("administrative call"), unquoted.count("INFO")) == (1, 1, 1)
