@@ -1,7 +1,7 @@
 """The processes that are servers: production `App`s, each on a loop of its own, on the same shared stores.
 
-All that is not production code here is what a test of a server on one machine replaces, too: the clock, the dice, the stores, and the
-check of the admin password, which is slow on purpose and takes a thread.
+All that is not production code here is what a test of a server on one machine replaces, too: the clock, the dice, the stores, and what
+takes threads and processes: the check of the admin password, and searches for regular expressions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pinlater.config.store import StoreLocation
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.sharding.reload import DesiredShard
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.sharding.shards import Shards
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
@@ -39,6 +39,13 @@ class Passwords:
         """Nothing to end."""
 
 
+class Searches:
+    """As `service.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
 class SimulatedApp(App):
     """A server whose shards are simulated."""
 
@@ -46,6 +53,10 @@ class SimulatedApp(App):
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
         self._passwords = Passwords()  # type: ignore[assignment]
+
+    def _assemble(self, shards: Shards) -> None:
+        super()._assemble(shards)
+        self.service.searches = Searches()  # type: ignore[assignment]
 
     def _desired(self) -> Sequence[DesiredShard]:
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]
@@ -174,5 +185,5 @@ def settings_of(host: str, base: Settings) -> Settings:
         host=host,
         advertised_host=host,
         dispatch=replace(base.dispatch, wake_port=WAKE_PORT),
-        thrift=ThriftSettings(host=host, port=PORT),
+        thrift=replace(base.thrift, host=host, port=PORT),
     )

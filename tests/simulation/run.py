@@ -19,6 +19,7 @@ from pinlater.domain.job import JobState
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.sharding.settings import ShardingSettings
 from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.thrift_server.settings import ThriftSettings
 from tests.crash.history import check
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.faults import Faults
@@ -122,6 +123,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
             due_interval_ms=dice.choice((1_000, 5_000)),
             refresh_interval_ms=dice.choice((1_000, 5_000)),
         ),
+        thrift=ThriftSettings(standstill_s=dice.choice((1.0, 20.0))),
         mysql=MysqlSettings(lease_ms=round(scale.lease_s * 1000)),
     )
     return Plan(

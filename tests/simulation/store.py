@@ -473,7 +473,7 @@ class Session:
         """Where the outcome is unknown, what may have been claimed is given back by the next sweep, as MySQL's store does."""
         try:
             claimed = await self._call("claim_jobs", lambda: at_once(self.store.data.claim_jobs(orders, now_ms)))
-        except OutcomeUnknown:
+        except (OutcomeUnknown, asyncio.CancelledError):
             self._doubtful.update(dict.fromkeys(call.holder.token for order in orders for call in order.calls))
             raise
         return cast("Sequence[Any]", claimed)
