@@ -66,7 +66,7 @@ class Faults:
         net = self._cluster.network
         net.trouble = network.CALM
         for client in self._clients:
-            client.loop.resume()
+            client.resume()
             for server in self._cluster.servers:
                 net.heal(client.name, server.name)
         for shared in self._cluster.stores:
@@ -136,14 +136,15 @@ class Faults:
             return self._client_paused()
 
         def begin() -> None:
-            client.loop.kill()
-            self._cluster.network.process_died(client.loop, told=told)
+            client.kill()
+            for loop in client.loops:
+                self._cluster.network.process_died(loop, told=told)
 
         return f"{client.name} is killed", begin, _nothing
 
     def _client_paused(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
         client = self._random.choice(self._clients)
-        return f"{client.name} stands still", client.loop.pause, client.loop.resume
+        return f"{client.name} stands still", client.pause, client.resume
 
     # --- the network ------------------------------------------------------------------------------------------------------------
 

@@ -179,6 +179,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.timeline._ready.append((handle, self))
         return handle
 
+    call_soon_threadsafe = call_soon
+
     def call_later(
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:

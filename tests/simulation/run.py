@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import random
 import sys
 import warnings
 from collections import Counter
@@ -26,6 +27,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
+from tests.simulation.worker import WorkerProcess
 from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
 
 # A run that takes longer in its own time has come to a standstill.
@@ -177,13 +179,17 @@ class Run:
         self._driver = new_process(self.timeline, "driver", "driver", self.network)
         self._admin = self._process("admin")
         self._producers = [self._process(f"producer{index + 1}") for index in range(plan.load.producers)]
-        self._workers = [self._process(f"worker{index + 1}") for index in range(plan.load.workers)]
+        # The first is a scripted one, which does what is left at the end.
+        self._workers = [self._process("worker1")]
+        for index in range(1, plan.load.workers):
+            make = dice.choice((Process, WorkerProcess))
+            self._workers.append(self._process(f"worker{index + 1}", make))
         for process in (*self._producers, *self._workers[1:]):
             process.may_die = True
         self.broken: list[str] = []
 
-    def _process(self, name: str) -> Process:
-        return Process(
+    def _process(self, name: str, make: Callable[..., Process] = Process) -> Process:
+        return make(
             name,
             self.timeline,
             self.network,
@@ -236,7 +242,7 @@ class Run:
     async def _rest(self, working: Sequence[asyncio.Task[None]]) -> None:
         """Workers claim no more."""
         for process in self._workers:
-            process.working = False
+            process.finish()
         await self._until(lambda: all(_ended(task) for task in working), 30.0)
 
     async def _let_things_go_wrong(self) -> None:
@@ -360,8 +366,10 @@ def carry_out(make: Callable[[], Run]) -> Verdict:
     enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
+    dice = random.getstate()  # the worker's modules roll the common ones
     try:
         run = make()
+        random.seed(run.plan.seed)
         try:
             return run.carry_out()
         finally:
@@ -370,6 +378,7 @@ def carry_out(make: Callable[[], Run]) -> Verdict:
                 del run
                 gc.collect()
     finally:
+        random.setstate(dice)
         gc.unfreeze()
         if enabled:
             gc.enable()

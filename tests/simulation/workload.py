@@ -19,7 +19,7 @@ from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import QueueStats
 from tests.crash.history import Recorder
-from tests.simulation.cluster import PASSWORD
+from tests.simulation.cluster import PASSWORD, STARTS_AT_S
 from tests.simulation.loop import Timeline, new_process
 from tests.simulation.network import Network
 
@@ -78,7 +78,7 @@ class SimulatedClient(AsyncClient):
     def __init__(self, servers: Sequence[str], random: Random, timeline: Timeline, **more: Any) -> None:
         self._dice = random
         self._timeline = timeline
-        super().__init__(servers, clock=_ClientClock(timeline), **more)
+        super().__init__(servers, clock=ClientClock(timeline), **more)
 
     def _new_engine(self) -> Engine:
         return Engine(
@@ -94,12 +94,14 @@ class SimulatedClient(AsyncClient):
         )
 
 
-class _ClientClock:
+class ClientClock:
+    """As `domain.clock.Clock`."""
+
     def __init__(self, timeline: Timeline) -> None:
         self.monotonic = timeline.monotonic
 
     def now_ms(self) -> int:
-        return round(self.monotonic() * 1000)
+        return round((STARTS_AT_S + self.monotonic()) * 1000)
 
 
 class Process:
@@ -127,10 +129,40 @@ class Process:
         self.hurried = False  # whether only the end of all jobs matters now
         self._wall_ms = wall_ms
         self._timeline = timeline
-        self.client = SimulatedClient(
-            servers, Random(f"{seed} {name} client"), timeline, source=name, timeout_ms=load.client_timeout_ms
+        self.loops = [self.loop]
+        self.clock = ClientClock(timeline)
+        self.client = self._make_client(
+            servers,
+            random=Random(f"{seed} {name} client"),
+            timeline=timeline,
+            source=name,
+            timeout_ms=load.client_timeout_ms,
         )
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def _make_client(self, servers: Sequence[str], **more: Any) -> SimulatedClient:
+        return SimulatedClient(servers, **more)
+
+    # --- the process ----------------------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """As SIGKILL."""
+        for loop in self.loops:
+            loop.kill()
+
+    def pause(self) -> None:
+        """As SIGSTOP."""
+        for loop in self.loops:
+            loop.pause()
+
+    def resume(self) -> None:
+        """As SIGCONT."""
+        for loop in self.loops:
+            loop.resume()
+
+    def finish(self) -> None:
+        """Workers claim no more."""
+        self.working = False
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Begins something in this process."""
