@@ -15,9 +15,9 @@ import itertools
 from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network
@@ -49,6 +49,7 @@ class Timeline:
         self._timers: list[tuple[float, int, asyncio.TimerHandle, ProcessLoop]] = []
         self._serials = itertools.count()
         self._over = False
+        self._current: ProcessLoop | None = None
 
     def now_ns(self) -> int:
         """For the history."""
@@ -72,6 +73,7 @@ class Timeline:
                 self._turn()
         finally:
             events._set_running_loop(None)
+            self._current = None
         if not task.done():
             return False
         task.result()
@@ -94,16 +96,18 @@ class Timeline:
         """What is ready now, as in one iteration of asyncio's loop; then time goes on to the next timer where nothing else is ready."""
         self.turns += 1
         ready, running = self._ready, ProcessState.RUNNING
-        current: ProcessLoop | None = None
         for _ in range(len(ready)):
             handle, loop = ready.popleft()
             if handle._cancelled:
                 continue
             if loop.state is running:
-                if loop is not current:
+                if loop is not self._current:
                     events._set_running_loop(loop)
-                    current = loop
-                handle._run()
+                    self._current = loop
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except Exception as error:  # noqa: BLE001 as asyncio does: it is nobody else's
+                    self.complain(f"{loop.name}: a callback failed: {error!r}")
             elif loop.state is ProcessState.PAUSED:
                 loop.held.append(handle)
         timers = self._timers
@@ -137,6 +141,31 @@ class Task(asyncio.Task[T]):
 
     def __hash__(self) -> int:
         return self._serial
+
+
+class Handle(asyncio.Handle):
+    """One that costs half: there is no debug mode here."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: ProcessLoop, context: Context | None) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+
+
+class Timer(asyncio.TimerHandle):
+    """The same with a time."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: ProcessLoop, context: Context | None) -> None:
+        Handle.__init__(cast("Handle", self), callback, args, loop, context)
+        self._when = when
+        self._scheduled = True
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
@@ -175,7 +204,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = Handle(callback, args, self, context)
         self.timeline._ready.append((handle, self))
         return handle
 
@@ -189,7 +218,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = Timer(when, callback, args, self, context)
         self.timeline.at(timer, self)
         return timer
 
