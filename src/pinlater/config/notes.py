@@ -69,5 +69,6 @@ NOTES: Mapping[str, str] = {
     "maintenance.batch_max": "Most rows that any other sweep's transaction touches.",
     "telemetry.log_level": "`debug` (a line for each request), `info`, `warning` or `error`.",
     "telemetry.log_format": "`text`, `json`, or `auto`: text on a terminal, else JSON.",
+    "telemetry.loop_lag_interval_ms": "How often the timer fires that measures the event loop; how exact the metrics `loop-lag-*` are.",
     "telemetry.queue_metrics_max": "Most queues with metrics of their own; further ones are counted together.",
 }
