@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 KEEPALIVE_IDLE_S = 60
 REQUESTS_A_TURN = 64
 HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
+QUEUED_BYTES = 200  # that a request takes while it waits, beside its frame
 PIPELINED_WHILE_REFUSING = 2  # so many times the bound on bytes that wait, refusals counted, a connection is read from
 FRAMES_DISCARDED = 4  # of a frame too long, so many times the bound is read for the sake of a clear answer
 
@@ -82,7 +83,7 @@ class Connection(asyncio.Protocol):
         self._answer = server.answering.answer
         self._budget = server.answering.budget
         self._splitter = FrameSplitter(server.settings.max_frame_bytes)
-        # When it came, and the frame; or, where the last is true, the answer to one that was refused.
+        # When it came, and the frame; or, where the last is true, the beginning of one that is refused.
         self._queue: deque[tuple[float, bytes, bool]] = deque()
         self._queued_bytes = 0
         self._running_bytes = 0
@@ -197,25 +198,14 @@ class Connection(asyncio.Protocol):
             return  # reading pauses: it may fit later
         self._budget.free_bytes += self._partial_bytes
         self._partial_bytes = 0
-        self._accept_refused(self._splitter.skip(HEAD_BYTES))
+        self._enqueue_refused(self._server.monotonic(), self._splitter.skip(HEAD_BYTES))
+        self._start()
 
     def _may_stay(self, frame_bytes: int) -> bool:
         """Whether a frame, which is counted already, is kept and not refused."""
         if self._refusing and self.waiting:
             return False
         return self._budget.admits(frame_bytes, alone=self._task is None and not self._queue)
-
-    def _refusal(self, frame: bytes) -> tuple[bytes, bool]:
-        """What is queued for a frame that is refused. One that can't be answered is left to close the connection in its turn."""
-        head = frame[:HEAD_BYTES]
-        try:
-            return self._server.answering.refuse_unread(head, pipelined=self._refusing), True
-        except WireError:
-            return head, False
-
-    def _accept_refused(self, head: bytes) -> None:
-        self._enqueue(self._server.monotonic(), *self._refusal(head))
-        self._start()
 
     def _pause_reading(self) -> None:
         """Reads no more before all that waits is answered, or the sweep sees that it waits for long."""
@@ -315,20 +305,22 @@ class Connection(asyncio.Protocol):
         now_s = self.active_at_s = self._server.monotonic()
         queue, budget = self._queue, self._budget
         for frame in frames:
-            size = len(frame)
+            size = len(frame) + QUEUED_BYTES
             budget.free_bytes -= size
             if (budget.free_bytes < 0 or self._refusing) and not self._may_stay(size):
                 budget.free_bytes += size
-                self._enqueue(now_s, *self._refusal(frame))
+                self._enqueue_refused(now_s, frame[:HEAD_BYTES])
             else:
                 self._queued_bytes += size
                 queue.append((now_s, frame, False))
         self._start()
 
-    def _enqueue(self, now_s: float, waits: bytes, refused: bool) -> None:
-        self._queued_bytes += len(waits)
-        self._budget.free_bytes -= len(waits)
-        self._queue.append((now_s, waits, refused))
+    def _enqueue_refused(self, now_s: float, head: bytes) -> None:
+        """It is answered in its turn, with an error; until then only its beginning is kept."""
+        size = len(head) + QUEUED_BYTES
+        self._budget.free_bytes -= size
+        self._queued_bytes += size
+        self._queue.append((now_s, head, True))
 
     def _start(self) -> None:
         if self._task is None:
@@ -357,9 +349,12 @@ class Connection(asyncio.Protocol):
                     await self._drained
                     continue
                 arrived_s, frame, refused = queue.popleft()
-                size = self._running_bytes = len(frame)
+                size = self._running_bytes = len(frame) + QUEUED_BYTES
                 self._queued_bytes -= size
-                reply = frame if refused else await self._answer(frame, arrived_s, self)
+                if refused:
+                    reply = self._server.answering.refuse_unread(frame, pipelined=self._refusing)
+                else:
+                    reply = await self._answer(frame, arrived_s, self)
                 budget.free_bytes += size
                 self._running_bytes = 0
                 if reply:
@@ -394,6 +389,8 @@ class Connection(asyncio.Protocol):
             self._take_back()
         elif self._drained is None:
             self.handed_out = None
+        elif self.handed_out is not None:
+            self.handed_out.forget_bodies()
 
     async def _between_requests(self) -> None:
         """Answers go out together at the end of this turn of the loop, so that none waits for a slow request behind it.
