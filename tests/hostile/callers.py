@@ -17,7 +17,7 @@ from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.generated import ttypes as types
 
 PATIENCE_S = 60.0
-STALL_S = 0.5
+STALL_S = 2.0
 CONTEXT = types.RequestContext("hostile", "request")
 _SAMPLE = re.compile(r"^(\w+)(?:\{(\w+)=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
 

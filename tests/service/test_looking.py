@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
 from pinlater.service.values import AckBatch, AckItem, JobFilter, ScanCommand
-from pinlater.storage.interface import JobKey
+from pinlater.storage.interface import JobKey, Page
+from pinlater.thrift_server.costs import PAGES_BYTES
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -142,3 +144,23 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     assert sum(read) < 3_000
     found = await world.service.lookup(descriptors[:70], bodies=True)
     assert [descriptor for descriptor, _ in found] == descriptors[:70]
+
+
+async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibytes_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many priorities and shards there are: as much as the listener reserves for it."""
+    for priority in (1, 2, 3):
+        await world.enqueue(b"x", priority=priority)
+    [shard] = list(world.service.shards)
+    scan = shard.shard.scan_jobs
+    asked: dict[int, int] = {}
+
+    async def noted(page: Page) -> Any:
+        asked.setdefault(page.priority, page.max_bytes)
+        return await scan(page)
+
+    monkeypatch.setattr(shard.shard, "scan_jobs", noted)
+    assert len(await _bodies(world)) == 3
+    assert sorted(asked) == [1, 2, 3]
+    assert 7 * 2**20 < sum(asked.values()) <= PAGES_BYTES

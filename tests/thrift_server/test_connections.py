@@ -568,7 +568,7 @@ async def test_that_the_peer_has_gone_is_seen_though_reading_is_paused(
         client.send("createQueue", seqid, name="q" * size)
     await desk.until(lambda: connection._reading_paused)
     leave(client)
-    await desk.until(lambda: swept_out(desk))
+    await desk.until(lambda: swept_out(desk) and desk.operations.cancelled)
     assert desk.operations.cancelled == ["dequeue"]
     assert (names(desk), in_flight(desk)) == (["dequeue"], {})
 

@@ -32,7 +32,8 @@ from pinlater.telemetry.metrics import Metrics
 
 START, END = "0", "-1"
 _PAGE_ROWS = 1_000
-_PAGE_BYTES = 8 * 1024 * 1024
+_PAGE_BYTES = 8 * 1024 * 1024  # of the bodies of all pages that a scan holds at once
+_PAGE_BYTES_MIN = 256 * 1024
 _BODIES_A_LOOKUP = 64
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
 
@@ -249,11 +250,11 @@ class _Merged:
         self.cut = len(found) < len(shards)
         self._failures: dict[str, WorldError] = {}
         self._shards = len(found)
-        self._streams = [
-            _Stream(shard, inspect._page(filter, priority, after, min(limit, _PAGE_ROWS), bodies=bodies))  # noqa: SLF001
-            for shard in found
-            for priority in inspect._priorities(filter)  # noqa: SLF001
-        ]
+        priorities = inspect._priorities(filter)  # noqa: SLF001
+        page = inspect._page(filter, 0, after, min(limit, _PAGE_ROWS), bodies=bodies)._replace(  # noqa: SLF001
+            max_bytes=max(_PAGE_BYTES // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
+        )
+        self._streams = [_Stream(shard, page._replace(priority=priority)) for shard in found for priority in priorities]
         self._heap: list[tuple[int, int, int, Found]] = []
 
     async def rows(self) -> AsyncIterator[Found]:

@@ -46,6 +46,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer",
+        "_answer_bytes",
         "_budget",
         "_closing_at_s",
         "_discarding_bytes",
@@ -95,6 +96,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._flush_scheduled = False
+        self._answer_bytes = 0
         self._unsent_bytes = 0
         self._reading_paused = False
         self._refusing = False
@@ -152,8 +154,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._stalled_since_s = None
         self.handed_out = None  # of the answers in the buffer at most one hands out jobs, and it is the last
-        self._budget.hold_answer(-self._unsent_bytes)
-        self._unsent_bytes = 0
+        self._free_answers()
         self._server.unstalled(self)
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -218,18 +219,26 @@ class Connection(asyncio.Protocol):
             self._server.reading_paused(self)
         self._stop_reading()
 
-    def _count_unsent(self) -> None:
-        """Counts what the kernel has not taken of the answers."""
-        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        self._budget.hold_answer(unsent - self._unsent_bytes)
-        self._unsent_bytes = unsent
+    def _hold_answers(self, written_bytes: int) -> None:
+        """The kernel has not taken all that was just written. All of it is counted until it has: it is one piece of memory."""
+        self._answer_bytes += written_bytes
+        self._budget.hold_answer(written_bytes)
+        self._unsent_bytes = self._transport_holds()
+        self._server.stalled(self)
+
+    def _free_answers(self) -> None:
+        self._budget.hold_answer(-self._answer_bytes)
+        self._answer_bytes = self._unsent_bytes = 0
+
+    def _transport_holds(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def look_at_progress(self, now_s: float) -> None:
         """A client that reads slowly is not one that doesn't read."""
-        before = self._unsent_bytes
-        self._count_unsent()
-        if self._unsent_bytes < before:
+        unsent_bytes = self._transport_holds()
+        if unsent_bytes < self._unsent_bytes:
             self._stalled_since_s = now_s
+        self._unsent_bytes = unsent_bytes
 
     def holds_old_frame(self, begun_before_s: float) -> bool:
         """Whether it holds a frame that began before that moment and isn't whole, with no request under way."""
@@ -414,10 +423,10 @@ class Connection(asyncio.Protocol):
         if not out:
             return
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._transport.write(data)
             if self._drained is not None:
-                self._count_unsent()
-                self._server.stalled(self)
+                self._hold_answers(len(data))
         out.clear()
 
     # --- the end ----------------------------------------------------------------------------------------------------------
@@ -463,8 +472,7 @@ class Connection(asyncio.Protocol):
         """Closes without writing what is left, and ends what is under way."""
         if self._task is not None:
             self._task.cancel()
-        self._budget.hold_answer(-self._unsent_bytes)
-        self._unsent_bytes = 0
+        self._free_answers()
         if self._transport is not None:
             self._transport.abort()
 
