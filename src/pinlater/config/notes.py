@@ -36,8 +36,8 @@ NOTES: Mapping[str, str] = {
     "thrift.idle_timeout_s": "How long a connection may say nothing; a waiting dequeue is not idle.",
     "thrift.max_pipelined_requests": "Requests of one connection that wait behind the one under way before reading from it pauses.",
     "thrift.max_pipelined_bytes": "The same in bytes.",
-    "thrift.write_buffer_high_bytes": "Unread answers of one connection before it gets no further ones.",
-    "thrift.write_stall_timeout_s": "How long a client may leave its answers unread before it is cut.",
+    "thrift.write_buffer_high_bytes": "Answers of one connection that are collected before they are written.",
+    "thrift.write_stall_timeout_s": "How long a client may read nothing of answers that wait for it before it is cut.",
     "http.host": "Address that HTTP listens on.",
     "http.port": "Port of statistics, health and metrics; 0 takes any free one.",
     "http.max_connections": "Most open connections.",
@@ -72,5 +72,6 @@ NOTES: Mapping[str, str] = {
     "maintenance.batch_max": "Most rows that any other sweep's transaction touches.",
     "telemetry.log_level": "`debug` (a line for each request), `info`, `warning` or `error`.",
     "telemetry.log_format": "`text`, `json`, or `auto`: text on a terminal, else JSON.",
+    "telemetry.loop_lag_interval_ms": "How often the timer fires that measures the event loop; how exact the metrics `loop-lag-*` are.",
     "telemetry.queue_metrics_max": "Most queues with metrics of their own; further ones are counted together.",
 }

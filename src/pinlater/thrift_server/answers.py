@@ -45,6 +45,12 @@ class Delivery(types.PinLaterDequeueResponse):
         jobs = self.dequeued.jobs
         return bool(jobs) and bool(jobs[0].token)
 
+    def forget_bodies(self) -> None:
+        """Keeps only what it takes to give the jobs back: the answer is encoded, and its bytes are counted."""
+        self.jobs = self.jobMetadata = self.jobOrder = None
+        jobs = [handed_out._replace(job=handed_out.job._replace(body=b"")) for handed_out in self.dequeued.jobs]
+        self.dequeued = self.dequeued._replace(jobs=jobs)
+
 
 def enqueued(value: Enqueued) -> types.PinLaterEnqueueResponse:
     """Descriptors in the order of the jobs."""
