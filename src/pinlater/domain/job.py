@@ -37,6 +37,9 @@ class Outcome(IntEnum):
     NOT_FOUND = 3
 
 
+UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
+
+
 class UniqueKey(NamedTuple):
     """A job's unique key: per queue, across priorities. `for_ms` counts from the enqueue and is used by scope TIME only."""
 
