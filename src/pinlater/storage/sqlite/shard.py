@@ -169,14 +169,14 @@ class SqliteShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        await self._open.writer.carry_out(lambda t: queues.create(t, names, now_ms))
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        return await self._open.writer.carry_out(lambda t: queues.create(t, names, now_ms))
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         await self._open.writer.carry_out(lambda t: queues.delete(t, names))
 
     async def list_queues(self) -> Sequence[Queue]:
-        return self._open.readers.quick(reading.list_queues)
+        return await self._open.readers.long(reading.list_queues)
 
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
