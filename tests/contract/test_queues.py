@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.queue import Queue, QueueConfig
 from pinlater.storage.interface import Inserted, InsertRequest
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 
@@ -51,6 +51,16 @@ async def test_all_legal_names_work(desk: Desk, name: str) -> None:
     assert held.key == key
     await desk.succeed(key)
     assert (await desk.look(key)).queue == name
+
+
+async def test_making_queues_answers_with_all_of_them_as_they_are(desk: Desk) -> None:
+    """So that a server knows a queue that it made, or that was there, without reading the list of all."""
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=True)
+
+    made = await desk.shard.create_queues(["new", QUEUE, "newer"], desk.now)
+
+    assert list(made) == [Queue("new"), Queue(QUEUE, CONFIG, paused=True), Queue("newer")]
+    assert set(made) == set(await desk.shard.list_queues())
 
 
 async def test_a_queue_that_exists_stays_as_it_is(desk: Desk) -> None:

@@ -13,6 +13,7 @@ NOTES: Mapping[str, str] = {
     "jobs.max_scan_limit": "Most jobs that one scan returns; a larger limit is cut to this.",
     "jobs.max_wait_ms": "Longest wait of a dequeue; a longer one is cut to this.",
     "jobs.max_backlog": "Most PENDING jobs in a queue that sets no limit of its own; beyond it enqueues are rejected.",
+    "jobs.max_queues": "Most queues; createQueue of one more is refused.",
     "jobs.max_header_bytes": "Most bytes of one job's headers, names and values together.",
     "jobs.max_unique_key_bytes": "Longest unique key or request key.",
     "jobs.default_attempts": "Attempts of a job that doesn't say, in a queue that doesn't either.",

@@ -34,8 +34,13 @@ class QueueConfig(NamedTuple):
     default_expiry_ms: int | None = None
 
 
+_NOTHING_SET = QueueConfig()
+
+
 def config_of(text: str) -> QueueConfig:
     """Settings as stored. What a newer version wrote and this one doesn't know is passed over."""
+    if text == "{}":  # as it is with most queues, of which there may be thousands
+        return _NOTHING_SET
     found = json.loads(text)
     return QueueConfig(**{name: found[name] for name in QueueConfig._fields if name in found})
 

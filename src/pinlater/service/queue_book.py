@@ -2,6 +2,9 @@
 
 The store decides whether a queue exists; this book only spares it the question. Where another server may have just made it, an unknown
 name is looked for in the store, by one look after another that all who wait for one share: callers with wrong names can't keep it busy.
+
+There may be thousands of queues. What this server itself makes or deletes is noted here one by one; all are read anew in pieces between
+which others get their turn.
 """
 
 from __future__ import annotations
@@ -16,19 +19,29 @@ from pinlater.domain.queue import Queue
 from pinlater.sharding.shards import Shards
 
 _LOOK_APART_S = 0.05
+# With many queues looks take long: they may take this part of the time, but are never further apart than that.
+_LOOKING_PART, _LOOK_APART_S_MAX = 0.1, 1.0
+_QUEUES_A_TURN = 2_000
 
 
 class QueueBook:
-    """All queues by name."""
+    """All queues by name; `queues_max` may be made."""
 
-    def __init__(self, shards: Shards, dispatcher: Dispatcher, clock: Clock) -> None:
+    def __init__(self, shards: Shards, dispatcher: Dispatcher, clock: Clock, queues_max: int = 10_000) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
         self._clock = clock
         self._shared = any(shard.shard.capabilities.shared for shard in shards)
         self._queues: dict[str, Queue] = {}
         self._looked_at = -_LOOK_APART_S
+        self._look_took_s = 0.0
         self._next_look: asyncio.Task[None] | None = None
+        # What was made or deleted here while all were being read, by its time: what was read may not show it. None: it was deleted.
+        self._noted: dict[str, tuple[int, Queue | None]] = {}
+        self._serial = 0
+        self._taken = 0
+        self._readers = 0
+        self.queues_max = queues_max
         shards.known_queues = lambda: self._queues.values()
 
     @property
@@ -46,13 +59,38 @@ class QueueBook:
         if queue is not None:
             return queue
         if self._shared:
-            await self._look()
+            await self.look()
             queue = self._queues.get(name)
             if queue is not None:
                 return queue
         raise QueueNotFound(name)
 
-    async def _look(self) -> None:
+    def has_room_for(self, name: str) -> bool:
+        """Whether the queue is known, or may be made."""
+        return name in self._queues or len(self._queues) < self.queues_max
+
+    def add(self, queue: Queue) -> None:
+        """The queue is in the store, and so are its settings."""
+        self._note(queue.name, queue)
+        before = self._queues.get(queue.name)
+        self._queues[queue.name] = queue
+        self._dispatcher.limits.add(queue)
+        if before is not None and before != queue:
+            self._dispatcher.look_again(queue.name)
+
+    def remove(self, name: str) -> None:
+        """The queue is no longer in the store."""
+        self._note(name, None)
+        self._queues.pop(name, None)
+        self._dispatcher.limits.remove(name)
+        self._dispatcher.queue_gone(name)
+
+    def _note(self, name: str, queue: Queue | None) -> None:
+        if self._readers:
+            self._serial += 1
+            self._noted[name] = (self._serial, queue)
+
+    async def look(self) -> None:
         """Returns when a look that began after the call has ended. Raises as `refresh`."""
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look_soon())
@@ -60,8 +98,9 @@ class QueueBook:
         await asyncio.shield(self._next_look)
 
     async def _look_soon(self) -> None:
+        apart_s = min(_LOOK_APART_S_MAX, max(_LOOK_APART_S, self._look_took_s / _LOOKING_PART))
         try:
-            await asyncio.sleep(max(0.0, self._looked_at + _LOOK_APART_S - self._clock.monotonic()))
+            await asyncio.sleep(max(0.0, self._looked_at + apart_s - self._clock.monotonic()))
         finally:
             self._next_look = None
         await self.refresh()
@@ -71,18 +110,46 @@ class QueueBook:
 
         What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was.
         """
-        self._looked_at = self._clock.monotonic()
-        known: dict[str, Queue] = {}
-        for queues in await self._lists():
-            for queue in queues:
-                known.setdefault(queue.name, queue)
+        self._serial += 1
+        began, self._looked_at = self._serial, self._clock.monotonic()
+        self._readers += 1
+        try:
+            known = await self._read()
+            self._look_took_s = self._clock.monotonic() - self._looked_at
+            if began < self._taken:
+                return  # a look that began later was quicker
+            self._taken = began
+            for name, (when, noted) in self._noted.items():
+                if when > began and noted is not None:
+                    known[name] = noted
+                elif when > began:
+                    known.pop(name, None)
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self._noted.clear()
         before, self._queues = self._queues, known
         self.limits_changed()
         for name in [name for name in before if name not in known]:
             self._dispatcher.queue_gone(name)
-        for name in [name for name in known if name in before]:
-            if known[name] != before[name]:
-                self._dispatcher.look_again(name)
+        await self._wake_changed(before, known)
+
+    async def _read(self) -> dict[str, Queue]:
+        known: dict[str, Queue] = {}
+        for queues in await self._lists():
+            for start in range(0, len(queues), _QUEUES_A_TURN):
+                for queue in queues[start : start + _QUEUES_A_TURN]:
+                    known.setdefault(queue.name, queue)
+                await asyncio.sleep(0)
+        return known
+
+    async def _wake_changed(self, before: Mapping[str, Queue], known: Mapping[str, Queue]) -> None:
+        names = list(known)
+        for start in range(0, len(names), _QUEUES_A_TURN):
+            for name in names[start : start + _QUEUES_A_TURN]:
+                if name in before and name in known and known[name] != before[name]:
+                    self._dispatcher.look_again(name)
+            await asyncio.sleep(0)
 
     async def _lists(self) -> Sequence[Sequence[Queue]]:
         found = self._shards.in_reach()

@@ -126,7 +126,7 @@ class Service:
         self.shards = shards
         self.dispatcher = dispatcher
         self.identity = identity
-        self.book = QueueBook(shards, dispatcher, clock)
+        self.book = QueueBook(shards, dispatcher, clock, settings.max_queues)
         self._clock = clock
         self._settings = settings
 

@@ -136,8 +136,8 @@ class GuardedShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        await self._work(self._shard.create_queues, names, now_ms)
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        return await self._work(self._shard.create_queues, names, now_ms)
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         await self._work(self._shard.delete_queues, names)

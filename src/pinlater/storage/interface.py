@@ -333,8 +333,11 @@ class Shard(Protocol):
         ...
 
     # --- queues -----------------------------------------------------------------------------------------------------------
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        """Makes them; one that exists stays as it is."""
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        """Makes them; one that exists stays as it is. All of them as they are now, in this order.
+
+        Its cost must not grow with the number of queues that there are.
+        """
         ...
 
     async def delete_queues(self, names: Sequence[str]) -> None:

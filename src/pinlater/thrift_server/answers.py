@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
@@ -11,6 +12,7 @@ from pinlater.service.values import AckResult, Caller, Dequeued, Enqueued, Queue
 from pinlater.wire.generated import ttypes as types
 
 I32_MAX = 2**31 - 1
+_QUEUES_A_TURN = 250
 
 
 class Delivery(types.PinLaterDequeueResponse):
@@ -143,6 +145,15 @@ def queue_config(queue: Queue) -> types.QueueConfig:
         config.default_expiry_ms,
         queue.paused,
     )
+
+
+async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:
+    """Of thousands of queues it takes long: in pieces between which other calls get their turn."""
+    shown: list[types.QueueStats] = []
+    for start in range(0, len(found), _QUEUES_A_TURN):
+        shown += [queue_stats(stats) for stats in found[start : start + _QUEUES_A_TURN]]
+        await asyncio.sleep(0)
+    return shown
 
 
 def queue_stats(stats: QueueStats) -> types.QueueStats:

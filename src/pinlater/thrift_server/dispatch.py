@@ -147,7 +147,7 @@ async def resume_queue(operations: Operations, call: Any) -> None:
 
 
 async def get_queue_stats(operations: Operations, call: Any) -> Any:
-    return [answers.queue_stats(stats) for stats in await operations.queue_stats(call.queueNames)]
+    return await answers.all_queue_stats(await operations.queue_stats(call.queueNames))
 
 
 async def get_server_info(operations: Operations, call: Any) -> Any:

@@ -94,9 +94,11 @@ class MemoryShard:
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
         for name in names:
-            self._queues.setdefault(name, QueueState(name, self._status_rule))
+            if name not in self._queues:
+                self._queues[name] = QueueState(name, self._status_rule)
+        return [self._queues[name].settings for name in names]
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         for name in names:

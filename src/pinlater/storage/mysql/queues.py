@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.queue import QueueConfig, config_of, config_text
+from pinlater.domain.queue import Queue, QueueConfig, config_of, config_text
 from pinlater.storage.mysql.statements import rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 
-_FIND_QUEUE = sql("find_queue")
+_FIND_SETTINGS = sql("find_settings")
 
 
-async def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> None:
-    """One that exists stays as it is; looked for first, because a refused insert uses a number up."""
+async def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> list[Queue]:
+    """One that exists stays as it is; looked for first, because a refused insert uses a number up. All of them as they are now."""
+    queues = []
     for name in names:
-        [found] = await transaction.select(_FIND_QUEUE(name=name.encode()))
-        if not found.rows:
+        [found] = await transaction.select(_FIND_SETTINGS(name=name.encode()))
+        if found.rows:
+            [(paused, config)] = found.rows
+            queues.append(Queue(name, config_of(config), bool(paused)))
+        else:
             transaction.change(sql("insert_queue")(name=name.encode(), now_ms=now_ms))
+            queues.append(Queue(name))
+    return queues
 
 
 async def delete(transaction: Transaction, names: Sequence[str]) -> None:

@@ -213,9 +213,14 @@ async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
     """All queues with their ids, by name."""
     queues = []
     for name, (queue, settings) in (await walking.queues(readers)).items():
-        config = config_of(settings[1:].decode() if settings else "{}")
-        queues.append((queue, Queue(name.decode(), config, settings[:1] == b"1")))
+        queues.append((queue, queue_of(name.decode(), settings)))
     return sorted(queues, key=lambda found: found[1].name)
+
+
+def queue_of(name: str, settings: bytes) -> Queue:
+    """A queue by what is kept with it, b"" for nothing."""
+    config = config_of(settings[1:].decode() if settings else "{}")
+    return Queue(name, config, settings[:1] == b"1")
 
 
 async def find_requests(

@@ -224,11 +224,14 @@ class RedisShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        kept: list[bytes] = []
         for start in range(0, len(names), _QUEUES_A_CALL):
-            part = encode(list(names[start : start + _QUEUES_A_CALL]))
-            await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
-        await self._refresh()
+            some = list(names[start : start + _QUEUES_A_CALL])
+            part = encode(some)
+            kept += await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
+            self._book.learn(zip(some, await self._readers.run("find_queues", part), strict=True))
+        return [reading.queue_of(name, settings) for name, settings in zip(names, kept, strict=True)]
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _QUEUES_A_CALL):

@@ -128,6 +128,8 @@ class Ledger:
         self.by_id: dict[int, QueueEntry] = {}
         self.dropped: dict[int, list[Counter]] = {}
         self.highest_id = 0
+        self._highest_id_kept = 0
+        self._deleted = False
         self.first_expiry_ms = NEVER_MS
         self.first_request_key_ms = NEVER_MS
         self.first_key_until_ms = NEVER_MS
@@ -136,6 +138,7 @@ class Ledger:
     def reload(self, execute: Execute) -> None:
         """Everything as the file has it."""
         self._touched.clear()
+        self._deleted = False
         rows = execute(sql("list_queues")).fetchall()
         entries = [QueueEntry(row[0], row[1], bool(row[2]), config_of(row[3])) for row in rows]
         self.queues = {entry.name: entry for entry in entries}
@@ -147,7 +150,8 @@ class Ledger:
                 self.by_id[counter.queue_id].counters[counter.priority] = counter
             elif counter.queue_id in self.dropped:
                 self.dropped[counter.queue_id].append(counter)
-        self.highest_id = max(self.highest_id, execute(sql("select_highest_id")).fetchone()[0])
+        highest_id, self._highest_id_kept = execute(sql("select_highest_id")).fetchone()
+        self.highest_id = max(self.highest_id, highest_id, self._highest_id_kept)
         self.reload_expiry(execute)
         self.reload_key_times(execute)
 
@@ -182,8 +186,17 @@ class Ledger:
         self._touched[counter] = None
         return counter
 
+    def jobs_deleted(self) -> None:
+        """This transaction deletes jobs: the highest id given so far must not go with them, or a clock set back would give it again."""
+        self._deleted = True
+
     def write(self, execute: Execute) -> None:
-        """The touched counters, at the end of the transaction."""
+        """The touched counters, at the end of the transaction; and the highest id, where jobs were deleted."""
+        if self._deleted:
+            self._deleted = False
+            if self.highest_id > self._highest_id_kept:
+                execute(sql("save_highest_id"), (str(self.highest_id),))
+                self._highest_id_kept = self.highest_id
         statement = sql("save_counter")
         for counter in self._touched:
             if counter.queue_id in self.by_id:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.queue import QueueConfig, config_text
+from pinlater.domain.queue import Queue, QueueConfig, config_text
 from pinlater.storage.sqlite.ledger import Transaction
 from pinlater.storage.sqlite.statements import sql
 
 
-def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> None:
-    """One that exists stays as it is."""
+def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> list[Queue]:
+    """One that exists stays as it is. All of them as they are now."""
+    queues = transaction.ledger.queues
     for name in names:
-        if name not in transaction.ledger.queues:
+        if name not in queues:
             cursor = transaction.execute(sql("insert_queue"), (name, now_ms))
             transaction.ledger.add(cursor.lastrowid or 0, name)
+    return [Queue(name, queues[name].config, queues[name].paused) for name in names]
 
 
 def delete(transaction: Transaction, names: Sequence[str]) -> None:
