@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.domain.queue import Queue
 from pinlater.service.queue_book import QueueBook
 from pinlater.sharding.reload import DesiredShard, open_shards
 from pinlater.storage.memory import MemoryShard
@@ -63,3 +65,25 @@ async def test_a_store_out_of_reach_is_no_missing_queue() -> None:
     store.dead = "gone"
     with pytest.raises(ShardConnectionFailed):
         await book.require("a")
+
+
+async def test_an_older_look_that_ends_later_takes_no_queue_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began before the queue was made, and its answer took long."""
+    store = FaultyShard(MemoryShard("1"))
+    book = await book_on(store)
+    read, arrived = store.within.list_queues, asyncio.Event()
+
+    async def slow() -> Sequence[Queue]:
+        found = await read()
+        await arrived.wait()
+        return found
+
+    monkeypatch.setattr(store.within, "list_queues", slow)
+    older = asyncio.create_task(book.refresh())
+    await asyncio.sleep(0.01)
+    monkeypatch.setattr(store.within, "list_queues", read)
+    await store.within.create_queues(["a"], 0)
+    await book.refresh()
+    arrived.set()
+    await older
+    assert book.get("a") is not None

@@ -28,6 +28,7 @@ class QueueBook:
         self._shared = any(shard.shard.capabilities.shared for shard in shards)
         self._queues: dict[str, Queue] = {}
         self._looked_at = -_LOOK_APART_S
+        self._looks_begun = self._look_taken = 0
         self._next_look: asyncio.Task[None] | None = None
         shards.known_queues = lambda: self._queues.values()
 
@@ -69,13 +70,19 @@ class QueueBook:
     async def refresh(self) -> None:
         """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
 
-        What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was.
+        What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was. A look that ends
+        after one that began later changes nothing.
         """
         self._looked_at = self._clock.monotonic()
+        self._looks_begun += 1
+        look = self._looks_begun
         known: dict[str, Queue] = {}
         for queues in await self._lists():
             for queue in queues:
                 known.setdefault(queue.name, queue)
+        if look < self._look_taken:
+            return
+        self._look_taken = look
         before, self._queues = self._queues, known
         self.limits_changed()
         for name in before.keys() - known.keys():
