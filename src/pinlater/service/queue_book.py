@@ -108,7 +108,8 @@ class QueueBook:
     async def refresh(self) -> None:
         """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
 
-        What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was.
+        What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was. A look that ends
+        after one that began later changes nothing.
         """
         self._serial += 1
         began, self._looked_at = self._serial, self._clock.monotonic()

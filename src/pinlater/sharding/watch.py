@@ -98,6 +98,17 @@ class Watch:
         else:
             health.probe_succeeded()
         shard.follow_health()
+        if shard.healthy:
+            await self._catch_up(shard)
+
+    async def _catch_up(self, shard: ShardLanes) -> None:
+        """Shards that came back when there was no other to ask get what this one has."""
+        for other in self._shards.in_reach():
+            if other.is_behind and other is not shard:
+                try:
+                    await bring_up_to_date(self._shards, other, settings=False)
+                except PinLaterError as error:
+                    logger.warning("a shard may lack queues", extra={"shard": other.name, "reason": error.message})
 
 
 async def open_shard(shard: ShardLanes) -> None:
@@ -115,15 +126,21 @@ async def open_shard(shard: ShardLanes) -> None:
 
 
 async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool = True) -> None:
-    """A shard that is new or was away gets the queues that the others have, with their settings. It loses none.
+    """A shard that is new or was away gets the queues that the others have now, with their settings. It loses none.
 
-    With `settings` False queues that it has keep theirs.
+    With `settings` False queues that it has keep theirs. Where no other shard can be asked, a shard that was away stays as it is: what
+    this server remembers is older, and would bring back deleted queues and undo changes of settings. Only a new shard gets that.
 
     Weakness: a queue that was deleted from the others meanwhile is still there; whoever deleted it was told so.
     """
     seconds = shard.settings.work_timeout_ms / 1000
     late = too_late(shard.name, seconds)
-    known = list(shards.known_queues())
+    known = await _queues_of_others(shards, shard)
+    if known is None and not shard.is_new:
+        shard.is_behind = len(shards) > 1
+        return
+    if known is None:
+        known = list(shards.known_queues())
     found = {queue.name: queue for queue in await within(shard.raw.list_queues(), seconds, late)}
     missing = [queue.name for queue in known if queue.name not in found]
     if shard.moved and len(missing) == len(known) > 0:
@@ -140,3 +157,18 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
         if (is_new or settings) and found.get(queue.name, Queue(queue.name)) != queue:
             call = shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused)
             await within(call, seconds, late)
+    shard.is_new = shard.is_behind = False
+
+
+async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:
+    """The queues of all other shards in reach together, as they are now; None where none of these answers."""
+    others = [other for other in shards.in_reach() if other is not shard]
+    answers = await asyncio.gather(*(other.shard.list_queues() for other in others), return_exceptions=True)
+    known: dict[str, Queue] = {}
+    for answer in answers:
+        if not isinstance(answer, BaseException):
+            for queue in answer:
+                known.setdefault(queue.name, queue)
+        elif not isinstance(answer, PinLaterError):
+            raise answer
+    return None if all(isinstance(answer, BaseException) for answer in answers) else list(known.values())
