@@ -219,7 +219,7 @@ class Page(NamedTuple):
     """A part of a scan of one queue, state and priority, newest first.
 
     Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
-    (time, id) of the last row of the page before, or any place in that order. `due_by_ms`: PENDING only: with `future` False rows with run-after ≤ it, with
+    (time, id) of the last row of the page before, or any other place. `due_by_ms`: PENDING only: with `future` False rows with run-after ≤ it, with
     True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
     """
 
