@@ -7,13 +7,18 @@ name is looked for in the store, by one look after another that all who wait for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Collection, Mapping, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import NoHealthyShards, QueueNotFound, WorldError
 from pinlater.domain.queue import Queue
-from pinlater.sharding.shards import Shards
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.sharding.watch import newer_settings
+
+logger = logging.getLogger(__name__)
 
 _LOOK_APART_S = 0.05
 
@@ -29,6 +34,7 @@ class QueueBook:
         self._queues: dict[str, Queue] = {}
         self._looked_at = -_LOOK_APART_S
         self._next_look: asyncio.Task[None] | None = None
+        self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last look
         shards.known_queues = lambda: self._queues.values()
 
     @property
@@ -73,9 +79,10 @@ class QueueBook:
         """
         self._looked_at = self._clock.monotonic()
         known: dict[str, Queue] = {}
-        for queues in await self._lists():
+        lists = await self._lists()
+        for _, queues in lists:
             for queue in queues:
-                known.setdefault(queue.name, queue)
+                known[queue.name] = known.get(queue.name, queue).newest(queue)
         before, self._queues = self._queues, known
         self.limits_changed()
         for name in before.keys() - known.keys():
@@ -83,18 +90,45 @@ class QueueBook:
         for name in known.keys() & before.keys():
             if known[name] != before[name]:
                 self._dispatcher.look_again(name)
+        if len(lists) > 1:
+            await self._bring_settings(lists)
 
-    async def _lists(self) -> Sequence[Sequence[Queue]]:
+    async def _bring_settings(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> None:
+        """Gives the newest settings to shards that have older ones: they were away, or the change failed there.
+
+        Only where two looks say so: another server may be about to change the shards one after the other, and one of an older version
+        keeps no versions.
+        """
+        behind = {
+            (shard.name, queue): shard
+            for shard, queues in lists
+            for queue in queues
+            if queue.versions != self._queues[queue.name].versions
+        }
+        before, self._behind = self._behind, behind.keys()
+        for (name, queue), shard in behind.items():
+            if (name, queue) not in before:
+                continue
+            for call in newer_settings(shard.shard, queue, self._queues[queue.name]):
+                with contextlib.suppress(WorldError, QueueNotFound):  # the next look tries again
+                    await call()
+                    logger.info("a shard got newer settings", extra={"shard": name, "queue": queue.name})
+
+    async def _lists(self) -> Sequence[tuple[ShardLanes, Sequence[Queue]]]:
         found = self._shards.in_reach()
         if not found:
             raise NoHealthyShards
         if len(found) == 1:
-            return [await found[0].shard.list_queues()]
+            return [(found[0], await found[0].shard.list_queues())]
         results = await asyncio.gather(*(shard.shard.list_queues() for shard in found), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if len(failures) == len(found) or any(not isinstance(failure, WorldError) for failure in failures):
             raise next((failure for failure in failures if not isinstance(failure, WorldError)), failures[0])
-        return [result for result in results if not isinstance(result, BaseException)]
+        return [
+            (shard, result)
+            for shard, result in zip(found, results, strict=True)
+            if not isinstance(result, BaseException)
+        ]
 
     def limits_changed(self) -> None:
         """The limits' files may have changed: the dispatcher takes over what holds now."""
