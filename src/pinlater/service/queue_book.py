@@ -10,13 +10,18 @@ which others get their turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Collection, Mapping, Sequence
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import NoHealthyShards, QueueNotFound, WorldError
 from pinlater.domain.queue import Queue
-from pinlater.sharding.shards import Shards
+from pinlater.sharding.shards import ShardLanes, Shards
+from pinlater.sharding.watch import newer_settings
+
+logger = logging.getLogger(__name__)
 
 _LOOK_APART_S = 0.05
 # With many queues looks take long: they may take this part of the time, but are never further apart than that.
@@ -42,6 +47,7 @@ class QueueBook:
         self._taken = 0
         self._readers = 0
         self.queues_max = queues_max
+        self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last look
         shards.known_queues = lambda: self._queues.values()
 
     @property
@@ -115,7 +121,8 @@ class QueueBook:
         began, self._looked_at = self._serial, self._clock.monotonic()
         self._readers += 1
         try:
-            known = await self._read()
+            lists = await self._lists()
+            known = await self._newest(lists)
             self._look_took_s = self._clock.monotonic() - self._looked_at
             if began < self._taken:
                 return  # a look that began later was quicker
@@ -134,13 +141,16 @@ class QueueBook:
         for name in [name for name in before if name not in known]:
             self._dispatcher.queue_gone(name)
         await self._wake_changed(before, known)
+        if len(lists) > 1:
+            await self._bring_settings(lists)
 
-    async def _read(self) -> dict[str, Queue]:
+    async def _newest(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> dict[str, Queue]:
+        """Each queue with its newest settings."""
         known: dict[str, Queue] = {}
-        for queues in await self._lists():
+        for _, queues in lists:
             for start in range(0, len(queues), _QUEUES_A_TURN):
                 for queue in queues[start : start + _QUEUES_A_TURN]:
-                    known.setdefault(queue.name, queue)
+                    known[queue.name] = known.get(queue.name, queue).newest(queue)
                 await asyncio.sleep(0)
         return known
 
@@ -152,17 +162,42 @@ class QueueBook:
                     self._dispatcher.look_again(name)
             await asyncio.sleep(0)
 
-    async def _lists(self) -> Sequence[Sequence[Queue]]:
+    async def _bring_settings(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> None:
+        """Gives the newest settings to shards that have older ones: they were away, or the change failed there.
+
+        Only where two looks say so: another server may be about to change the shards one after the other, and one of an older version
+        keeps no versions.
+        """
+        behind: dict[tuple[str, Queue], ShardLanes] = {}
+        for shard, queues in lists:
+            for queue in queues:
+                if queue.versions != self._queues.get(queue.name, queue).versions:
+                    behind[shard.name, queue] = shard
+            await asyncio.sleep(0)
+        before, self._behind = self._behind, behind.keys()
+        for (name, queue), shard in behind.items():
+            if (name, queue) not in before:
+                continue
+            for call in newer_settings(shard.shard, queue, self._queues.get(queue.name, queue)):
+                with contextlib.suppress(WorldError, QueueNotFound):  # the next look tries again
+                    await call()
+                    logger.info("a shard got newer settings", extra={"shard": name, "queue": queue.name})
+
+    async def _lists(self) -> Sequence[tuple[ShardLanes, Sequence[Queue]]]:
         found = self._shards.in_reach()
         if not found:
             raise NoHealthyShards
         if len(found) == 1:
-            return [await found[0].shard.list_queues()]
+            return [(found[0], await found[0].shard.list_queues())]
         results = await asyncio.gather(*(shard.shard.list_queues() for shard in found), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if len(failures) == len(found) or any(not isinstance(failure, WorldError) for failure in failures):
             raise next((failure for failure in failures if not isinstance(failure, WorldError)), failures[0])
-        return [result for result in results if not isinstance(result, BaseException)]
+        return [
+            (shard, result)
+            for shard, result in zip(found, results, strict=True)
+            if not isinstance(result, BaseException)
+        ]
 
     def limits_changed(self) -> None:
         """The limits' files may have changed: the dispatcher takes over what holds now."""

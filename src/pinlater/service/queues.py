@@ -82,10 +82,15 @@ class Queues:
         return sorted(self._book.queues)
 
     async def configure_queue(self, name: str, config: QueueConfig) -> None:
-        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back."""
+        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back.
+
+        Of two changes at once all shards keep the same one.
+        """
         check_config(config)
-        await self._book.require(name)
-        await self._on_each("configureQueue", lambda shard: shard.shard.configure_queue(name, config=config))
+        version = await self._next_version(name)
+        await self._on_each(
+            "configureQueue", lambda shard: shard.shard.configure_queue(name, config=config, version=version)
+        )
         await self._book.refresh()
 
     async def queue_config(self, name: str) -> Queue:
@@ -93,11 +98,17 @@ class Queues:
         return await self._book.require(name)
 
     async def set_paused(self, name: str, paused: bool) -> None:
-        """Stops or resumes dequeues; enqueues and acks go on."""
-        await self._book.require(name)
+        """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`."""
+        version = await self._next_version(name)
         method = "pauseQueue" if paused else "resumeQueue"
-        await self._on_each(method, lambda shard: shard.shard.configure_queue(name, paused=paused))
+        await self._on_each(method, lambda shard: shard.shard.configure_queue(name, paused=paused, version=version))
         await self._book.refresh()
+
+    async def _next_version(self, name: str) -> str:
+        """Later than every version that a shard in reach has, also where their servers' clocks are ahead of this one's."""
+        await self._book.refresh()
+        queue = await self._book.require(name)
+        return queue.versions.following(self._clock.now_ms(), self._shards.random.getrandbits(64))
 
     async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""

@@ -146,9 +146,9 @@ class GuardedShard:
         return await self._look(self._shard.list_queues)
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        await self._work(self._shard.configure_queue, name, config=config, paused=paused)
+        await self._work(self._shard.configure_queue, name, config=config, paused=paused, version=version)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 

@@ -108,15 +108,12 @@ class MemoryShard:
         return [self._queues[name].settings for name in sorted(self._queues)]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
         queue = self._queues.get(name)
         if queue is None:
             raise QueueNotFound(name)
-        if config is not None:
-            queue.settings = queue.settings._replace(config=config)
-        if paused is not None:
-            queue.settings = queue.settings._replace(paused=paused)
+        queue.settings = queue.settings.changed(config, paused, version)
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
 

@@ -269,9 +269,9 @@ class MysqlShard:
         return [queue for _, queue in found]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        if not await self._other.carry_out(lambda t: queues.configure(t, name, config, paused)):
+        if not await self._other.carry_out(lambda t: queues.configure(t, name, config, paused, version)):
             raise QueueNotFound(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------

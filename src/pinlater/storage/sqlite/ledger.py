@@ -12,7 +12,7 @@ import sqlite3
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
-from pinlater.domain.queue import QueueConfig, config_of
+from pinlater.domain.queue import Queue, queue_of
 from pinlater.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
@@ -107,13 +107,12 @@ class Counter:
 class QueueEntry:
     """A queue with its counters by priority."""
 
-    __slots__ = ("config", "counters", "name", "paused", "queue_id")
+    __slots__ = ("counters", "name", "queue_id", "settings")
 
-    def __init__(self, queue_id: int, name: str, paused: bool, config: QueueConfig) -> None:
+    def __init__(self, queue_id: int, settings: Queue) -> None:
         self.queue_id = queue_id
-        self.name = name
-        self.paused = paused
-        self.config = config
+        self.name = settings.name
+        self.settings = settings
         self.counters: dict[int, Counter] = {}
 
     def pending(self) -> int:
@@ -140,7 +139,7 @@ class Ledger:
         self._touched.clear()
         self._deleted = False
         rows = execute(sql("list_queues")).fetchall()
-        entries = [QueueEntry(row[0], row[1], bool(row[2]), config_of(row[3])) for row in rows]
+        entries = [QueueEntry(row[0], queue_of(row[1], row[3], bool(row[2]))) for row in rows]
         self.queues = {entry.name: entry for entry in entries}
         self.by_id = {entry.queue_id: entry for entry in entries}
         self.dropped = {queue_id: [] for (queue_id,) in execute(sql("list_dropped_queues")).fetchall()}
@@ -165,7 +164,7 @@ class Ledger:
         self.first_key_until_ms = NEVER_MS if until_ms is None else until_ms
 
     def add(self, queue_id: int, name: str) -> None:
-        self.queues[name] = self.by_id[queue_id] = QueueEntry(queue_id, name, False, QueueConfig())
+        self.queues[name] = self.by_id[queue_id] = QueueEntry(queue_id, Queue(name))
 
     def drop(self, entry: QueueEntry) -> None:
         del self.queues[entry.name], self.by_id[entry.queue_id]

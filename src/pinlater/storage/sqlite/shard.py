@@ -182,9 +182,9 @@ class SqliteShard:
         return await self._open.readers.long(reading.list_queues)
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        found = await self._open.writer.carry_out(lambda t: queues.configure(t, name, config, paused))
+        found = await self._open.writer.carry_out(lambda t: queues.configure(t, name, config, paused, version))
         if not found:
             raise QueueNotFound(name)
 
