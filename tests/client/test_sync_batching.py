@@ -19,7 +19,7 @@ from pinlater.client import Client, EnqueueBatcher, Job, Placed, errors
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
-from tests.client.test_batching import INFO, sizes, storing
+from tests.client.test_batching import BAD_JOBS, INFO, Spoilt, sizes, storing
 
 
 @contextmanager
@@ -78,6 +78,34 @@ async def test_a_refused_job_harms_no_other_job_of_its_batch() -> None:
     assert isinstance(answers[20], errors.CallerError)
     assert (answers[21].existing, answers[0].existing) == (True, False)
     assert len(sizes(server)) < 15
+
+
+@pytest.mark.parametrize("bad", BAD_JOBS, ids=repr)
+async def test_a_job_that_cant_be_sent_is_refused_at_submit(bad: Any) -> None:
+    """Nothing waits for it, and all others are stored."""
+    gate = asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            others = [batcher.submit("q", b"%d" % n) for n in range(50)]
+            with pytest.raises((TypeError, errors.CallerError)):
+                batcher.submit("q", bad)
+            others += [batcher.submit("q", b"%d" % n) for n in range(50)]
+            gate.set()
+            placed = await answers_to(others)
+    assert [type(one) for one in placed] == [Placed] * 100
+
+
+async def test_a_job_that_turns_bad_before_it_is_sent_harms_no_other_job_of_its_batch() -> None:
+    headers, gate = Spoilt(good="good"), asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            jobs = [Job(b"%d" % n, headers=headers if n == 100 else None) for n in range(200)]
+            submitted = [batcher.submit("q", job) for job in jobs]
+            await asked(server)
+            headers.spoil()
+            gate.set()
+            answers = await answers_to(submitted)
+    assert [n for n, answer in enumerate(answers) if not isinstance(answer, Placed)] == [100]
 
 
 async def test_a_missing_queue_is_told_to_all_that_wait_for_it() -> None:

@@ -141,6 +141,10 @@ class AsyncFace(Face):
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         return await self._engine.run(call)
 
+    async def carry_out(self, call: Call[T]) -> T:
+        """Carries out a call that was made before."""
+        return await self._run(call)
+
     def hang_up(self) -> None:
         """For a worker that stops: its long polls end, with what the server has answered."""
         if self._engine is not None:

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from pinlater.client import values
 from pinlater.client._batches import Bounds, Entry, Placed, Waiting, halves, settle
+from pinlater.client._calls import check_job
 from pinlater.client.errors import ClientClosed, ConnectionLost, TooManyWaiting
 from pinlater.client.sync_client import Client
 
@@ -72,8 +73,10 @@ class EnqueueBatcher:
     def submit(self, queue: str, job: values.Job | bytes) -> Future[Placed]:
         """Hands a job in without waiting for it: its future says what became of it, and calls back in the client's thread.
 
-        Raises `ClientClosed` after `close`, and `TooManyWaiting` where it would have to block an event loop.
+        Raises `ClientClosed` after `close`, `TooManyWaiting` where it would have to block an event loop, and TypeError or `CallerError`
+        where the job can't be sent as it is.
         """
+        check_job(job)
         done: Future[Placed] = Future()
         sender: _Sender | None = None
         try:
@@ -127,8 +130,8 @@ class EnqueueBatcher:
             try:
                 call = self._client.enqueue_call(sender.queue, [entry.job for entry in sender.batch])
                 answer = self._client.submit(call)
-            except Exception as error:  # noqa: BLE001 - a closed client's, or of a job that is none: for those who wait
-                self._refused(sender, error)
+            except Exception as error:  # noqa: BLE001 - a closed client's, or of a job that has changed: for those who wait
+                self._refused(sender, error, unsent=True)
             else:
                 answer.add_done_callback(partial(self._answered, sender))
                 return
@@ -145,8 +148,8 @@ class EnqueueBatcher:
             self._go_on(sender)
         self._send(sender)
 
-    def _refused(self, sender: _Sender, error: Exception) -> None:
-        parts = halves(sender.batch, error)
+    def _refused(self, sender: _Sender, error: Exception, *, unsent: bool = False) -> None:
+        parts = halves(sender.batch, error, unsent=unsent)
         sender.rest.extend(reversed(parts))
         if not parts:
             settle(sender.batch, error)
