@@ -215,6 +215,57 @@ def test_what_was_handed_in_is_stored_though_the_program_ends(real: RealServer, 
         assert client.count("ends") == 3_000
 
 
+# What a child of multiprocessing does; it ends right after.
+IN_A_CHILD = {
+    "a batcher of its own": "hand_in(EnqueueBatcher(Client(address)), 3_000)",
+    "the parent's batcher": "hand_in(OF_PARENT or EnqueueBatcher(Client(address)), 3_000)",
+    "it ends by an exception": "hand_in(EnqueueBatcher(Client(address)), 3_000); raise SystemExit(3)",
+    "a thread goes on": "hand_in_later(EnqueueBatcher(Client(address)), 3_000)",
+    "a pool of threads goes on": "ThreadPoolExecutor(1).submit(hand_in, EnqueueBatcher(Client(address)), 3_000)",
+}
+PROGRAM = """
+import multiprocessing, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from pinlater import Client, EnqueueBatcher
+
+OF_PARENT = None
+
+def hand_in(batcher, count):
+    for n in range(count): batcher.submit(sys.argv[3], b"%d" % n)
+
+def hand_in_later(batcher, count):
+    main = threading.main_thread()
+    threading.Thread(target=lambda: (main.join(), hand_in(batcher, count))).start()
+
+def child(address):
+    CHILD
+
+if __name__ == "__main__":
+    method, address = sys.argv[1:3]
+    context = multiprocessing.get_context(method)
+    OF_PARENT = EnqueueBatcher(Client(address))
+    OF_PARENT.enqueue(sys.argv[3], b"of the parent")
+    process = context.Process(target=child, args=(address,))
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("does", IN_A_CHILD)
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_what_a_child_of_multiprocessing_handed_in_is_stored_though_it_ends(
+    real: RealServer, tmp_path: Path, method: str, does: str
+) -> None:
+    """Such a child runs no function of `atexit` as it ends."""
+    program = tmp_path / "children.py"
+    program.write_text(PROGRAM.replace("CHILD", IN_A_CHILD[does]))
+    with Client(real.address) as client:
+        queue = f"{method}_{list(IN_A_CHILD).index(does)}"
+        client.create_queue(queue)
+        subprocess.run([sys.executable, program, method, real.address, queue], check=True, timeout=60)
+        assert client.count(queue) == 3_001
+
+
 def test_a_forked_child_sends_what_it_hands_in_itself(real: RealServer) -> None:
     with Client(real.address) as client, EnqueueBatcher(client, in_flight_max=1) as batcher:
         client.create_queue("forks")
