@@ -20,7 +20,8 @@ from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.others import Others
 from pinlater.dispatch.wakes import Wakes
-from pinlater.domain.clock import SystemClock
+from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.queue import QueueCounts
 from pinlater.http_server.server import HttpServer, OneServer, Readiness
@@ -41,6 +42,7 @@ from pinlater.sharding.shards import Shards
 from pinlater.sharding.watch import Watch
 from pinlater.storage.interface import TimeToLive
 from pinlater.stores import make_shards, sharded
+from pinlater.telemetry.loop_lag import LoopLag
 from pinlater.telemetry.metrics import TICK_S, Metrics
 from pinlater.telemetry.tracing import find_tracing
 from pinlater.thrift_server.server import ThriftServer
@@ -124,6 +126,7 @@ class App:
             raise
         self.service.identity.port = self.thrift.port
         self.runner.start()
+        self.loop_lag.start()
         self._state = "ready"
         logger.info(
             "ready",
@@ -173,8 +176,16 @@ class App:
         )
         trace(self.service, find_tracing())
         self.thrift = ThriftServer(
-            self.service, settings.thrift, metrics, clock, shared_port=self._one_of_many, standstill=standstill
+            self.service,
+            settings.thrift,
+            metrics,
+            clock,
+            shared_port=self._one_of_many,
+            budget=ByteBudget(settings.thrift.max_buffered_bytes),
+            standstill=standstill,
         )
+        self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
+        self.loop_lag.show(metrics)
         self.runner = Runner(self._periodic_work(), metrics, self._random)
         metrics.labels["store"] = opened[0].capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
@@ -218,6 +229,7 @@ class App:
         self.dispatcher.drain()
         await self._drain_thrift(grace_s)
         await self.service.close()
+        self.loop_lag.stop()
         await self.runner.stop()
         self.meeting.close()
         await self.watch.close()

@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.cli.demo import expected_of
+from pinlater.cli.main import COMMANDS, TRYING, Place
 from pinlater.cli.produce import batches
 from pinlater.client import Job, errors
 from tests.cli.conftest import Pinlater
@@ -106,6 +108,36 @@ def test_a_bug_is_one_line_unless_its_traceback_is_wanted(offline: Pinlater, mon
     full = offline("--traceback", "version")
     assert "Traceback (most recent call last)" in full.err
     offline("version", "--help")
+
+
+@pytest.mark.parametrize(
+    ("fails", "code"), [("raise RuntimeError('oops')", exits.BUG), ("import package_that_is_missing", exits.REFUSED)]
+)
+@pytest.mark.parametrize("arguments", [("about-to-fail",), ("about-to-fail", "--help"), ("--help",)])
+def test_a_command_that_fails_while_it_is_imported_shows_its_traceback_where_that_is_wanted(
+    offline: Pinlater,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    fails: str,
+    code: int,
+    arguments: tuple[str, ...],
+) -> None:
+    """Commands are imported before the program's own options have taken effect; --traceback must have."""
+    (tmp_path / "about_to_fail.py").write_text(f"def about_to_fail(): ...\n\n\n{fails}\n")
+    monkeypatch.setattr(
+        import_module("pinlater.cli"), "__path__", [str(tmp_path), *import_module("pinlater.cli").__path__]
+    )
+    monkeypatch.setitem(COMMANDS, "about-to-fail", Place("about_to_fail", "about_to_fail", TRYING))
+    plain, full = offline(*arguments), offline("--traceback", *arguments)
+    assert "Traceback" not in plain.err
+    if "--help" in arguments and code == exits.REFUSED:  # the help says what is missing, and is no failure
+        assert (plain.code, full.code) == (exits.OK, exits.OK)
+        return
+    assert (plain.code, full.code) == (code, code)
+    assert plain.err.count("\n") == 1
+    assert "Traceback (most recent call last)" in full.err
+    assert "about_to_fail.py" in full.err
+    assert fails in full.err
 
 
 def test_an_interrupt_has_its_own_exit_code(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:

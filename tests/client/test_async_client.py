@@ -305,3 +305,26 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
     assert server.called("configureQueue")[0].config.maxBacklog == 8
     (sent,) = server.called("checkpointJobsFenced")[0].request.requests
     assert (sent.newBody, sent.moveToPending, sent.numOfAttemptsAllowed, sent.claimToken) == (b"n", True, 2, "t")
+
+
+async def test_who_shares_a_client_sees_no_answers_to_the_others_long_polls() -> None:
+    """A worker gives back what came while its loop is blocked; what came for another caller is that one's."""
+    answer_now = asyncio.Event()
+
+    async def dequeue(_: Any) -> t.PinLaterDequeueResponse:
+        await answer_now.wait()
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"})
+
+    async with FakeServer(dequeueJobs=dequeue) as server, AsyncClient(server.address) as client:
+        other = client.sharing()
+        polling = asyncio.create_task(client.dequeue("q", wait_ms=30_000))
+        while not server.calls:
+            await asyncio.sleep(0.001)
+        answer_now.set()
+        unread: list[Any] = []
+        while not unread and not polling.done():
+            await asyncio.sleep(0)
+            unread = client.unread()
+            assert other.unread() == []
+        assert (await polling).jobs[0].body == b"x"
+        assert [job.body for dequeued in unread for job in dequeued.jobs] == [b"x"]

@@ -163,6 +163,132 @@ async def test_a_sender_that_is_cancelled_leaves_nobody_waiting() -> None:
         (sender,) = batcher._senders["q"]
         sender.cancel()
         await asyncio.wait([first])
-        assert first.cancelled()
+        assert isinstance(
+            first.exception(), errors.ConnectionLost
+        )  # and not cancelled, which a TaskGroup would not tell
         gate.set()
         assert (await second).descriptor.startswith("second")
+
+
+# What no request can carry: of the wrong type, or out of its field's range.
+BAD_JOBS: list[Any] = [
+    5,
+    None,
+    "text",
+    [5],
+    Job(None),  # type: ignore[arg-type]
+    Job("text"),  # type: ignore[arg-type]
+    Job(b"", priority="high"),  # type: ignore[arg-type]
+    Job(b"", priority=1_000),
+    Job(b"", run_after_ms=2**63),
+    Job(b"", attempts_allowed=2**31),
+    Job(b"", custom_status=5),  # type: ignore[arg-type]
+    Job(b"", custom_status="\ud800"),
+    Job(b"", headers={"a": 5}),  # type: ignore[dict-item]
+    Job(b"", headers=5),  # type: ignore[arg-type]
+    Job(b"", unique=5),  # type: ignore[arg-type]
+    Job(b"", claim_timeout_ms="long"),  # type: ignore[arg-type]
+    Job(b"", expires_at_ms=2**63),
+]
+
+
+@pytest.mark.parametrize("bad", BAD_JOBS, ids=repr)
+async def test_a_job_that_cant_be_sent_is_refused_as_it_is_handed_in(bad: Any) -> None:
+    """Nothing waits for it, and all others are stored."""
+    async with (
+        FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        AsyncEnqueueBatcher(client) as batcher,
+    ):
+        others = [asyncio.create_task(batcher.enqueue("q", b"%d" % n)) for n in range(50)]
+        with pytest.raises((TypeError, errors.CallerError)):
+            await batcher.enqueue("q", bad)
+        placed = await asyncio.gather(*others)
+    assert len(placed) == sum(sizes(server)) == 50
+
+
+@pytest.mark.parametrize("bad", BAD_JOBS, ids=repr)
+async def test_an_enqueue_stores_no_job_that_is_none(bad: Any) -> None:
+    """`bytes(5)` would be five zero bytes."""
+    async with FakeServer(enqueueJobs=storing()) as server, AsyncClient(server.address) as client:
+        with pytest.raises((TypeError, errors.CallerError)):
+            await client.enqueue("q", [bad])
+    assert sizes(server) == []
+
+
+class Spoilt(dict[str, str]):
+    """Headers that are good when they are handed in and can't be sent later."""
+
+    def spoil(self) -> None:
+        self["bad"] = 5  # type: ignore[assignment]
+
+
+async def test_a_job_that_turns_bad_while_it_waits_harms_no_other() -> None:
+    headers, gate = Spoilt(good="good"), asyncio.Event()
+    async with (
+        FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        AsyncEnqueueBatcher(client, in_flight_max=1) as batcher,
+    ):
+        jobs = [Job(b"%d" % n, headers=headers if n == 10 else None) for n in range(20)]
+        first = asyncio.create_task(batcher.enqueue("q", b"first"))
+        while not server.called("enqueueJobs"):
+            await asyncio.sleep(0.001)
+        tasks = [asyncio.create_task(batcher.enqueue("q", job)) for job in jobs]
+        await asyncio.sleep(0)
+        headers.spoil()
+        gate.set()
+        await first
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [n for n, answer in enumerate(answers) if not isinstance(answer, Placed)] == [10]
+    assert isinstance(answers[10], errors.CallerError)
+
+
+async def test_a_group_of_tasks_learns_that_its_requests_were_given_up() -> None:
+    """Ended by a mere cancellation of what they wait for, tasks would leave their group without a word."""
+    gate = asyncio.Event()
+
+    async def enqueue_and_give_up(batcher: AsyncEnqueueBatcher, server: FakeServer) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(batcher.enqueue("q", b"%d" % number))
+            while not server.called("enqueueJobs"):
+                await asyncio.sleep(0.001)
+            for task in [task for task in asyncio.all_tasks() if task.get_name() == "enqueue q"]:
+                task.cancel()
+
+    async with (
+        FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+    ):
+        batcher = AsyncEnqueueBatcher(client)
+        with pytest.raises(ExceptionGroup) as raised:
+            await enqueue_and_give_up(batcher, server)
+        gate.set()
+        await batcher.flush()
+    assert {type(error) for error in raised.value.exceptions} == {errors.ConnectionLost}
+
+
+async def test_what_a_cancelled_sender_had_still_to_send_in_halves_leaves_nobody_waiting() -> None:
+    refused = 0
+
+    async def enqueue(arguments: Any) -> t.PinLaterEnqueueResponse:
+        nonlocal refused
+        refused += 1
+        if refused > 1:
+            await asyncio.Event().wait()
+        raise t.PinLaterException(500, "bad", detail="INVALID_ARGUMENT", retryable=False)
+
+    async with (
+        FakeServer(enqueueJobs=enqueue, getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+        asyncio.timeout(30),
+    ):
+        batcher = AsyncEnqueueBatcher(client)
+        tasks = [asyncio.create_task(batcher.enqueue("q", b"%d" % n)) for n in range(2)]
+        while refused < 2:
+            await asyncio.sleep(0.001)
+        [sender] = [task for task in asyncio.all_tasks() if task.get_name() == "enqueue q"]
+        sender.cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {errors.ConnectionLost}

@@ -19,7 +19,7 @@ from pinlater.client import Client, EnqueueBatcher, Job, Placed, errors
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
-from tests.client.test_batching import INFO, sizes, storing
+from tests.client.test_batching import BAD_JOBS, INFO, Spoilt, sizes, storing
 
 
 @contextmanager
@@ -78,6 +78,34 @@ async def test_a_refused_job_harms_no_other_job_of_its_batch() -> None:
     assert isinstance(answers[20], errors.CallerError)
     assert (answers[21].existing, answers[0].existing) == (True, False)
     assert len(sizes(server)) < 15
+
+
+@pytest.mark.parametrize("bad", BAD_JOBS, ids=repr)
+async def test_a_job_that_cant_be_sent_is_refused_at_submit(bad: Any) -> None:
+    """Nothing waits for it, and all others are stored."""
+    gate = asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            others = [batcher.submit("q", b"%d" % n) for n in range(50)]
+            with pytest.raises((TypeError, errors.CallerError)):
+                batcher.submit("q", bad)
+            others += [batcher.submit("q", b"%d" % n) for n in range(50)]
+            gate.set()
+            placed = await answers_to(others)
+    assert [type(one) for one in placed] == [Placed] * 100
+
+
+async def test_a_job_that_turns_bad_before_it_is_sent_harms_no_other_job_of_its_batch() -> None:
+    headers, gate = Spoilt(good="good"), asyncio.Event()
+    async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
+        with batching(server, in_flight_max=1) as batcher:
+            jobs = [Job(b"%d" % n, headers=headers if n == 100 else None) for n in range(200)]
+            submitted = [batcher.submit("q", job) for job in jobs]
+            await asked(server)
+            headers.spoil()
+            gate.set()
+            answers = await answers_to(submitted)
+    assert [n for n, answer in enumerate(answers) if not isinstance(answer, Placed)] == [100]
 
 
 async def test_a_missing_queue_is_told_to_all_that_wait_for_it() -> None:
@@ -185,6 +213,57 @@ def test_what_was_handed_in_is_stored_though_the_program_ends(real: RealServer, 
         client.create_queue("ends")
         subprocess.run([sys.executable, program, real.address], check=True, timeout=30)
         assert client.count("ends") == 3_000
+
+
+# What a child of multiprocessing does; it ends right after.
+IN_A_CHILD = {
+    "a batcher of its own": "hand_in(EnqueueBatcher(Client(address)), 3_000)",
+    "the parent's batcher": "hand_in(OF_PARENT or EnqueueBatcher(Client(address)), 3_000)",
+    "it ends by an exception": "hand_in(EnqueueBatcher(Client(address)), 3_000); raise SystemExit(3)",
+    "a thread goes on": "hand_in_later(EnqueueBatcher(Client(address)), 3_000)",
+    "a pool of threads goes on": "ThreadPoolExecutor(1).submit(hand_in, EnqueueBatcher(Client(address)), 3_000)",
+}
+PROGRAM = """
+import multiprocessing, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from pinlater import Client, EnqueueBatcher
+
+OF_PARENT = None
+
+def hand_in(batcher, count):
+    for n in range(count): batcher.submit(sys.argv[3], b"%d" % n)
+
+def hand_in_later(batcher, count):
+    main = threading.main_thread()
+    threading.Thread(target=lambda: (main.join(), hand_in(batcher, count))).start()
+
+def child(address):
+    CHILD
+
+if __name__ == "__main__":
+    method, address = sys.argv[1:3]
+    context = multiprocessing.get_context(method)
+    OF_PARENT = EnqueueBatcher(Client(address))
+    OF_PARENT.enqueue(sys.argv[3], b"of the parent")
+    process = context.Process(target=child, args=(address,))
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("does", IN_A_CHILD)
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_what_a_child_of_multiprocessing_handed_in_is_stored_though_it_ends(
+    real: RealServer, tmp_path: Path, method: str, does: str
+) -> None:
+    """Such a child runs no function of `atexit` as it ends."""
+    program = tmp_path / "children.py"
+    program.write_text(PROGRAM.replace("CHILD", IN_A_CHILD[does]))
+    with Client(real.address) as client:
+        queue = f"{method}_{list(IN_A_CHILD).index(does)}"
+        client.create_queue(queue)
+        subprocess.run([sys.executable, program, method, real.address, queue], check=True, timeout=60)
+        assert client.count(queue) == 3_001
 
 
 def test_a_forked_child_sends_what_it_hands_in_itself(real: RealServer) -> None:

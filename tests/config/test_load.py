@@ -202,6 +202,13 @@ def test_a_frame_that_holds_no_body_is_refused_with_the_place_to_mend(tmp_path: 
     )
 
 
+def test_a_budget_that_holds_no_request_and_its_answer_is_a_problem() -> None:
+    """Such requests would never be carried out."""
+    (problem,) = problems(flags={"thrift.max_buffered_bytes": "31 MiB"})
+    assert "thrift.max_frame_bytes" in problem
+    assert "33,554,432 are needed" in problem
+
+
 def test_one_frame_size_bounds_requests_and_answers() -> None:
     """A service that fills answers for longer frames than the listener sends would have every full answer refused."""
     settings = load(flags={"thrift.max_frame_bytes": "32 MiB"}).settings

@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.storage.interface import Inserted, InsertRequest
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 
@@ -53,6 +53,16 @@ async def test_all_legal_names_work(desk: Desk, name: str) -> None:
     assert (await desk.look(key)).queue == name
 
 
+async def test_making_queues_answers_with_all_of_them_as_they_are(desk: Desk) -> None:
+    """So that a server knows a queue that it made, or that was there, without reading the list of all."""
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=True)
+
+    made = await desk.shard.create_queues(["new", QUEUE, "newer"], desk.now)
+
+    assert list(made) == [Queue("new"), Queue(QUEUE, CONFIG, paused=True), Queue("newer")]
+    assert set(made) == set(await desk.shard.list_queues())
+
+
 async def test_a_queue_that_exists_stays_as_it_is(desk: Desk) -> None:
     """Creating twice is no error and loses nothing."""
     key = await desk.put()
@@ -86,6 +96,27 @@ async def test_new_settings_replace_the_old_ones_whole(desk: Desk) -> None:
 
     [queue] = await desk.shard.list_queues()
     assert queue.config == QueueConfig(max_jobs_per_second=0.0, max_backlog=0)
+
+
+async def test_only_a_later_change_replaces_settings_and_each_counts_for_itself(desk: Desk) -> None:
+    """Changes may come to a shard late and in any order: from servers that work at once, or bring it up to date."""
+    later = QueueConfig(max_backlog=2)
+    await desk.shard.configure_queue(QUEUE, config=later, version="2")
+    await desk.shard.configure_queue(QUEUE, paused=True, version="3")
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=False, version="2")
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=False, version="1")
+
+    [queue] = await desk.shard.list_queues()
+    assert queue == Queue(QUEUE, later, True, Versions("2", "3"))
+
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=False, version="4")
+    await desk.shard.create_queues([QUEUE], desk.now)
+    [queue] = await desk.shard.list_queues()
+    assert queue == Queue(QUEUE, CONFIG, False, Versions("4", "4"))
+
+    await desk.shard.configure_queue(QUEUE, config=later)
+    [queue] = await desk.shard.list_queues()
+    assert queue == Queue(QUEUE, later, False, Versions("", "4"))
 
 
 async def test_a_missing_queue_can_not_be_configured(desk: Desk) -> None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.domain.errors import ErrorCode, QueueNameInvalid, QueueNameTooLong
-from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, check_queue_name
+from pinlater.domain.queue import (
+    QUEUE_NAME_CHARS_MAX,
+    Queue,
+    QueueConfig,
+    Versions,
+    check_queue_name,
+    queue_of,
+    settings_text,
+)
 
 
 @pytest.mark.parametrize("name", ["a", "Z", "0", "_", "emails", "Emails_2", "q" * 50, "q" * QUEUE_NAME_CHARS_MAX])
@@ -48,3 +59,35 @@ def test_any_text_is_a_name_or_one_of_two_errors(name: str) -> None:
     assert name.isascii()
     assert name.replace("_", "a").isalnum()
     assert 1 <= len(name) <= QUEUE_NAME_CHARS_MAX
+
+
+_VERSIONS = st.sampled_from(["", "1", "2", "3"])
+_QUEUES = st.builds(
+    Queue, st.just("q"), st.just(QueueConfig()), st.just(False), st.builds(Versions, _VERSIONS, _VERSIONS)
+)
+
+
+@given(st.integers(0, 2**42), st.integers(0, 2**42), st.integers(0, 2**64 - 1))
+def test_a_change_is_later_than_what_it_replaces_whatever_the_clocks_say(first: int, second: int, bits: int) -> None:
+    """A server whose clock is behind may make it."""
+    before = Versions().following(first, bits)
+    assert before > ""
+    assert Versions("", before).following(second, 0) > before
+    assert Versions(before, "").following(second, 0) > before
+
+
+@given(st.lists(_QUEUES, min_size=1, max_size=4), st.randoms())
+def test_the_newest_of_several_rows_is_the_same_in_any_order(queues: list[Queue], random: Random) -> None:
+    queues = [queue._replace(config=QueueConfig(max_backlog=len(queue.versions.config))) for queue in queues]
+    shuffled = random.sample(queues, len(queues))
+    assert reduce(Queue.newest, queues).versions == reduce(Queue.newest, shuffled).versions
+
+
+def test_settings_come_back_as_they_were_stored_with_and_without_versions() -> None:
+    """Also those that an older program stored, and those that a newer one added something to."""
+    config = QueueConfig(max_jobs_per_second=0.1, max_backlog=0)
+    for queue in (Queue("q"), Queue("q", config, True), Queue("q", config, False, Versions("1", "2"))):
+        assert queue_of("q", settings_text(queue), queue.paused) == queue
+    assert queue_of("q", '{"max_backlog": 3, "colour": "red", "versions": ["1", "2", "3"]}', True) == Queue(
+        "q", QueueConfig(max_backlog=3), True, Versions("1", "2")
+    )

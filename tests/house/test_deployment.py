@@ -21,6 +21,11 @@ def dockerfile(repository: Path) -> str:
     return (repository / "deploy/Dockerfile").read_text()
 
 
+def bases(dockerfile: str) -> list[str]:
+    """The images that its stages begin with."""
+    return [base.partition(" ")[0] for base in re.findall(r"^FROM (.+)$", dockerfile, re.MULTILINE)]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_accepts_the_unit(unit: str, tmp_path: Path) -> None:
     """Checked with a program that is there, since ours is in /opt only on the operator's machine."""
@@ -64,10 +69,20 @@ def test_the_image_is_built_from_files_that_exist(dockerfile: str, repository: P
 
 
 def test_the_image_names_no_registry(dockerfile: str) -> None:
-    """Whoever builds it decides where images come from."""
-    assert {base.partition(" ")[0] for base in re.findall(r"^FROM (.+)$", dockerfile, re.MULTILINE)} == {
-        "python:3.11-slim"
-    }
+    """The operator who builds it decides where images come from."""
+    assert all(base.startswith("python:") for base in bases(dockerfile))
+
+
+def test_the_image_is_built_from_one_exact_version(dockerfile: str) -> None:
+    """A tag such as 3.11-slim names another Python, and another Debian, from month to month."""
+    [base] = set(bases(dockerfile))
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", base)
+
+
+def test_the_image_can_use_every_store(dockerfile: str, repository: Path) -> None:
+    """All extras that the server can make use of are installed."""
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"--extra (\w+)", dockerfile)) == {name for name, packages in extras.items() if packages}
 
 
 def test_uv_has_one_version(dockerfile: str, repository: Path) -> None:

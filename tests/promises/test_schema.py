@@ -101,7 +101,9 @@ ADDITIONS: dict[str, dict[int, str]] = {
         102: "string errorType",
         103: "string errorText",
     },
+    "PinLaterJobAckRequest": {100: "bool perItemErrors"},
     "PinLaterCheckpointJobRequest": {100: "string claimToken"},
+    "PinLaterCheckpointJobsRequest": {100: "bool perItemErrors"},
     "PinLaterJobInfo": {
         100: "map<string,string> headers",
         101: "string uniqueKey",
@@ -139,7 +141,13 @@ def test_ids_kept_for_later_are_used_by_nobody() -> None:
 
 def test_scopes_and_outcomes_have_the_contracts_numbers() -> None:
     assert ttypes.UniqueScope._VALUES_TO_NAMES == {0: "PENDING", 1: "UNFINISHED", 2: "TIME"}
-    assert ttypes.Outcome._VALUES_TO_NAMES == {0: "APPLIED", 1: "ALREADY_FINAL", 2: "STALE_CLAIM", 3: "NOT_FOUND"}
+    assert ttypes.Outcome._VALUES_TO_NAMES == {
+        0: "APPLIED",
+        1: "ALREADY_FINAL",
+        2: "STALE_CLAIM",
+        3: "NOT_FOUND",
+        4: "ERROR",
+    }
 
 
 def test_there_are_the_originals_twelve_methods_and_our_twelve() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, Passwor
 from pinlater.domain.job import Job, JobState
 from pinlater.service.addressing import KEYS_A_CALL
 from pinlater.service.values import AckBatch, AckItem, CheckpointItem, DequeueCommand, JobFilter, ScanCommand
-from pinlater.storage.interface import JobKey
+from pinlater.storage.interface import JobKey, Page
+from pinlater.thrift_server.costs import PAGES_BYTES
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -179,3 +181,23 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
     refused = [record for record in caplog.records if "checkpoint without effect" in record.message]
     assert len(refused) == 11
     assert refused[-1].__dict__["jobs"] == len(jobs) - 10
+
+
+async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibytes_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many priorities and shards there are: as much as the listener reserves for it."""
+    for priority in (1, 2, 3):
+        await world.enqueue(b"x", priority=priority)
+    [shard] = list(world.service.shards)
+    scan = shard.shard.scan_jobs
+    asked: dict[int, int] = {}
+
+    async def noted(page: Page) -> Any:
+        asked.setdefault(page.priority, page.max_bytes)
+        return await scan(page)
+
+    monkeypatch.setattr(shard.shard, "scan_jobs", noted)
+    assert len(await _bodies(world)) == 3
+    assert sorted(asked) == [1, 2, 3]
+    assert 7 * 2**20 < sum(asked.values()) <= PAGES_BYTES

@@ -12,6 +12,7 @@ from pinlater.dispatch.limits import RateLimits
 from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.domain.queue import Queue
 from pinlater.service.queue_book import QueueBook
 from pinlater.sharding.reload import DesiredShard, open_shards
 from pinlater.storage.memory import MemoryShard
@@ -63,3 +64,35 @@ async def test_a_store_out_of_reach_is_no_missing_queue() -> None:
     store.dead = "gone"
     with pytest.raises(ShardConnectionFailed):
         await book.require("a")
+
+
+async def test_what_is_made_or_deleted_while_all_queues_are_read_is_not_forgotten() -> None:
+    """The list was read before the change, and taken over after it."""
+    store = FaultyShard(MemoryShard("1"))
+    book = await book_on(store)
+    await store.create_queues(["old"], 0)
+    await book.refresh()
+    fault = store.hangs("list_queues", done_first=True)
+    reading = asyncio.create_task(book.refresh())
+    await fault.met.wait()
+    await store.create_queues(["new"], 0)
+    book.add(Queue("new"))
+    await store.delete_queues(["old"])
+    book.remove("old")
+    fault.release()
+    await reading
+    assert list(book.queues) == ["new"]
+
+
+async def test_a_list_that_was_read_earlier_does_not_replace_a_newer_one() -> None:
+    store = FaultyShard(MemoryShard("1"))
+    book = await book_on(store)
+    fault = store.hangs("list_queues", done_first=True)
+    early = asyncio.create_task(book.refresh())
+    await fault.met.wait()
+    fault.left = 0  # the next one finds nothing in its way
+    await store.create_queues(["new"], 0)
+    await book.refresh()
+    fault.release()
+    await early
+    assert list(book.queues) == ["new"]

@@ -232,6 +232,54 @@ async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_ar
     assert q.paused
 
 
+@on_farm(shards=("1",))
+async def test_an_only_shard_that_is_back_is_left_as_other_servers_have_made_it(farm: Farm) -> None:
+    """What this server remembers is older: it brings back no deleted queue and undoes no change of settings."""
+    store = farm.store("1")
+    await farm.service.create_queue("kept")
+    store.dead = "cut off"
+    await farm.watch.ping_all()
+    await store.within.delete_queues(["q"])
+    await store.within.configure_queue("kept", paused=True)
+    store.dead = None
+    await farm.pass_time(3_000)
+    assert farm.lanes("1").healthy
+    assert [(queue.name, queue.paused) for queue in await store.within.list_queues()] == [("kept", True)]
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_shard_that_is_back_gets_what_the_others_have_now(farm: Farm) -> None:
+    """Other servers made changes while this one could not reach it, and has not read them from the others either."""
+    await farm.service.create_queue("kept")
+    farm.store("1").dead = "cut off"
+    await farm.watch.ping_all()
+    for name in "12":
+        await farm.store(name).within.delete_queues(["q"])
+    await farm.store("2").within.create_queues(["new"], 0)
+    await farm.store("2").within.configure_queue("kept", paused=True)
+    farm.store("1").dead = None
+    await farm.pass_time(3_000)
+    assert farm.lanes("1").healthy
+    found = await farm.store("1").within.list_queues()
+    assert [(queue.name, queue.paused) for queue in found] == [("kept", True), ("new", False)]
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_shard_that_is_back_first_gets_what_the_next_one_has(farm: Farm) -> None:
+    """A queue was made on the second while the first was away, and then both were."""
+    farm.store("1").dead = "cut off"
+    await farm.watch.ping_all()
+    await farm.service.create_queue("new")
+    farm.store("2").dead = "cut off"
+    await farm.watch.ping_all()
+    farm.store("1").dead = None
+    await farm.pass_time(6_000)
+    assert farm.lanes("1").healthy
+    farm.store("2").dead = None
+    await farm.pass_time(6_000)
+    assert [queue.name for queue in await farm.store("1").within.list_queues()] == ["new", "q"]
+
+
 @on_farm()
 async def test_a_shard_just_opened_is_not_on_probation(farm: Farm) -> None:
     farm.store("1").fails("count_jobs")

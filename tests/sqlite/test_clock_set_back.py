@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
 import pytest
 
 from pinlater.app import App
-from pinlater.client import AsyncClient
+from pinlater.client import Ack, AsyncClient
 from pinlater.config.load import load
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
+
+
+@pytest.mark.parametrize("how", ["delete", "collect"])
+async def test_ids_do_not_repeat_though_the_clock_was_set_back_and_the_jobs_are_gone(tmp_path: Path, how: str) -> None:
+    """A descriptor that somebody still holds must never name another job."""
+    flags = {"store": f"sqlite:{tmp_path}/jobs.db", "thrift.port": 0, "http.port": 0, "jobs.succeeded_ttl_ms": 1}
+    flags |= {"maintenance.garbage_interval_ms": 10}
+    given: list[int] = []
+    moment = time.time()
+    for behind_s in (0, 3_600, 7_200):
+        clock = SystemClock(wall=lambda behind_s=behind_s: moment - behind_s)  # type: ignore[misc]
+        app = App(load(None, {}, flags).settings, clock=clock)
+        await app.start()
+        async with AsyncClient(f"127.0.0.1:{app.thrift.port}") as client:
+            await client.create_queue("q")
+            enqueued = (await client.enqueue("q", [b"x"] * 50)).descriptors
+            if how == "delete":
+                assert await client.delete_jobs_by_descriptor("q", enqueued) == 50
+            else:
+                jobs = (await client.dequeue("q", 50)).jobs
+                await client.ack("q", [Ack(job.descriptor) for job in jobs])
+                async with asyncio.timeout(60):
+                    while await client.lookup(enqueued):
+                        await asyncio.sleep(0.01)
+        given += [int(descriptor.rpartition(":")[2]) for descriptor in enqueued]
+        await app.stop(1)
+    assert len(set(given)) == 150
+    assert given == sorted(given)
 
 
 @pytest.mark.parametrize("set_back_s", [3_600, 0])

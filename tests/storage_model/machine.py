@@ -1,18 +1,20 @@
-"""The state machine: each rule is one operation, asked of both shards. It knows the keys of all jobs ever made and the newest tokens.
+"""The state machines: each rule is one operation, asked of both shards. They know the keys of all jobs ever made and the newest tokens.
 
-Not compared: what `advance_due` returns, and sweeps cut by a limit where stores may count other rows towards it.
+Not compared: what `advance_due` returns, and sweeps cut by a limit where stores may count other rows towards it, or take other ones
+of those that are equally late.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Sequence
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pinlater.domain.job import Holder, JobState, NewJob
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.queue import QueueConfig, QueueCounts
 from pinlater.storage.interface import (
     Ack,
     Checkpoint,
@@ -35,10 +37,11 @@ class ShardMachine(RuleBasedStateMachine):
     """A store and the memory store, one operation after the other."""
 
     kind = "memory"  # a subclass for each store names it
+    servers = 1
 
     def __init__(self) -> None:
         super().__init__()
-        self.pair = Pair(self.kind)
+        self.pair = Pair(self.kind, self.servers)
         self.keys: list[JobKey] = []
         self.tokens: dict[int, str] = {}
         self.claimed: list[JobKey] = []
@@ -238,7 +241,15 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from([0, 1, 2, ALL]))
     def time_out_claims(self, limit: int) -> None:
+        if limit and self.some_are_equally_late():
+            limit = ALL
         self.pair.both(lambda shard: shard.time_out_claims(self.now, limit))
+
+    def some_are_equally_late(self) -> bool:
+        """Which of them a limit cuts off is any store's choice."""
+        found = self.pair.run(self.pair.memory.lookup_jobs(self.keys, bodies=False)) if self.keys else []
+        deadlines = [job.claim_deadline_ms for job in found if job is not None and job.claim_deadline_ms is not None]
+        return len(set(deadlines)) < len(deadlines)
 
     @rule()
     def expire(self) -> None:
@@ -277,7 +288,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule()
     def count(self) -> None:
-        for shard in (self.pair.memory, self.pair.other):
+        for shard in (self.pair.memory, *self.pair.servers):
             self.pair.run(shard.advance_due(self.now, ALL))
         self.pair.both(lambda shard: shard.count_jobs())
 
@@ -324,3 +335,47 @@ class ShardMachine(RuleBasedStateMachine):
             jobs.append(job)
             self.keys.append(JobKey(queue, job.priority, job.id))
         return jobs
+
+
+class ServersMachine(ShardMachine):
+    """Three servers on one store, each with a memory of its own, against the memory store: every call goes through a random one."""
+
+    servers = 3
+
+    @initialize(dice=st.randoms(use_true_random=False))
+    def servers_take_calls(self, dice: Random) -> None:
+        self.pair.pick = dice.randrange
+
+    @rule(queue=drawn.queues)
+    def delete_any_queue(self, queue: str) -> None:
+        self.pair.both(lambda shard: shard.delete_queues([queue]))
+
+    @rule(queue=drawn.queues, jobs=drawn.jobs, limit=st.sampled_from([1, 100]), ms=drawn.steps_ms)
+    def begin_anew(self, queue: str, jobs: list[JobAbout], limit: int, ms: int) -> None:
+        """A queue is deleted through one server, made again through another, and has jobs in hand at once, which may be overdue already.
+
+        Far more often than in life: that is what a memory may miss.
+        """
+        self.delete_any_queue(queue)
+        self.pair.both(lambda shard: shard.create_queues([queue], self.now))
+        self.insert(queue, jobs, None, b"", None)
+        self.claim(queue, [limit], 10_000, "w")
+        self.time_passes(ms)
+
+    @rule()
+    def advance_due(self) -> None:
+        """Through one server, and looked at through others."""
+        for shard in (self.pair.memory, self.pair.one()):
+            self.pair.run(shard.advance_due(self.now, ALL))
+
+    @invariant()
+    def no_job_is_lost_and_all_are_counted(self) -> None:
+        """Each job is where the model has it, held by whom the model says. When future jobs count as due is left to `count`."""
+        if self.keys:
+            self.pair.both(lambda shard: shard.lookup_jobs(self.keys, bodies=False))
+        self.pair.both(lambda shard: _undated(shard.count_jobs()))
+
+
+async def _undated(counting: Awaitable[Sequence[QueueCounts]]) -> list[QueueCounts]:
+    """Counts without what depends on when due jobs were last counted as such."""
+    return [row._replace(future=0, oldest_due_at_ms=None) for row in await counting]

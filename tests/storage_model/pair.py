@@ -1,4 +1,8 @@
-"""Two shards side by side, asked the same things at the same hand-turned time."""
+"""A store and the memory store side by side, asked the same things at the same hand-turned time.
+
+The store may be several shard objects on one database, as several servers have them: each call goes through one of them, and each
+remembers only what went through it. Their clocks make sure that nothing which they may trust for some time is still trusted.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hypothesis import note
+
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
@@ -15,27 +21,30 @@ from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.storage.interface import Shard, Swept
 from pinlater.storage.memory import MemoryShard
-from tests.contract.stores import make_store
+from tests.contract.stores import make_store, never_old
 
 T = TypeVar("T")
 ALL = 1_000_000
 
 
 class Pair:
-    """`memory` says what is right, `other` is the store under test. Results must be equal once they are made comparable."""
+    """`memory` says what is right, `servers` have the store under test. Results must be equal once they are made comparable.
 
-    def __init__(self, kind: str) -> None:
+    `pick` says through which of so many servers a call goes.
+    """
+
+    def __init__(self, kind: str, servers: int = 1) -> None:
         self.clock = ManualClock()
+        self.pick: Callable[[int], int] = lambda _: 0
         self._kind = kind
         self._runner = asyncio.Runner()
         self._folder = tempfile.TemporaryDirectory(prefix="pinlater-model-")
-        self.other = self._make()
-        status = StatusRule(
-            self.other.capabilities.custom_status_chars_max, self.other.capabilities.ack_replaces_status
-        )
+        self.servers = [self._make() for _ in range(servers)]
+        capabilities = self.servers[0].capabilities
+        status = StatusRule(capabilities.custom_status_chars_max, capabilities.ack_replaces_status)
         self.memory: Shard = MemoryShard(status_rule=status)
-        self.run(self.memory.open(self.now))
-        self.run(self.other.open(self.now))
+        for shard in (self.memory, *self.servers):
+            self.run(shard.open(self.now))
         self.ids = IdMaker(self.clock, 1)
 
     @property
@@ -51,26 +60,35 @@ class Pair:
     def both(self, ask: Callable[[Shard], Awaitable[Any]]) -> Any:
         """The answer that both gave; fails where they differ."""
         expected = comparable(self.run(ask(self.memory)))
-        given = comparable(self.run(ask(self.other)))
+        given = comparable(self.run(ask(self.one())))
         assert given == expected, _difference(given, expected)
         return expected
 
+    def one(self) -> Shard:
+        """The server that the next call goes through."""
+        number = self.pick(len(self.servers))
+        if len(self.servers) > 1:
+            note(f"through server {number}:")
+        return self.servers[number]
+
     def reopen(self) -> None:
-        """Closes and opens the store under test, if it says that it keeps what it has."""
-        if self.other.capabilities.durable:
-            self.run(self.other.close())
-            self.other = self._make()
-            self.run(self.other.open(self.now))
+        """Closes and opens one server of the store under test, if it says that it keeps what it has."""
+        number = self.pick(len(self.servers))
+        if self.servers[number].capabilities.durable:
+            self.run(self.servers[number].close())
+            self.servers[number] = self._make()
+            self.run(self.servers[number].open(self.now))
 
     def close(self) -> None:
         try:
-            self.run(self.other.close())
+            for shard in self.servers:
+                self.run(shard.close())
         finally:
             self._runner.close()
             self._folder.cleanup()
 
     def _make(self) -> Shard:
-        return make_store(self._kind, Path(self._folder.name))
+        return make_store(self._kind, Path(self._folder.name), never_old())
 
 
 def comparable(result: Any) -> Any:

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.contract.stores import STORES, make_store, needs_server
+from tests.contract.stores import SHARED, STORES, make_store, needs_server
 from tests.servers.fixtures import OTHER_REDIS_SERVERS
-from tests.storage_model.machine import ShardMachine
+from tests.storage_model.machine import ServersMachine, ShardMachine
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
 LONG = EXAMPLES > 100
@@ -28,15 +28,29 @@ EMBEDDED = {"memory", "sqlite"}
 @pytest.mark.parametrize("kind", [kind for kind in STORES if kind not in OTHER_REDIS_SERVERS])
 def test_a_store_answers_as_the_memory_store_does(kind: str, request: pytest.FixtureRequest) -> None:
     """Whatever is asked in whatever order. Memory against itself shows that the machine is sound."""
+    run(ShardMachine, kind, request)
+
+
+@pytest.mark.timeout(0 if LONG else 300)
+@pytest.mark.parametrize("kind", [kind for kind in SHARED if kind not in OTHER_REDIS_SERVERS])
+def test_several_servers_on_one_store_answer_as_one_memory_store_does(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Through whichever of them queues are made, deleted and made again, jobs are worked on, and sweeps are made."""
+    run(ServersMachine, kind, request)
+
+
+def run(machine: type[ShardMachine], kind: str, request: pytest.FixtureRequest) -> None:
+    """Skips where there is no such store."""
     needs_server(kind, request)
     with tempfile.TemporaryDirectory() as folder:
-        make_store(kind, Path(folder))  # skips where there is no such store
+        make_store(kind, Path(folder))
     run_state_machine_as_test(
-        type(f"{kind.title()}Machine", (ShardMachine,), {"kind": kind}),
+        type(f"{kind.title()}{machine.__name__}", (machine,), {"kind": kind}),
         settings=settings(
             max_examples=EXAMPLES
             if LONG or kind in EMBEDDED
-            else EXAMPLES // 4,  # a round trip costs what a hundred steps do
+            else EXAMPLES // (4 if machine.servers == 1 else 2),  # a round trip costs what a hundred steps do
             stateful_step_count=50,
             deadline=None,
             derandomize=not LONG,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState, Outcome
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
 from pinlater.service.values import (
@@ -46,6 +47,7 @@ JOB = Job(
 OUTCOMES = (
     AckResult(DESCRIPTOR, Outcome.APPLIED, deadline_ms=900),
     AckResult("emails:s1:p1:74", Outcome.STALE_CLAIM, "h:1:2:other:4", 800),
+    AckResult("emails:s2:p1:75", Outcome.ERROR, error=ShardConnectionFailed("gone", retry_after_ms=1_000)),
 )
 COUNTS = QueueCounts("emails", 1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
 ANSWERS: dict[str, Any] = {

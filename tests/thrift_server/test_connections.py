@@ -16,7 +16,7 @@ from pinlater.thrift_server.open_files import RESERVED, make_room
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk
-from tests.thrift_server.fake_operations import Gate
+from tests.thrift_server.fake_operations import DESCRIPTOR, Gate
 
 Start = Callable[..., Awaitable[Desk]]
 LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
@@ -252,7 +252,8 @@ async def test_jobs_that_the_kernel_did_not_take_when_the_caller_left_are_given_
     leave(client)
     await desk.until(lambda: swept_out(desk))
     ((_, _, dequeued),) = desk.operations.undelivered_calls
-    assert dequeued == desk.operations.answers["dequeue"]
+    (job,) = dequeued.jobs
+    assert (job.descriptor, job.token, job.job.id, job.job.body) == (DESCRIPTOR, "token", 73, b"")
     assert desk.server.budget.by_kind() == {"requests": 0, "answers": 0, "scans": 0}
 
 
@@ -567,7 +568,7 @@ async def test_that_the_peer_has_gone_is_seen_though_reading_is_paused(
         client.send("createQueue", seqid, name="q" * size)
     await desk.until(lambda: connection._reading_paused)
     leave(client)
-    await desk.until(lambda: swept_out(desk))
+    await desk.until(lambda: swept_out(desk) and desk.operations.cancelled)
     assert desk.operations.cancelled == ["dequeue"]
     assert (names(desk), in_flight(desk)) == (["dequeue"], {})
 

@@ -35,6 +35,7 @@ ACKS = AckBatch(
         AckItem(DESCRIPTOR, True, "token", "done", 1_000, True, "ValueError", "no such address"),
         AckItem("emails:s1:p2:74", False, "token", "done", 1_000, True, "ValueError", "no such address"),
     ],
+    per_item_errors=True,
 )
 FULL_JOB = JobToEnqueue(
     b"\x00\xff\xfe body",
@@ -55,7 +56,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
     "enqueueJobs": ("enqueue", (ME, "emails", [FULL_JOB]), {"request_key": "key", "repeat": True}),
     "dequeueJobs": ("dequeue", (ME, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
-    "ackDequeuedJobs": ("acknowledge", (ME, ACKS), {}),
+    "ackDequeuedJobs": ("acknowledge", (ME, ACKS._replace(per_item_errors=False)), {}),
     "checkpointJobs": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
     "lookupJobs": ("lookup", ([DESCRIPTOR, "x"],), {"bodies": True}),
     "getJobCount": ("count", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
@@ -65,9 +66,9 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "deleteJobs": ("delete_jobs", (JobFilter("emails", JobState.SUCCEEDED, 3, False, "re"), 5), {}),
     "getServerInfo": ("server_info", (), {}),
     "ackJobs": ("acknowledge", (ME, ACKS), {}),
-    "checkpointJobsFenced": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
-    "heartbeatClaims": ("heartbeat", (ME, "emails", CLAIMS), {}),
-    "releaseJobs": ("release", (ME, "emails", CLAIMS, 500), {}),
+    "checkpointJobsFenced": ("checkpoint", (ME, "emails", CHECKPOINTS), {"per_item_errors": True}),
+    "heartbeatClaims": ("heartbeat", (ME, "emails", CLAIMS), {"per_item_errors": True}),
+    "releaseJobs": ("release", (ME, "emails", CLAIMS, 500), {"per_item_errors": True}),
     "cancelJobs": ("cancel", (ME, "emails", [DESCRIPTOR]), {}),
     "configureQueue": ("configure_queue", ("emails", QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5)), {}),
     "getQueueConfig": ("queue_config", ("emails",), {}),
@@ -123,6 +124,17 @@ OUTCOMES = [
         "heldSinceMillis": 800,
         "claimDeadlineMillis": None,
         **NO_ERROR,
+    },
+    {
+        "descriptor": "emails:s2:p1:75",
+        "outcome": 4,
+        "holder": None,
+        "heldSinceMillis": None,
+        "claimDeadlineMillis": None,
+        "errorCode": 502,
+        "errorDetail": "SHARD_UNREACHABLE",
+        "retryable": True,
+        "retryAfterMillis": 1_000,
     },
 ]
 COUNTS = {

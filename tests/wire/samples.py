@@ -43,7 +43,7 @@ def full_ack(descriptor: str = DESCRIPTOR) -> Any:
 
 
 def _acks() -> Any:
-    return types.PinLaterJobAckRequest("emails", [full_ack()], [full_ack("emails:s1:p2:74")])
+    return types.PinLaterJobAckRequest("emails", [full_ack()], [full_ack("emails:s1:p2:74")], True)
 
 
 def _checkpoint() -> Any:
@@ -61,7 +61,7 @@ def _checkpoint() -> Any:
 def full_arguments() -> dict[str, dict[str, Any]]:
     """Arguments behind the context, for every method."""
     claims = [types.ClaimRef(DESCRIPTOR, "token")]
-    checkpoints = types.PinLaterCheckpointJobsRequest("emails", [_checkpoint()])
+    checkpoints = types.PinLaterCheckpointJobsRequest("emails", [_checkpoint()], True)
     config = types.QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5, True)
     return {
         "createQueue": {"name": "emails"},
@@ -79,8 +79,8 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getServerInfo": {},
         "ackJobs": {"request": _acks()},
         "checkpointJobsFenced": {"request": checkpoints},
-        "heartbeatClaims": {"request": types.ClaimsRequest("emails", claims)},
-        "releaseJobs": {"request": types.ReleaseRequest("emails", claims, 500)},
+        "heartbeatClaims": {"request": types.ClaimsRequest("emails", claims, True)},
+        "releaseJobs": {"request": types.ReleaseRequest("emails", claims, 500, True)},
         "cancelJobs": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
         "configureQueue": {"queueName": "emails", "config": config},
         "getQueueConfig": {"queueName": "emails"},

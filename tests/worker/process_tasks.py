@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import stat
 import time
 
 from pinlater.worker import Reject, Worker, current_job
@@ -68,6 +70,21 @@ def leave_a_daemon_and_die(folder: str) -> None:
     if child := os.fork():
         with open(os.path.join(folder, "daemon"), "w") as file:  # noqa: PTH123, PTH118
             file.write(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.alarm(60)
+    signal.pause()
+
+
+@worker.handler("p", process=True, attempts=1)
+def die_in_the_middle_of_a_message(folder: str) -> None:
+    """Half a message goes into the pipe to the worker, which is the only socket here; a fork keeps that pipe open."""
+    if child := os.fork():
+        with open(os.path.join(folder, "daemon"), "w") as file:  # noqa: PTH123, PTH118
+            file.write(str(child))
+        for descriptor in range(3, 100):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                    os.write(descriptor, b"\x00\x00\x10\x00half")
         os.kill(os.getpid(), signal.SIGKILL)
     signal.alarm(60)
     signal.pause()

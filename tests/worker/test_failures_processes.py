@@ -98,6 +98,19 @@ async def test_a_process_that_dies_is_noticed_though_what_it_forked_lives(client
     assert "SIGKILL" in info.error_text
 
 
+@pytest.mark.timeout(60)
+async def test_a_process_that_dies_in_the_middle_of_a_message_does_not_freeze_the_worker(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    """What it forked holds the pipe open, with half a message in it."""
+    async with running_processes(client) as worker:
+        placed = await process_tasks.die_in_the_middle_of_a_message.enqueue_async(str(tmp_path))
+        info = await ended(client, placed.descriptor, JobState.FAILED)
+        await eventually(lambda: not processes_of(worker).process_ids)
+    os.kill(int((tmp_path / "daemon").read_text()), signal.SIGKILL)
+    assert "SIGKILL" in info.error_text
+
+
 @pytest.mark.parametrize("kind", ["exit", "interrupt", "base"])
 async def test_what_is_no_exception_fails_the_job_and_not_the_process(client: AsyncClient, kind: str) -> None:
     async with running_processes(client, ONE) as worker:

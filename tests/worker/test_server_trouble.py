@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import ClaimedJob
+from pinlater.client import AsyncClient, ClaimedJob
 from pinlater.domain.clock import SystemClock
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker, WorkerSettings
@@ -289,3 +289,31 @@ async def test_a_claim_answered_as_a_stop_hangs_up_is_given_back_unspent() -> No
         assert [claim.claimToken for claim in released.request.claims] == ["tok"]
         assert seen == []
         assert len(server.called("dequeueJobs")) == 1
+
+
+async def test_a_stop_ends_no_long_poll_but_the_workers_own() -> None:
+    """The client may be its giver's own, who waits for jobs of another queue over it, before, meanwhile and after."""
+    answer_now = asyncio.Event()
+
+    async def dequeue(arguments: Any) -> t.PinLaterDequeueResponse:
+        if arguments.request.queueName == "q":
+            await asyncio.Event().wait()
+        await answer_now.wait()
+        return t.PinLaterDequeueResponse(jobs={"others:s1:p1:1": b"x"})
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server, AsyncClient(server.address) as client:
+        worker = Worker(client, settings=FAST)
+
+        @worker.handler("q")
+        async def never(job: ClaimedJob) -> None:
+            raise AssertionError
+
+        polling = asyncio.create_task(client.dequeue("others", wait_ms=30_000))
+        await eventually(lambda: server.called("dequeueJobs"))
+        running = asyncio.create_task(worker.run_async())
+        await eventually(lambda: [call for call in server.called("dequeueJobs") if call.request.queueName == "q"])
+        worker.request_stop()
+        await asyncio.wait_for(running, 20)
+        assert not polling.done()
+        answer_now.set()
+        assert [job.body for job in (await polling).jobs] == [b"x"]

@@ -83,7 +83,7 @@ def _load(name: str, place: Place) -> Any:
     try:
         found = getattr(import_module(f"pinlater.cli.{place.module}"), place.attribute)
     except ImportError as error:
-        found = _missing(name, error.name or "")
+        found = _missing(name, error)
     loaded: Any
     if isinstance(found, typer.Typer):
         loaded = typer.main.get_group(found)
@@ -104,21 +104,24 @@ def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except ImportError as error:
-            _say_missing(command.__name__.replace("_", "-"), error.name or "")
+            _say_missing(command.__name__.replace("_", "-"), error)
 
     return run
 
 
-def _missing(name: str, module: str) -> Callable[[], None]:
+def _missing(name: str, error: ImportError) -> Callable[[], None]:
     def unavailable() -> None:
-        _say_missing(name, module)
+        _say_missing(name, error)
 
     unavailable.__doc__ = r"Not installed: pip install 'pinlater\[server]'."
     unavailable.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
     return unavailable
 
 
-def _say_missing(name: str, module: str) -> NoReturn:
+def _say_missing(name: str, error: ImportError) -> NoReturn:
+    if exits.tracebacks():
+        traceback.print_exception(error)
+    module = error.name or ""
     extra = {"asyncmy": "mysql", "redis": "redis", "hiredis": "redis"}.get(module, "server")
     exits.fail(
         f"`pinlater {name}` needs {module or 'more than is installed'}: pip install 'pinlater[{extra}]'", exits.REFUSED
@@ -143,14 +146,26 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _want_tracebacks(wanted: bool) -> bool:
+    return exits.tracebacks(wanted)
+
+
 @app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
-    trace: Annotated[bool, typer.Option("--traceback", help="Show the traceback of an unexpected error.")] = False,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--traceback",
+            help="Show the traceback of an unexpected error.",
+            callback=_want_tracebacks,
+            is_eager=True,  # the command is imported before this function is called, and may fail then
+        ),
+    ] = False,
 ) -> None:
-    exits.tracebacks(trace)
+    """Its options have taken effect when they were read."""
 
 
 def _say_usage(error: Any) -> int:

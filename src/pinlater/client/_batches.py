@@ -103,12 +103,13 @@ class Waiting(Generic[F]):
         return batch
 
 
-def halves(batch: list[Entry[F]], error: Exception) -> list[list[Entry[F]]]:
-    """What to send once more: a job that the server refuses must harm no other, and a refused request has stored nothing.
+def halves(batch: list[Entry[F]], error: Exception, *, unsent: bool = False) -> list[list[Entry[F]]]:
+    """What to send once more: a job that is refused must harm no other, and a refused request has stored nothing.
 
-    Nothing where the error says the same of every job, or of the one that there is.
+    Nothing where the error says the same of every job, or of the one that there is. `unsent`: the request could not even be made, so
+    that an error of any kind may be one job's.
     """
-    if not isinstance(error, CallerError) or isinstance(error, _OF_THE_QUEUE) or len(batch) < 2:
+    if not (unsent or isinstance(error, CallerError)) or isinstance(error, _OF_THE_QUEUE) or len(batch) < 2:
         return []
     middle = len(batch) // 2
     return [batch[:middle], batch[middle:]]

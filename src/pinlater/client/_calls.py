@@ -13,11 +13,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client import _parsing, values
 from pinlater.client._retries import Resend
-from pinlater.client._thrift import types
+from pinlater.client._thrift import check_encodable, types
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 
 T = TypeVar("T")
+# A job's fields behind the body, where nothing but that was said.
+_ONLY_A_BODY = values.Job(b"")[1:]
 
 
 class Call(NamedTuple, Generic[T]):
@@ -70,12 +72,32 @@ def enqueue(
     return Call("enqueueJobs", (request,), _parsing.enqueued, Resend.NEVER if request_key is None else Resend.KEYED)
 
 
+def check_job(job: values.Job | bytes) -> None:
+    """Raises TypeError or CallerError where no request could carry this job: a value has the wrong type, or is out of its range."""
+    plain = not isinstance(job, values.Job) or job[1:] == _ONLY_A_BODY
+    if plain:
+        _body(job)
+    else:
+        check_encodable(_job(job), "A job")
+
+
+def _body(job: values.Job | bytes) -> bytes:
+    body = job.body if isinstance(job, values.Job) else job
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, bytearray | memoryview):  # and not all that bytes() takes: of a number it makes zeros
+        return bytes(body)
+    raise TypeError(f"a job's body is bytes, not {type(body).__name__}")
+
+
 def _job(job: values.Job | bytes) -> types.PinLaterJob:
     if not isinstance(job, values.Job):
-        return types.PinLaterJob(body=bytes(job), numAttemptsAllowed=None)
+        return types.PinLaterJob(body=_body(job), numAttemptsAllowed=None)
     unique = job.unique
+    if unique is not None and not isinstance(unique, values.UniqueKey):
+        raise TypeError(f"a job's unique key is a UniqueKey, not {type(unique).__name__}")
     return types.PinLaterJob(
-        body=job.body,
+        body=_body(job),
         priority=job.priority,
         runAfterTimestampMillis=job.run_after_ms,
         numAttemptsAllowed=job.attempts_allowed,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
 
@@ -44,6 +45,37 @@ def is_suspicious(waited_s: float) -> bool:
 def _nothing() -> None: ...
 
 
+class LongPolls:
+    """The long polls of one user of a client. Hanging up on them ends nobody else's."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Link, Call[Any]] = {}
+        self.hung_up = False
+
+    @contextmanager
+    def one(self, connection: Link, call: Call[Any]) -> Iterator[None]:
+        """While it is under way."""
+        self._under_way[connection] = call
+        try:
+            yield
+        finally:
+            del self._under_way[connection]
+
+    def hang_up(self) -> None:
+        """Ends them and loses no claim: each returns what the server has answered, or ends with ConnectionLost.
+
+        Later ones are not made again once they have failed.
+        """
+        self.hung_up = True
+        for connection in list(self._under_way):
+            connection.hang_up()
+
+    def unread(self) -> list[Any]:
+        """What they would return, had the event loop got to their answers. From another thread, while the loop is blocked."""
+        answers = [(call, connection.unread()) for connection, call in list(self._under_way.items())]
+        return [call.read(answer) for call, answer in answers if answer is not None]
+
+
 class Engine:
     """Carries out calls. Open from the start; connects with the first call."""
 
@@ -75,8 +107,7 @@ class Engine:
             connect=connect,
             monotonic=monotonic,
         )
-        self._polls: dict[Link, Call[Any]] = {}
-        self._hung_up = False
+        self._polls = LongPolls()  # of callers who never hang up
         self._keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -95,15 +126,22 @@ class Engine:
         """When a call that is made now must be answered, by the loop's clock. From any thread."""
         return self._loop_time() + self._timeout_s + call.wait_ms / 1000
 
-    async def run(self, call: Call[T], deadline: float | None = None, failed: PinLaterError | None = None) -> T:
+    async def run(
+        self,
+        call: Call[T],
+        deadline: float | None = None,
+        failed: PinLaterError | None = None,
+        polls: LongPolls | None = None,
+    ) -> T:
         """The call's value. Raises what the server said, or what kept it from being asked.
 
-        `failed`: how its first try ended, which was made elsewhere; then `deadline` is the whole call's.
+        `failed`: how its first try ended, which was made elsewhere; then `deadline` is the whole call's. `polls`: whose long poll it is,
+        if it is one.
         """
         deadline = deadline or self.deadline(call)
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._try(call, deadline, failed)
+                return await self._try(call, deadline, failed, polls or self._polls)
         except TimeoutError as error:
             self.renew()
             raise self.too_late(call) from error
@@ -116,7 +154,7 @@ class Engine:
         """Whether a call whose first try ended so is not made again. From any thread."""
         return decide(call.resend, error, 1, self._retries) is Again.NO
 
-    async def _try(self, call: Call[T], deadline: float, failed: PinLaterError | None) -> T:
+    async def _try(self, call: Call[T], deadline: float, failed: PinLaterError | None, polls: LongPolls) -> T:
         failures = 0
         lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
         repeats_end = self._repeats_end(call, deadline)
@@ -128,14 +166,14 @@ class Engine:
                 if lost is not None and (not await self._honours_keys() or self._loop_time() >= repeats_end):
                     raise lost
                 if lost is None:
-                    return await self._once(call, self.patience(call, deadline))
-                return await self._once(call, self._patience_for_repeat(call, deadline, failures))
+                    return await self._once(call, self.patience(call, deadline), polls)
+                return await self._once(call, self._patience_for_repeat(call, deadline, failures), polls)
             except PinLaterError as error:
                 failures += 1
                 again = decide(call.resend, error, failures, self._retries)
                 if again is Again.NO and lost is not None and is_unsent(error):
                     raise lost from error  # the first try may have taken effect, whatever the last one says
-                if again is Again.NO or error is lost or (self._hung_up and call.wait_ms):
+                if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
                     raise
                 if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and lost is None:
                     call, lost = call.as_repeat(), error
@@ -143,14 +181,11 @@ class Engine:
                 others = len(self._source.addresses()) > 1
                 await asyncio.sleep(pause_s(failures, error.retry_after_ms, others, self._random.random()))
 
-    async def _once(self, call: Call[T], patient_until: float | None) -> T:
+    async def _once(self, call: Call[T], patient_until: float | None, polls: LongPolls) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
-                self._polls[connection] = call
-                try:
+                with polls.one(connection, call):
                     return await self._ask(connection, call)
-                finally:
-                    del self._polls[connection]
         connection = await self._pool.shared()
         began = self._loop_time()
         try:
@@ -170,17 +205,6 @@ class Engine:
         if self.wants_to_learn(call):
             self.learn(connection)
         return answer
-
-    def hang_up(self) -> None:
-        """Ends the long polls and loses no claim: each returns what the server has answered, or ends with ConnectionLost."""
-        self._hung_up = True
-        for connection in list(self._polls):
-            connection.hang_up()
-
-    def unread(self) -> list[Any]:
-        """What long polls would return, had the event loop got to their answers. From another thread, while the loop is blocked."""
-        answers = [(call, connection.unread()) for connection, call in list(self._polls.items())]
-        return [call.read(answer) for call, answer in answers if answer is not None]
 
     def patience(self, call: Call[T], deadline: float) -> float | None:
         """Where another server could still be asked, this one gets half of the time that is left. From any thread."""

@@ -22,7 +22,7 @@ from pinlater.client._calls import Call
 from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
-from pinlater.client._engine import Engine
+from pinlater.client._engine import Engine, LongPolls
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, Address, server_source
 from pinlater.client.errors import ClientClosed
 from pinlater.domain.clock import Clock, SystemClock
@@ -108,23 +108,31 @@ class Face:
         )
 
 
+class _Opened:
+    """What an open client has, for all that share it."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+
 class AsyncFace(Face):
     """Carries out calls on the event loop that it was opened on."""
 
     def _prepare(self) -> None:
-        self._engine: Engine | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened = _Opened()
+        self._polls = LongPolls()
 
     async def open(self) -> Self:
         """Makes the client ready for this event loop. Connects only with the first call."""
-        if self._engine is None:
-            self._engine = self._new_engine()
-            self._loop = asyncio.get_running_loop()
+        if self._opened.engine is None:
+            self._opened.engine = self._new_engine()
+            self._opened.loop = asyncio.get_running_loop()
         return self
 
     async def close(self) -> None:
         """Closes every connection. May be called twice."""
-        engine, self._engine = self._engine, None
+        engine, self._opened.engine = self._opened.engine, None
         if engine is not None:
             await engine.close()
 
@@ -137,18 +145,27 @@ class AsyncFace(Face):
         await self.close()
 
     async def _run(self, call: Call[T]) -> T:
-        if self._engine is None:
+        if self._opened.engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
-        return await self._engine.run(call)
+        return await self._opened.engine.run(call, polls=self._polls)
+
+    async def carry_out(self, call: Call[T]) -> T:
+        """Carries out a call that was made before."""
+        return await self._run(call)
+
+    def sharing(self) -> Self:
+        """The same client, open or not, over the same connections, for another user: `hang_up` and `unread` are of its own long polls."""
+        other = copy(self)
+        other._polls = LongPolls()  # noqa: SLF001 - its own class
+        return other
 
     def hang_up(self) -> None:
         """For a worker that stops: its long polls end, with what the server has answered."""
-        if self._engine is not None:
-            self._engine.hang_up()
+        self._polls.hang_up()
 
     def unread(self) -> list[Any]:
         """What long polls would return, had the event loop got to their answers. For another thread, while the loop is blocked."""
-        return [] if self._engine is None else self._engine.unread()
+        return self._polls.unread()
 
     def twin(self) -> Self:
         """Another client with the same options, not open yet: for another thread's event loop."""
@@ -158,9 +175,9 @@ class AsyncFace(Face):
 
     def submit(self, call: Call[T]) -> Future[T]:
         """Carries out a call on the client's loop, from any thread, also that loop's own."""
-        if self._loop is None:
+        if self._opened.loop is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
-        return asyncio.run_coroutine_threadsafe(self._run(call), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._run(call), self._opened.loop)
 
 
 class SyncFace(Face):

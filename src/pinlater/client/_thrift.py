@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod, WorldError, error_for
+from pinlater.wire import codec
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.errors import ApplicationErrorKind
 from pinlater.wire.errors import WireError as WireError
@@ -13,7 +14,7 @@ from pinlater.wire.generated import ttypes as types
 from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import METHODS_BY_NAME
 
-__all__ = ["AnswerDecoder", "FrameReader", "WireError", "encode_request", "types"]
+__all__ = ["AnswerDecoder", "FrameReader", "WireError", "check_encodable", "encode_request", "types"]
 
 
 def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...]) -> bytes:
@@ -24,6 +25,14 @@ def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...
         return encode_call(method, sequence, context=context, **dict(zip(names, args, strict=True)))
     except WireError as error:
         raise CallerError(f"{method}: {error.message}", detail="INVALID_ARGUMENT") from error
+
+
+def check_encodable(value: Any, what: str) -> None:
+    """Raises CallerError where a request with this struct, a generated type, could not be encoded. `what` it is, for the message."""
+    try:
+        codec.check_encodable(value)
+    except WireError as error:
+        raise CallerError(f"{what} {error.message}", detail="INVALID_ARGUMENT") from error
 
 
 class AnswerDecoder:

@@ -1,7 +1,8 @@
 """Many enqueues of many tasks in few requests: whatever comes while a request is under way rides in the next.
 
-No timer: a lone job goes out at once, and batches grow with the load. A job that the server refuses must harm no other: a refused
-batch is sent once more in halves, each under a key of its own, which is safe since a refused request stores nothing.
+No timer: a lone job goes out at once, and batches grow with the load. A job that can't be sent, or that the server refuses, must harm
+no other: what no request could carry is refused as it is handed in, and a refused batch is sent once more in halves, each under a key of
+its own, which is safe since a refused request stores nothing. Whoever waits is always told, by an error where the batcher itself ends.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Self, cast
 from pinlater.client import values
 from pinlater.client._batches import Bounds, Entry, Waiting, halves, settle
 from pinlater.client._batches import Placed as Placed
+from pinlater.client._calls import check_job
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import PinLaterError, TooManyWaiting
+from pinlater.client.errors import ConnectionLost, PinLaterError, TooManyWaiting
 
 _Entry = Entry["asyncio.Future[Placed]"]
 
@@ -49,7 +51,11 @@ class AsyncEnqueueBatcher:
         await self.flush()
 
     async def enqueue(self, queue: str, job: values.Job | bytes) -> Placed:
-        """Stores the job; it is safe when this returns. Cancelled before it was sent, the job is not stored."""
+        """Stores the job; it is safe when this returns. Cancelled before it was sent, the job is not stored.
+
+        Raises TypeError or CallerError at once where the job can't be sent as it is.
+        """
+        check_job(job)
         if self._waiting.count >= self._bounds.waiting_max:
             raise TooManyWaiting(
                 f"{self._waiting.count} jobs wait to be enqueued already; await them before adding more"
@@ -83,19 +89,35 @@ class AsyncEnqueueBatcher:
 
     async def _send(self, queue: str, batch: list[_Entry]) -> None:
         try:
-            outcome = await self._client.enqueue(queue, [entry.job for entry in batch])
-        except PinLaterError as error:
-            parts = halves(batch, error)
-            for part in parts:
-                await self._send(queue, part)
-            if not parts:
-                settle(batch, error)
-        except BaseException:
-            for entry in batch:
-                entry.done.cancel()
+            await self._send_or_halve(queue, batch)
+        except (
+            BaseException
+        ) as error:  # not a mere cancellation of what callers wait for: a TaskGroup would take no notice of it
+            unknown = ConnectionLost("Given up while it was sent: it may be stored or not")
+            unknown.__cause__ = error
+            settle(batch, unknown)
             raise
+
+    async def _send_or_halve(self, queue: str, batch: list[_Entry]) -> None:
+        parts: list[list[_Entry]] = []
+        try:
+            call = self._client.enqueue_call(queue, [entry.job for entry in batch])
+        except Exception as error:  # noqa: BLE001 - of a job that has changed since it was handed in: for who waits for it
+            refused: Exception = error
+            parts = halves(batch, error, unsent=True)
         else:
-            settle(batch, outcome)
+            try:
+                outcome = await self._client.carry_out(call)
+            except PinLaterError as error:
+                refused = error
+                parts = halves(batch, error)
+            else:
+                settle(batch, outcome)
+                return
+        for part in parts:
+            await self._send_or_halve(queue, part)
+        if not parts:
+            settle(batch, refused)
 
 
 def _is_open(done: asyncio.Future[Placed]) -> bool:

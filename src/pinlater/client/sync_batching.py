@@ -1,7 +1,8 @@
 """`batching` for plain code: what many threads enqueue, or one thread hands in without waiting, rides in few requests.
 
 It has no thread of its own: the answer to a request, in the client's thread, sends the next. Jobs handed in are never dropped in
-silence: leaving the batcher waits for them, and so does the process's end, but for one that is killed.
+silence: leaving the batcher waits for them, and so does the process's end, a child's of multiprocessing as well, but for one that is
+killed or ends by `os._exit`.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import asyncio
 import atexit
 import concurrent.futures
 import os
+import sys
 import threading
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from weakref import WeakSet
 
 from pinlater.client import values
 from pinlater.client._batches import Bounds, Entry, Placed, Waiting, halves, settle
+from pinlater.client._calls import check_job
 from pinlater.client.errors import ClientClosed, ConnectionLost, TooManyWaiting
 from pinlater.client.sync_client import Client
 
@@ -44,13 +47,19 @@ class EnqueueBatcher:
         self._closed = False
         self._begin()
         _ALIVE.add(self)
+        self._flush_at_the_end()
 
     def _begin(self) -> None:
         """With nothing in hand; in a forked child too, where what waits is the parent's to send."""
+        self._is_flushed_at_the_end = False
         self._room = threading.Condition()
         self._waiting: Waiting[Future[Placed]] = Waiting(self._bounds, _begins)
         self._senders: dict[str, set[_Sender]] = {}
         self._open: set[Future[Placed]] = set()
+
+    def _flush_at_the_end(self) -> None:
+        _flush_at_a_childs_end()
+        self._is_flushed_at_the_end = True
 
     def __enter__(self) -> Self:
         return self
@@ -72,8 +81,12 @@ class EnqueueBatcher:
     def submit(self, queue: str, job: values.Job | bytes) -> Future[Placed]:
         """Hands a job in without waiting for it: its future says what became of it, and calls back in the client's thread.
 
-        Raises `ClientClosed` after `close`, and `TooManyWaiting` where it would have to block an event loop.
+        Raises `ClientClosed` after `close`, `TooManyWaiting` where it would have to block an event loop, and TypeError or `CallerError`
+        where the job can't be sent as it is.
         """
+        check_job(job)
+        if not self._is_flushed_at_the_end:
+            self._flush_at_the_end()
         done: Future[Placed] = Future()
         sender: _Sender | None = None
         try:
@@ -127,8 +140,8 @@ class EnqueueBatcher:
             try:
                 call = self._client.enqueue_call(sender.queue, [entry.job for entry in sender.batch])
                 answer = self._client.submit(call)
-            except Exception as error:  # noqa: BLE001 - a closed client's, or of a job that is none: for those who wait
-                self._refused(sender, error)
+            except Exception as error:  # noqa: BLE001 - a closed client's, or of a job that has changed: for those who wait
+                self._refused(sender, error, unsent=True)
             else:
                 answer.add_done_callback(partial(self._answered, sender))
                 return
@@ -145,8 +158,8 @@ class EnqueueBatcher:
             self._go_on(sender)
         self._send(sender)
 
-    def _refused(self, sender: _Sender, error: Exception) -> None:
-        parts = halves(sender.batch, error)
+    def _refused(self, sender: _Sender, error: Exception, *, unsent: bool = False) -> None:
+        parts = halves(sender.batch, error, unsent=unsent)
         sender.rest.extend(reversed(parts))
         if not parts:
             settle(sender.batch, error)
@@ -204,6 +217,37 @@ def _on_a_loop() -> bool:
 
 
 _ALIVE: WeakSet[EnqueueBatcher] = WeakSet()
+
+
+_AT_A_CHILDS_END: list[Any] = []
+
+
+def _flush_at_a_childs_end() -> None:
+    """A child of multiprocessing ends without the functions of `atexit`. What it does run are multiprocessing's own finalizers.
+
+    Those that a parent registered are forgotten in its forked child, so each process registers, with its first batcher or job.
+    """
+    if "multiprocessing" not in sys.modules:
+        return  # and so it is no child of that
+    from multiprocessing import parent_process, util
+
+    if parent_process() is not None and not any(registered.still_active() for registered in _AT_A_CHILDS_END):
+        _AT_A_CHILDS_END[:] = [util.Finalize(None, _end_child, exitpriority=0)]
+
+
+def _end_child() -> None:
+    """Its main function has returned. Threads that are no daemons go on for now, and may hand in more."""
+    _flush_all()
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    if any(not thread.daemon for thread in others):
+        threading.Thread(target=_flush_after, args=(others,), name="pinlater-end", daemon=False).start()
+
+
+def _flush_after(others: list[threading.Thread]) -> None:
+    for thread in others:
+        if not thread.daemon:
+            thread.join()
+    _flush_all()
 
 
 def _forget_all() -> None:

@@ -76,19 +76,36 @@ class RateLimits:
         servers = self._servers()
         self._paused = {queue.name for queue in queues.values() if queue.paused}
         accounts: dict[str, _Account] = {}
-        for name in queues:
-            rate = effective_rate(file_limits.get(name), queues[name].config.max_jobs_per_second, servers)
-            if rate is None:
-                continue
-            account = self._accounts.get(name)
-            if account is None:
-                account = _Account(TokenBucket(rate, self._clock.monotonic()))
-            elif account.bucket.rate != rate:
-                account.bucket.set_rate(rate, self._clock.monotonic())
-            accounts[name] = account
+        for name, queue in queues.items():
+            rate = effective_rate(file_limits.get(name), queue.config.max_jobs_per_second, servers)
+            if rate is not None:
+                accounts[name] = self._account(name, rate)
         before, self._accounts = self._accounts, accounts
         for account in before.values():
             account.settled.set()
+
+    def add(self, queue: Queue) -> None:
+        """A queue that was just made."""
+        if queue.paused:
+            self._paused.add(queue.name)
+        rate = effective_rate(self._file_limits().get(queue.name), queue.config.max_jobs_per_second, self._servers())
+        if rate is not None:
+            self._accounts[queue.name] = self._account(queue.name, rate)
+
+    def remove(self, queue: str) -> None:
+        """A queue that is gone."""
+        self._paused.discard(queue)
+        account = self._accounts.pop(queue, None)
+        if account is not None:
+            account.settled.set()
+
+    def _account(self, queue: str, rate: float) -> _Account:
+        account = self._accounts.get(queue)
+        if account is None:
+            return _Account(TokenBucket(rate, self._clock.monotonic()))
+        if account.bucket.rate != rate:
+            account.bucket.set_rate(rate, self._clock.monotonic())
+        return account
 
     def is_open(self, queue: str) -> bool:
         """Neither limited nor paused: claims need no permit."""

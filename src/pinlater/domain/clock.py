@@ -39,6 +39,11 @@ class SystemClock:
         return int(self._wall() * 1000) - self.now_ms()
 
 
+def thread_cpu_s() -> float:
+    """Seconds of CPU time that the calling thread has used."""
+    return time.thread_time()
+
+
 class WallClock(SystemClock):
     """Wall time as it is now, wherever it is set: for those who say when something is to happen, and whose process may live for months.
 

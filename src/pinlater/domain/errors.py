@@ -126,6 +126,17 @@ class QueueNotFound(CallerError):
         self.queue = name
 
 
+class TooManyQueues(CallerError):
+    """As many queues exist as may."""
+
+    detail = "TOO_MANY_QUEUES"
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"Queue {name} was not made: there are {limit} queues, as many as may be (setting max_queues); delete some that are not used"
+        )
+
+
 class PasswordInvalid(CallerError):
     """The admin password is wrong, or the server has no hash to compare it with."""
 

@@ -38,6 +38,9 @@ class Outcome(IntEnum):
     ERROR = 4  # its shard could not carry it out, or it is not known whether it did; never a store's own word
 
 
+UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
+
+
 class UniqueKey(NamedTuple):
     """A job's unique key: per queue, across priorities. `for_ms` counts from the enqueue and is used by scope TIME only."""
 

@@ -34,15 +34,20 @@ class QueueConfig(NamedTuple):
     default_expiry_ms: int | None = None
 
 
-def config_of(text: str) -> QueueConfig:
-    """Settings as stored. What a newer version wrote and this one doesn't know is passed over."""
-    found = json.loads(text)
-    return QueueConfig(**{name: found[name] for name in QueueConfig._fields if name in found})
+_NOTHING_SET = QueueConfig()
 
 
-def config_text(config: QueueConfig) -> str:
-    """Settings to store; only those that are set."""
-    return json.dumps({name: value for name, value in config._asdict().items() if value is not None})
+class Versions(NamedTuple):
+    """Which change a queue's settings and its pause switch come from. Later ones are greater as texts; '' is before all: never changed,
+    or by a server that kept no versions."""
+
+    config: str = ""
+    paused: str = ""
+
+    def following(self, now_ms: int, random_bits: int) -> str:
+        """The version of a change that is made now, later than both. Two servers' changes never have the same."""
+        newest_ms = int(max(self).partition(".")[0] or 0)
+        return f"{max(now_ms, newest_ms + 1):013d}.{random_bits:016x}"
 
 
 class Queue(NamedTuple):
@@ -51,6 +56,47 @@ class Queue(NamedTuple):
     name: str
     config: QueueConfig = QueueConfig()
     paused: bool = False
+    versions: Versions = Versions()
+
+    def changed(self, config: QueueConfig | None, paused: bool | None, version: str) -> Queue:
+        """With other settings and/or the pause switch (None leaves as is). What has a later version, or the same, stays as it is; '' is
+        a change by someone who keeps no versions, and always counts."""
+        queue = self
+        if config is not None and (not version or version > queue.versions.config):
+            queue = queue._replace(config=config, versions=queue.versions._replace(config=version))
+        if paused is not None and (not version or version > queue.versions.paused):
+            queue = queue._replace(paused=paused, versions=queue.versions._replace(paused=version))
+        return queue
+
+    def newest(self, other: Queue) -> Queue:
+        """The newer settings, and the newer pause switch, of two shards' rows of one queue; this one's where neither is newer."""
+        queue = self
+        if other.versions.config > queue.versions.config:
+            queue = queue.changed(other.config, None, other.versions.config)
+        if other.versions.paused > queue.versions.paused:
+            queue = queue.changed(None, other.paused, other.versions.paused)
+        return queue
+
+
+def queue_of(name: str, text: str, paused: bool) -> Queue:
+    """A queue as stored: `text` holds the settings. What a newer program wrote and this one doesn't know is passed over."""
+    if text == "{}":  # as it is with most queues, of which there may be thousands
+        return Queue(name, _NOTHING_SET, paused)
+    found = json.loads(text)
+    config = QueueConfig(**{field: found[field] for field in QueueConfig._fields if field in found})
+    return Queue(name, config, paused, Versions(*found.get(_VERSIONS, ())[:2]))
+
+
+def settings_text(queue: Queue) -> str:
+    """What is stored of a queue beside its name and switch; only settings that are set. An older program passes the versions over, and
+    drops them with the next change that it makes."""
+    settings: dict[str, object] = {field: value for field, value in queue.config._asdict().items() if value is not None}
+    if any(queue.versions):
+        settings[_VERSIONS] = list(queue.versions)
+    return json.dumps(settings)
+
+
+_VERSIONS = "versions"
 
 
 class QueueCounts(NamedTuple):

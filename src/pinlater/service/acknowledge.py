@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
 from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address, on_each_shard
 from pinlater.service.body_limit import BodyLimit
 from pinlater.service.identity import kept_source
+from pinlater.service.per_item import LaneOf, Orders, PerItem
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
@@ -27,6 +29,11 @@ TOKEN_BYTES_MAX = 64
 _JOBS_LOGGED = 10
 Item = TypeVar("Item")
 Order = TypeVar("Order")
+
+_FINISH: LaneOf = attrgetter("finish")
+_CHECKPOINT: LaneOf = attrgetter("checkpoint")
+_EXTEND: LaneOf = attrgetter("extend")
+_RELEASE: LaneOf = attrgetter("release")
 
 
 class Acknowledge:
@@ -49,6 +56,7 @@ class Acknowledge:
         self._clock = clock
         self._settings = settings
         self._body_limit = body_limit
+        self._per_item = PerItem(shards)
 
     # --- acks -----------------------------------------------------------------------------------------------------------
 
@@ -67,25 +75,50 @@ class Acknowledge:
         descriptors = [item.descriptor for item in batch.items]
         return address(self._shards, batch.queue, descriptors, self._settings.max_descriptors_per_request)
 
-    async def carry_out(self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard]) -> Sequence[AckResult]:
-        """The acks of a parsed batch."""
+    async def carry_out(
+        self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
+    ) -> Sequence[AckResult]:
+        """The acks of a parsed batch. `then_claims`: a claim waits for them."""
         items = batch.items
         horizon = I64_MAX - self._clock.now_ms()
 
-        def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
-            acks = [_ack(items[index], key, horizon) for index, key in zip(part.indices, part.keys, strict=True)]
-            return part.shard.finish.submit(acks)
+        def acks_of(part: OnShard) -> list[Ack]:
+            return [_ack(items[index], key, horizon) for index, key in zip(part.indices, part.keys, strict=True)]
 
-        answers = await on_each_shard(parts, finish, [NOT_FOUND] * len(items))
+        answers = await self._tell(
+            parts, _FINISH, acks_of, len(items), per_item_errors=batch.per_item_errors, then_claims=then_claims
+        )
         self._count_acks(caller, batch, answers)
         return ack_results([item.descriptor for item in items], answers)
 
-    def _count_acks(self, caller: Caller, batch: AckBatch, answers: Sequence[Acked]) -> None:
+    def _tell(
+        self,
+        parts: Sequence[OnShard],
+        lane_of: LaneOf,
+        orders: Orders,
+        count: int,
+        *,
+        per_item_errors: bool,
+        then_claims: bool = False,
+    ) -> Awaitable[Sequence[Acked | PinLaterError]]:
+        """What a lane of each shard answers, at the request's positions. Errors are raised, or are values where `per_item_errors`."""
+        answers: list[Acked | PinLaterError] = [NOT_FOUND] * count
+        if per_item_errors:
+            return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=then_claims)
+
+        def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
+            return lane_of(part.shard).submit(orders(part))
+
+        return on_each_shard(parts, act, answers)
+
+    def _count_acks(self, caller: Caller, batch: AckBatch, answers: Sequence[Acked | PinLaterError]) -> None:
         metrics = self._metrics.queue(batch.queue)
         now_ms = self._clock.now_ms()
         succeeded = 0
         stale: list[tuple[str, Acked]] = []
         for item, acked in zip(batch.items, answers, strict=True):
+            if isinstance(acked, PinLaterError):
+                continue
             if acked.outcome is Outcome.STALE_CLAIM:
                 stale.append((item.descriptor, acked))
             elif acked.outcome is not Outcome.APPLIED:
@@ -111,7 +144,9 @@ class Acknowledge:
 
     # --- checkpoints ------------------------------------------------------------------------------------------------------
 
-    async def checkpoint(self, caller: Caller, queue: str, items: Sequence[CheckpointItem]) -> Sequence[AckResult]:
+    async def checkpoint(
+        self, caller: Caller, queue: str, items: Sequence[CheckpointItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]:
         """Saves progress and renews claims. What isn't the caller's claim is a no-op, logged and counted."""
         for item in items:
             self._check_checkpoint(item)
@@ -130,14 +165,23 @@ class Acknowledge:
                 item.prepend_status,
             )
 
-        async def act(part: OnShard) -> Sequence[Acked]:
-            return [raise_error(one) for one in await part.shard.checkpoint.submit(_orders(items, part, order))]
-
-        answers = await self._in_hand(queue, [item.descriptor for item in items], act)
+        descriptors = [item.descriptor for item in items]
+        parts = await self._in_hand(queue, descriptors)
+        answers = await self._tell(
+            parts,
+            _CHECKPOINT,
+            lambda part: _orders(items, part, order),
+            len(items),
+            per_item_errors=per_item_errors,
+        )
+        if not per_item_errors:
+            answers = [raise_error(one) for one in answers]
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         without_effect: list[tuple[str, Acked]] = []
         for item, acked in zip(items, answers, strict=True):
+            if isinstance(acked, PinLaterError):
+                continue
             if acked.outcome is Outcome.APPLIED:
                 metrics.checkpoint += 1
                 if acked.state is JobState.PENDING:
@@ -147,7 +191,7 @@ class Acknowledge:
         if without_effect:
             metrics.checkpoint_noop += len(without_effect)
             _log_each("checkpoint without effect", caller, queue, without_effect)
-        return ack_results([item.descriptor for item in items], answers)
+        return ack_results(descriptors, answers)
 
     def _check_checkpoint(self, item: CheckpointItem) -> None:
         limit = self._body_limit
@@ -161,34 +205,40 @@ class Acknowledge:
 
     # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
 
-    async def heartbeat(self, caller: Caller, queue: str, claims: Sequence[ClaimItem]) -> Sequence[AckResult]:
+    async def heartbeat(
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]:
         """Renews claims: deadline = now + the job's claim timeout. Never revives one."""
         del caller
-
-        async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.extend.submit(_claim_refs(claims, part))
-
-        answers = await self._in_hand(queue, [claim.descriptor for claim in claims], act)
+        descriptors = [claim.descriptor for claim in claims]
+        parts = await self._in_hand(queue, descriptors)
+        answers = await self._tell(
+            parts, _EXTEND, lambda part: _claim_refs(claims, part), len(claims), per_item_errors=per_item_errors
+        )
         self._metrics.queue(queue).heartbeat += len(claims)
-        return ack_results([claim.descriptor for claim in claims], answers)
+        return ack_results(descriptors, answers)
 
     async def release(
-        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int, *, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Gives claims back unspent, due after `delay_ms`."""
         del caller
         delay_ms = min(max(0, delay_ms), I64_MAX - self._clock.now_ms())
-
-        async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.release.submit(_claim_refs(claims, part, delay_ms))
-
-        answers = await self._in_hand(queue, [claim.descriptor for claim in claims], act)
+        descriptors = [claim.descriptor for claim in claims]
+        parts = await self._in_hand(queue, descriptors)
+        answers = await self._tell(
+            parts,
+            _RELEASE,
+            lambda part: _claim_refs(claims, part, delay_ms),
+            len(claims),
+            per_item_errors=per_item_errors,
+        )
         now_ms = self._clock.now_ms()
         for acked in answers:
-            if acked.outcome is Outcome.APPLIED:
+            if not isinstance(acked, PinLaterError) and acked.outcome is Outcome.APPLIED:
                 self._metrics.queue(queue).released += 1
                 self._ready_again(queue, acked, now_ms)
-        return ack_results([claim.descriptor for claim in claims], answers)
+        return ack_results(descriptors, answers)
 
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
         """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
@@ -197,16 +247,16 @@ class Acknowledge:
         async def act(part: OnShard) -> Sequence[Acked]:
             return await part.shard.shard.cancel_jobs(part.keys, self._clock.now_ms())
 
-        answers = await self._in_hand(queue, descriptors, act)
+        parts = await self._in_hand(queue, descriptors)
+        answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
         self._metrics.queue(queue).cancelled += sum(acked.outcome is Outcome.APPLIED for acked in answers)
         return ack_results(descriptors, answers)
 
-    async def _in_hand(
-        self, queue: str, descriptors: Sequence[str], act: Callable[[OnShard], Awaitable[Sequence[Acked]]]
-    ) -> list[Acked]:
+    async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> list[OnShard]:
+        """The jobs named, by shard; nothing has happened where it raises."""
         parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
-        return await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
+        return parts
 
 
 def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[str, Acked]]) -> None:

@@ -177,9 +177,11 @@ async def one_after_another(
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
-def ack_results(descriptors: Sequence[str], answers: Sequence[Acked]) -> list[AckResult]:
-    """The store's answers in the service's words."""
+def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
+    """The stores' answers in the service's words."""
     return [
-        AckResult(descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms)
+        AckResult(descriptor, Outcome.ERROR, error=acked)
+        if isinstance(acked, PinLaterError)
+        else AckResult(descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms)
         for descriptor, acked in zip(descriptors, answers, strict=True)
     ]

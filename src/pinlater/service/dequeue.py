@@ -20,6 +20,9 @@ from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import raise_error
 from pinlater.telemetry.metrics import Metrics
 
+# Long enough that a caller who sends the same acks with each dequeue does not spin.
+_WAIT_WITH_ERRORS_MS = 1_000
+
 
 class Dequeue:
     """The dequeue operation, and what happens to an answer that could not be delivered."""
@@ -45,7 +48,8 @@ class Dequeue:
         self._settings = settings
 
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued:
-        """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed."""
+        """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
+        fail alone, and their caller learns of it soon: the claim waits no longer than a second then."""
         _check(command)
         batch = command.acks
         if batch is None:
@@ -56,9 +60,11 @@ class Dequeue:
             queue = await self._book.require(command.queue)
             await self._book.require(batch.queue)
             try:
-                results = await self._acknowledge.carry_out(caller, batch, parts)
+                results = await self._acknowledge.carry_out(caller, batch, parts, then_claims=command.limit > 0)
             except PinLaterError as error:
                 raise error.adding(" (the acks that rode along failed, so nothing was claimed)") from error
+            if command.wait_ms > _WAIT_WITH_ERRORS_MS and any(result.error is not None for result in results):
+                command = command._replace(wait_ms=_WAIT_WITH_ERRORS_MS)
         limit = min(command.limit, self._settings.max_dequeue_limit)
         if command.dry_run:
             return Dequeued(await self._peek(command, limit), results)

@@ -18,7 +18,7 @@ from pinlater.domain.errors import (
     PriorityNotSupported,
     RequestTooOld,
 )
-from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.domain.job import UNIQUE_FOR_MS_MAX, NewJob, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.service.body_limit import BodyLimit
@@ -138,8 +138,8 @@ class Enqueue:
         if job.unique is not None:
             if not 0 < len(job.unique.key.encode()) <= settings.max_unique_key_bytes:
                 raise InvalidArgument(f"Job {index}: a unique key has 1 to {settings.max_unique_key_bytes} bytes")
-            if job.unique.scope is UniqueScope.TIME and not 1 <= job.unique.for_ms <= YEAR_MS:
-                raise InvalidArgument(f"Job {index}: scope TIME needs uniqueForMillis from 1 to {YEAR_MS}")
+            if job.unique.scope is UniqueScope.TIME and not 1 <= job.unique.for_ms <= UNIQUE_FOR_MS_MAX:
+                raise InvalidArgument(f"Job {index}: scope TIME needs uniqueForMillis from 1 to {UNIQUE_FOR_MS_MAX}")
 
     # --- storing ------------------------------------------------------------------------------------------------------
 

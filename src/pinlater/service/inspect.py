@@ -34,7 +34,8 @@ from pinlater.telemetry.metrics import Metrics
 
 START, END = "0", "-1"
 _PAGE_ROWS = 1_000
-_PAGE_BYTES = 8 * 1024 * 1024
+_PAGE_BYTES = 8 * 1024 * 1024  # of the bodies of all pages that a scan holds at once
+_PAGE_BYTES_MIN = 256 * 1024
 _BODIES_A_LOOKUP = 64
 # Without a shard where there is one only, and from servers that did not name it.
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
@@ -335,11 +336,15 @@ class _Merged:
         self._failures: dict[str, WorldError] = {}
         self._shards = len(found)
         self._alone = len(shards) == 1
+        priorities = inspect._priorities(filter)  # noqa: SLF001
+        page = inspect._page(filter, 0, None, min(limit, _PAGE_ROWS), bodies=bodies)._replace(  # noqa: SLF001
+            max_bytes=max(_PAGE_BYTES // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
+        )
         self._streams = [
-            _Stream(shard, inspect._page(filter, priority, begin, min(limit, _PAGE_ROWS), bodies=bodies), regex)  # noqa: SLF001
+            _Stream(shard, page._replace(priority=priority, after=begin), regex)
             for shard in found
             for begin in [None if after is None else after.on(shard.name, alone=self._alone)]
-            for priority in inspect._priorities(filter)  # noqa: SLF001
+            for priority in priorities
         ]
         self._heap: list[tuple[int, int, str, int, Found]] = []
 

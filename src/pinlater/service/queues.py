@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, PasswordInvalid, QueueNotFound
+from pinlater.domain.errors import InvalidArgument, PasswordInvalid, QueueNotFound, TooManyQueues
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
 from pinlater.service.addressing import on_reachable, reachable
 from pinlater.service.passwords import PasswordCheck
@@ -19,6 +20,9 @@ from pinlater.sharding.guarded import out_of_reach
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.telemetry.metrics import Metrics
 
+Value = TypeVar("Value")
+
+_QUEUES_A_TURN = 250
 YEAR_MS = 366 * 24 * 3_600_000
 
 
@@ -46,8 +50,17 @@ class Queues:
     async def create_queue(self, name: str) -> None:
         """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back."""
         check_queue_name(name)
-        await self._on_each("createQueue", lambda shard: shard.shard.create_queues([name], self._clock.now_ms()))
-        await self._book.refresh()
+        if not self._book.has_room_for(name):
+            await self._book.look()  # before it refuses: other servers may have deleted queues
+            if not self._book.has_room_for(name):
+                raise TooManyQueues(name, self._book.queues_max)
+
+        async def create(shard: ShardLanes) -> Queue:
+            [queue] = await shard.shard.create_queues([name], self._clock.now_ms())
+            return queue
+
+        found = await self._on_each("createQueue", create)
+        self._book.add(next((queue for queue in found if queue != Queue(name)), found[0]))
 
     async def delete_queue(self, name: str, password: str) -> None:
         """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
@@ -60,8 +73,7 @@ class Queues:
         for shard in self._shards:
             if not shard.healthy:
                 raise out_of_reach(shard.name).adding("; the queue was deleted from the others")
-        await self._book.refresh()
-        self._dispatcher.queue_gone(name)
+        self._book.remove(name)
         self._metrics.forget_queue(name)
 
     async def queue_names(self) -> Sequence[str]:
@@ -70,10 +82,15 @@ class Queues:
         return sorted(self._book.queues)
 
     async def configure_queue(self, name: str, config: QueueConfig) -> None:
-        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back."""
+        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back.
+
+        Of two changes at once all shards keep the same one.
+        """
         check_config(config)
-        await self._book.require(name)
-        await self._on_each("configureQueue", lambda shard: shard.shard.configure_queue(name, config=config))
+        version = await self._next_version(name)
+        await self._on_each(
+            "configureQueue", lambda shard: shard.shard.configure_queue(name, config=config, version=version)
+        )
         await self._book.refresh()
 
     async def queue_config(self, name: str) -> Queue:
@@ -81,29 +98,49 @@ class Queues:
         return await self._book.require(name)
 
     async def set_paused(self, name: str, paused: bool) -> None:
-        """Stops or resumes dequeues; enqueues and acks go on."""
-        await self._book.require(name)
+        """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`."""
+        version = await self._next_version(name)
         method = "pauseQueue" if paused else "resumeQueue"
-        await self._on_each(method, lambda shard: shard.shard.configure_queue(name, paused=paused))
+        await self._on_each(method, lambda shard: shard.shard.configure_queue(name, paused=paused, version=version))
         await self._book.refresh()
 
+    async def _next_version(self, name: str) -> str:
+        """Later than every version that a shard in reach has, also where their servers' clocks are ahead of this one's."""
+        await self._book.refresh()
+        queue = await self._book.require(name)
+        return queue.versions.following(self._clock.now_ms(), self._shards.random.getrandbits(64))
+
     async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
-        """How the named queues (none: all) are doing, from counters only."""
+        """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
+        if len(names) > self._book.queues_max:
+            raise InvalidArgument(
+                f"{len(names)} names in one request; at most {self._book.queues_max} are taken (setting max_queues)",
+                detail="TOO_MANY",
+            )
         wanted = [(await self._book.require(name)).name for name in names] or sorted(self._book.queues)
+        different = list(dict.fromkeys(wanted))
+        counts: dict[str, list[QueueCounts]] = {name: [] for name in different}
 
-        async def count(shard: ShardLanes) -> Sequence[QueueCounts]:
+        async def count(shard: ShardLanes) -> list[QueueCounts]:
             await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
-            return await shard.shard.count_jobs(wanted)
+            counted: list[QueueCounts] = []
+            for start in range(0, len(different), _QUEUES_A_TURN):
+                counted += await shard.shard.count_jobs(different[start : start + _QUEUES_A_TURN])
+                await asyncio.sleep(0)
+            return counted
 
-        counted = await on_reachable(self._shards, self._metrics, "getQueueStats", count)
-        counts: dict[str, list[QueueCounts]] = {name: [] for name in wanted}
-        for row in merge_counts(row for rows in counted for row in rows):
-            if row.queue in counts:
+        for counted in await on_reachable(self._shards, self._metrics, "getQueueStats", count):
+            for row in counted:
                 counts[row.queue].append(row)
-        return [self._stats(name, counts[name]) for name in wanted]
+            await asyncio.sleep(0)
+        stats: list[QueueStats] = []
+        for start in range(0, len(wanted), _QUEUES_A_TURN):
+            stats += [self._stats(name, merge_counts(counts[name])) for name in wanted[start : start + _QUEUES_A_TURN]]
+            await asyncio.sleep(0)
+        return stats
 
-    async def _on_each(self, method: str, act: Callable[[ShardLanes], Awaitable[None]]) -> None:
-        """`act` on every shard in reach, all at once. Raises the first failure when all are through; repeating is safe.
+    async def _on_each(self, method: str, act: Callable[[ShardLanes], Awaitable[Value]]) -> list[Value]:
+        """What `act` answers for every shard in reach, all at once. Raises the first failure when all are through; repeating is safe.
 
         A shard that doesn't know the queue (yet) is no failure while another does.
         """
@@ -114,6 +151,7 @@ class Queues:
         grave = [failure for failure in failures if not isinstance(failure, QueueNotFound)]
         if grave or len(failures) == len(results):
             raise (grave or failures)[0]
+        return [result for result in results if not isinstance(result, BaseException)]
 
     def _stats(self, name: str, counts: Sequence[QueueCounts]) -> QueueStats:
         queue = self._book.get(name)

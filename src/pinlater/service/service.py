@@ -60,10 +60,14 @@ class Operations(Protocol):
     ) -> Enqueued: ...
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued: ...
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]: ...
-    async def checkpoint(self, caller: Caller, queue: str, items: Sequence[CheckpointItem]) -> Sequence[AckResult]: ...
-    async def heartbeat(self, caller: Caller, queue: str, claims: Sequence[ClaimItem]) -> Sequence[AckResult]: ...
+    async def checkpoint(
+        self, caller: Caller, queue: str, items: Sequence[CheckpointItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]: ...
+    async def heartbeat(
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]: ...
     async def release(
-        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int, *, per_item_errors: bool = False
     ) -> Sequence[AckResult]: ...
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]: ...
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, Job]]: ...
@@ -97,6 +101,7 @@ FEATURES = (
     "pause",
     "queue-stats",
     "paged-scan",
+    "per-item-errors",
 )
 
 
@@ -121,7 +126,7 @@ class Service:
         self.shards = shards
         self.dispatcher = dispatcher
         self.identity = identity
-        self.book = QueueBook(shards, dispatcher, clock)
+        self.book = QueueBook(shards, dispatcher, clock, settings.max_queues)
         self._clock = clock
         self._settings = settings
 

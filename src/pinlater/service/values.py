@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import ClaimedJob, Job, JobState, Outcome, UniqueKey
 from pinlater.domain.queue import QueueCounts, Rates
 
@@ -51,20 +52,22 @@ class AckItem(NamedTuple):
 
 
 class AckBatch(NamedTuple):
-    """Acks of one queue."""
+    """Acks of one queue. `per_item_errors`: a shard's error is the outcome of the items that it holds, and fails nothing else."""
 
     queue: str
     items: Sequence[AckItem]
+    per_item_errors: bool = False
 
 
 class AckResult(NamedTuple):
-    """What became of an ack, checkpoint, heartbeat, release or cancel; mirrors the wire's AckOutcome."""
+    """What became of an ack, checkpoint, heartbeat, release or cancel; mirrors the wire's AckOutcome. `error` with `Outcome.ERROR` only."""
 
     descriptor: str
     outcome: Outcome
     holder: str = ""
     held_since_ms: int | None = None
     deadline_ms: int | None = None
+    error: PinLaterError | None = None
 
 
 class DequeueCommand(NamedTuple):

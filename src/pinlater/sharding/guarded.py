@@ -136,8 +136,8 @@ class GuardedShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        await self._work(self._shard.create_queues, names, now_ms)
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        return await self._work(self._shard.create_queues, names, now_ms)
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         await self._work(self._shard.delete_queues, names)
@@ -146,9 +146,9 @@ class GuardedShard:
         return await self._look(self._shard.list_queues)
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        await self._work(self._shard.configure_queue, name, config=config, paused=paused)
+        await self._work(self._shard.configure_queue, name, config=config, paused=paused, version=version)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ async def open_shards(
         await asyncio.gather(*(shard.raw.close() for shard, _ in made), return_exceptions=True)
         raise failures[0]
     for shard, error in made:
+        shard.is_new = error is not None
         if error is not None:
             logger.error("a shard is out of reach", extra={"shard": shard.name, "reason": error.message})
     return Shards([shard for shard, _ in made], random, settings)

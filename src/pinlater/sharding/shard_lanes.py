@@ -94,6 +94,8 @@ class ShardLanes:
         self.address = ""  # two of one name and address are the same shard
         self.leaving = False  # out of the map as soon as it is empty
         self.moved = False  # from another address, and not seen there yet
+        self.is_new = not opened  # never was in use by this server
+        self.is_behind = False  # came back when no other shard could be asked what queues there are
         self.trusted = not shard.capabilities.shared
         self.shard: Shard = shard if self.trusted else self._guard()
         self.hooks = Hooks()

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import Queue, Versions
 from pinlater.sharding.guarded import ping, too_late, within
 from pinlater.sharding.shard_lanes import ShardLanes
 from pinlater.sharding.shards import Shards
+from pinlater.storage.interface import Shard
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +61,10 @@ class Watch:
         await self.probes_done()
 
     async def bring_all_up_to_date(self) -> None:
-        """At the start: a queue that was made while a shard was away is made on it, whichever server noticed.
+        """At the start: a queue that was made while a shard was away is made on it, whichever server noticed, and the newest settings
+        are given to all.
 
-        Settings stay as they are on each: nobody here knows which are newer.
+        Settings without versions stay as they are on each: nobody here knows which are newer.
         """
         shards = self._shards.in_reach()
         if len(shards) < 2:
@@ -98,6 +103,17 @@ class Watch:
         else:
             health.probe_succeeded()
         shard.follow_health()
+        if shard.healthy:
+            await self._catch_up(shard)
+
+    async def _catch_up(self, shard: ShardLanes) -> None:
+        """Shards that came back when there was no other to ask get what this one has."""
+        for other in self._shards.in_reach():
+            if other.is_behind and other is not shard:
+                try:
+                    await bring_up_to_date(self._shards, other, settings=False)
+                except PinLaterError as error:
+                    logger.warning("a shard may lack queues", extra={"shard": other.name, "reason": error.message})
 
 
 async def open_shard(shard: ShardLanes) -> None:
@@ -115,15 +131,22 @@ async def open_shard(shard: ShardLanes) -> None:
 
 
 async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool = True) -> None:
-    """A shard that is new or was away gets the queues that the others have, with their settings. It loses none.
+    """A shard that is new or was away gets the queues that the others have now, with their settings where those are newer. It loses none.
 
-    With `settings` False queues that it has keep theirs.
+    With `settings` False queues that it has keep theirs where it is not known which are newer (earlier servers kept no versions).
+    Where no other shard can be asked, a shard that was away stays as it is: what this server remembers is older, and would bring back
+    deleted queues and undo changes of settings. Only a new shard gets that.
 
     Weakness: a queue that was deleted from the others meanwhile is still there; whoever deleted it was told so.
     """
     seconds = shard.settings.work_timeout_ms / 1000
     late = too_late(shard.name, seconds)
-    known = list(shards.known_queues())
+    known = await _queues_of_others(shards, shard)
+    if known is None and not shard.is_new:
+        shard.is_behind = len(shards) > 1
+        return
+    if known is None:
+        known = list(shards.known_queues())
     found = {queue.name: queue for queue in await within(shard.raw.list_queues(), seconds, late)}
     missing = [queue.name for queue in known if queue.name not in found]
     if shard.moved and len(missing) == len(known) > 0:
@@ -136,7 +159,34 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
         await within(shard.raw.create_queues(missing, shard.clock.now_ms()), seconds, late)
         logger.info("queues made on a shard", extra={"shard": shard.name, "queues": len(missing)})
     for queue in known:
-        is_new = queue.name not in found
-        if (is_new or settings) and found.get(queue.name, Queue(queue.name)) != queue:
-            call = shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused)
-            await within(call, seconds, late)
+        has = found.get(queue.name, Queue(queue.name))
+        calls = newer_settings(shard.raw, has, queue)
+        if has.versions == queue.versions == Versions() and has != queue and (settings or queue.name not in found):
+            calls = [partial(shard.raw.configure_queue, queue.name, config=queue.config, paused=queue.paused)]
+        for call in calls:
+            await within(call(), seconds, late)
+    shard.is_new = shard.is_behind = False
+
+
+def newer_settings(shard: Shard, has: Queue, wanted: Queue) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """The calls that give a shard, which has a queue with settings, those that are newer on others. Safe whoever else makes them."""
+    calls: list[Callable[[], Coroutine[Any, Any, None]]] = []
+    if wanted.versions.config > has.versions.config:
+        calls.append(partial(shard.configure_queue, has.name, config=wanted.config, version=wanted.versions.config))
+    if wanted.versions.paused > has.versions.paused:
+        calls.append(partial(shard.configure_queue, has.name, paused=wanted.paused, version=wanted.versions.paused))
+    return calls
+
+
+async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:
+    """The queues of all other shards in reach together, each with its newest settings; None where none of these answers."""
+    others = [other for other in shards.in_reach() if other is not shard]
+    answers = await asyncio.gather(*(other.shard.list_queues() for other in others), return_exceptions=True)
+    known: dict[str, Queue] = {}
+    for answer in answers:
+        if not isinstance(answer, BaseException):
+            for queue in answer:
+                known[queue.name] = known.get(queue.name, queue).newest(queue)
+        elif not isinstance(answer, PinLaterError):
+            raise answer
+    return None if all(isinstance(answer, BaseException) for answer in answers) else list(known.values())

@@ -219,8 +219,8 @@ class Page(NamedTuple):
     """A part of a scan of one queue, state and priority, newest first.
 
     Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
-    (time, id) of the last row of the page before, or any place in that order. `due_by_ms`: PENDING only: with `future` False rows with
-    run-after ≤ it, with True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
+    (time, id) of the last row of the page before, or any other place in that order. `due_by_ms`: PENDING only: with `future` False
+    rows with run-after ≤ it, with True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
     """
 
     queue: str
@@ -333,8 +333,11 @@ class Shard(Protocol):
         ...
 
     # --- queues -----------------------------------------------------------------------------------------------------------
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        """Makes them; one that exists stays as it is."""
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        """Makes them; one that exists stays as it is. All of them as they are now, in this order.
+
+        Its cost must not grow with the number of queues that there are.
+        """
         ...
 
     async def delete_queues(self, names: Sequence[str]) -> None:
@@ -346,9 +349,12 @@ class Shard(Protocol):
         ...
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        """Replaces the settings and/or the pause switch; None leaves as is. Raises `QueueNotFound`."""
+        """Replaces the settings and/or the pause switch; None leaves as is. Raises `QueueNotFound`.
+
+        Kept with `version`, and only where that is later than the version of what is replaced (`Queue.changed`).
+        """
         ...
 
     # --- the three hot paths ----------------------------------------------------------------------------------------------

@@ -15,11 +15,14 @@ class TelemetrySettings:
     log_level: str = "info"
     log_format: str = "auto"
     queue_metrics_max: int = 10_000
+    loop_lag_interval_ms: int = 20
 
     def __post_init__(self) -> None:
         if self.log_level not in LOG_LEVELS:
             raise ValueError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
         if self.log_format not in LOG_FORMATS:
             raise ValueError(f"log_format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
+        if self.loop_lag_interval_ms < 1:
+            raise ValueError(f"loop_lag_interval_ms {self.loop_lag_interval_ms} is below 1")
         if self.queue_metrics_max < 1:
             raise ValueError(f"queue_metrics_max {self.queue_metrics_max} is below 1")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from pinlater.domain.job import Attempt, Job
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Attempt, Job, Outcome
 from pinlater.domain.queue import Queue
 from pinlater.service.values import AckResult, Caller, Dequeued, Enqueued, QueueStats, Scanned, ServerInfo
 from pinlater.wire.generated import ttypes as types
 
 I32_MAX = 2**31 - 1
+_QUEUES_A_TURN = 250
 
 
 class Delivery(types.PinLaterDequeueResponse):
@@ -44,6 +47,12 @@ class Delivery(types.PinLaterDequeueResponse):
         jobs = self.dequeued.jobs
         return bool(jobs) and bool(jobs[0].token)
 
+    def forget_bodies(self) -> None:
+        """Keeps only what it takes to give the jobs back: the answer is encoded, and its bytes are counted."""
+        self.jobs = self.jobMetadata = self.jobOrder = None
+        jobs = [handed_out._replace(job=handed_out.job._replace(body=b"")) for handed_out in self.dequeued.jobs]
+        self.dequeued = self.dequeued._replace(jobs=jobs)
+
 
 def enqueued(value: Enqueued) -> types.PinLaterEnqueueResponse:
     """Descriptors in the order of the jobs."""
@@ -54,8 +63,22 @@ def ack_outcomes(results: Sequence[AckResult]) -> list[types.AckOutcome]:
     """Outcomes, in order."""
     return [
         types.AckOutcome(descriptor, outcome, holder or None, held_since_ms, deadline_ms)
-        for descriptor, outcome, holder, held_since_ms, deadline_ms in results
+        if error is None
+        else _failed(descriptor, outcome, error)
+        for descriptor, outcome, holder, held_since_ms, deadline_ms, error in results
     ]
+
+
+def _failed(descriptor: str, outcome: Outcome, error: PinLaterError) -> types.AckOutcome:
+    """Without the error's message, which could be as long as all else in the answer."""
+    return types.AckOutcome(
+        descriptor,
+        outcome,
+        errorCode=int(error.code),
+        errorDetail=error.detail,
+        retryable=error.retryable,
+        retryAfterMillis=error.retry_after_ms,
+    )
 
 
 def _attempt(attempt: Attempt) -> types.Attempt:
@@ -122,6 +145,15 @@ def queue_config(queue: Queue) -> types.QueueConfig:
         config.default_expiry_ms,
         queue.paused,
     )
+
+
+async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:
+    """Of thousands of queues it takes long: in pieces between which other calls get their turn."""
+    shown: list[types.QueueStats] = []
+    for start in range(0, len(found), _QUEUES_A_TURN):
+        shown += [queue_stats(stats) for stats in found[start : start + _QUEUES_A_TURN]]
+        await asyncio.sleep(0)
+    return shown
 
 
 def queue_stats(stats: QueueStats) -> types.QueueStats:

@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 KEEPALIVE_IDLE_S = 60
 REQUESTS_A_TURN = 64
 HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
+QUEUED_BYTES = 200  # that a request takes while it waits, beside its frame
 PIPELINED_WHILE_REFUSING = 2  # so many times the bound on bytes that wait, refusals counted, a connection is read from
 FRAMES_DISCARDED = 4  # of a frame too long, so many times the bound is read for the sake of a clear answer
 
@@ -45,6 +46,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answer",
+        "_answer_bytes",
         "_budget",
         "_closing_at_s",
         "_discarding_bytes",
@@ -83,7 +85,7 @@ class Connection(asyncio.Protocol):
         self._answer = server.answering.answer
         self._budget = server.answering.budget
         self._splitter = FrameSplitter(server.settings.max_frame_bytes)
-        # When it came, and the frame; or, where the last is true, the answer to one that was refused.
+        # When it came, and the frame; or, where the last is true, the beginning of one that is refused.
         self._queue: deque[tuple[float, bytes, bool]] = deque()
         self._queued_bytes = 0
         self._running_bytes = 0
@@ -96,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._flush_scheduled = False
+        self._answer_bytes = 0
         self._unsent_bytes = 0
         self._reading_paused = False
         self._refusing = False
@@ -154,8 +157,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._stalled_since_s = None
         self.handed_out = None  # of the answers in the buffer at most one hands out jobs, and it is the last
-        self._budget.hold_answer(-self._unsent_bytes)
-        self._unsent_bytes = 0
+        self._free_answers()
         self._server.unstalled(self)
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -200,25 +202,14 @@ class Connection(asyncio.Protocol):
             return  # reading pauses: it may fit later
         self._budget.free_bytes += self._partial_bytes
         self._partial_bytes = 0
-        self._accept_refused(self._splitter.skip(HEAD_BYTES))
+        self._enqueue_refused(self._server.monotonic(), self._splitter.skip(HEAD_BYTES))
+        self._start()
 
     def _may_stay(self, frame_bytes: int) -> bool:
         """Whether a frame, which is counted already, is kept and not refused."""
         if self._refusing and self.waiting:
             return False
         return self._budget.admits(frame_bytes, alone=self._task is None and not self._queue)
-
-    def _refusal(self, frame: bytes) -> tuple[bytes, bool]:
-        """What is queued for a frame that is refused. One that can't be answered is left to close the connection in its turn."""
-        head = frame[:HEAD_BYTES]
-        try:
-            return self._server.answering.refuse_unread(head, pipelined=self._refusing), True
-        except WireError:
-            return head, False
-
-    def _accept_refused(self, head: bytes) -> None:
-        self._enqueue(self._server.monotonic(), *self._refusal(head))
-        self._start()
 
     def _pause_reading(self) -> None:
         """Reads no more before all that waits is answered, or the sweep sees that it waits for long."""
@@ -231,18 +222,26 @@ class Connection(asyncio.Protocol):
             self._server.reading_paused(self)
         self._stop_reading()
 
-    def _count_unsent(self) -> None:
-        """Counts what the kernel has not taken of the answers."""
-        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        self._budget.hold_answer(unsent - self._unsent_bytes)
-        self._unsent_bytes = unsent
+    def _hold_answers(self, written_bytes: int) -> None:
+        """The kernel has not taken all that was just written. All of it is counted until it has: it is one piece of memory."""
+        self._answer_bytes += written_bytes
+        self._budget.hold_answer(written_bytes)
+        self._unsent_bytes = self._transport_holds()
+        self._server.stalled(self)
+
+    def _free_answers(self) -> None:
+        self._budget.hold_answer(-self._answer_bytes)
+        self._answer_bytes = self._unsent_bytes = 0
+
+    def _transport_holds(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def look_at_progress(self, now_s: float) -> None:
         """A client that reads slowly is not one that doesn't read."""
-        before = self._unsent_bytes
-        self._count_unsent()
-        if self._unsent_bytes < before:
+        unsent_bytes = self._transport_holds()
+        if unsent_bytes < self._unsent_bytes:
             self._stalled_since_s = now_s
+        self._unsent_bytes = unsent_bytes
 
     def holds_old_frame(self, begun_before_s: float) -> bool:
         """Whether it holds a frame that began before that moment and isn't whole, with no request under way."""
@@ -318,20 +317,22 @@ class Connection(asyncio.Protocol):
         now_s = self.active_at_s = self._server.monotonic()
         queue, budget = self._queue, self._budget
         for frame in frames:
-            size = len(frame)
+            size = len(frame) + QUEUED_BYTES
             budget.free_bytes -= size
             if (budget.free_bytes < 0 or self._refusing) and not self._may_stay(size):
                 budget.free_bytes += size
-                self._enqueue(now_s, *self._refusal(frame))
+                self._enqueue_refused(now_s, frame[:HEAD_BYTES])
             else:
                 self._queued_bytes += size
                 queue.append((now_s, frame, False))
         self._start()
 
-    def _enqueue(self, now_s: float, waits: bytes, refused: bool) -> None:
-        self._queued_bytes += len(waits)
-        self._budget.free_bytes -= len(waits)
-        self._queue.append((now_s, waits, refused))
+    def _enqueue_refused(self, now_s: float, head: bytes) -> None:
+        """It is answered in its turn, with an error; until then only its beginning is kept."""
+        size = len(head) + QUEUED_BYTES
+        self._budget.free_bytes -= size
+        self._queued_bytes += size
+        self._queue.append((now_s, head, True))
 
     def _start(self) -> None:
         if self._task is None:
@@ -362,9 +363,12 @@ class Connection(asyncio.Protocol):
                 if server.standstill.runs(server.monotonic()):
                     return  # nothing that came before is carried out; every connection has been cut, this one too
                 arrived_s, frame, refused = queue.popleft()
-                size = self._running_bytes = len(frame)
+                size = self._running_bytes = len(frame) + QUEUED_BYTES
                 self._queued_bytes -= size
-                reply = frame if refused else await self._answer(frame, arrived_s, self)
+                if refused:
+                    reply = self._server.answering.refuse_unread(frame, pipelined=self._refusing)
+                else:
+                    reply = await self._answer(frame, arrived_s, self)
                 budget.free_bytes += size
                 self._running_bytes = 0
                 if reply:
@@ -399,6 +403,8 @@ class Connection(asyncio.Protocol):
             self._take_back()
         elif self._drained is None:
             self.handed_out = None
+        elif self.handed_out is not None:
+            self.handed_out.forget_bodies()
 
     async def _between_requests(self) -> None:
         """Answers go out together at the end of this turn of the loop, so that none waits for a slow request behind it.
@@ -422,10 +428,10 @@ class Connection(asyncio.Protocol):
         if not out:
             return
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._transport.write(data)
             if self._drained is not None:
-                self._count_unsent()
-                self._server.stalled(self)
+                self._hold_answers(len(data))
         out.clear()
 
     # --- the end ----------------------------------------------------------------------------------------------------------
@@ -472,8 +478,7 @@ class Connection(asyncio.Protocol):
         self._queue.clear()
         if self._task is not None:
             self._task.cancel()
-        self._budget.hold_answer(-self._unsent_bytes)
-        self._unsent_bytes = 0
+        self._free_answers()
         if self._transport is not None:
             self._transport.abort()
 

@@ -42,7 +42,8 @@ async def dequeue_jobs(operations: Operations, call: Any) -> Any:
 
 
 async def ack_dequeued_jobs(operations: Operations, call: Any) -> None:
-    await operations.acknowledge(caller(call.context), requests.ack_batch(call.request))
+    # Its answer has no outcomes: an error that were one would be lost.
+    await operations.acknowledge(caller(call.context), requests.ack_batch(call.request)._replace(per_item_errors=False))
 
 
 async def ack_jobs(operations: Operations, call: Any) -> Any:
@@ -54,21 +55,36 @@ async def checkpoint_jobs(operations: Operations, call: Any) -> None:
 
 
 async def checkpoint_jobs_fenced(operations: Operations, call: Any) -> Any:
-    items = requests.checkpoints(call.request)
-    return answers.ack_outcomes(await operations.checkpoint(caller(call.context), call.request.queueName, items))
+    request = call.request
+    results = await operations.checkpoint(
+        caller(call.context),
+        request.queueName,
+        requests.checkpoints(request),
+        per_item_errors=bool(request.perItemErrors),
+    )
+    return answers.ack_outcomes(results)
 
 
 async def heartbeat_claims(operations: Operations, call: Any) -> Any:
-    claims = requests.claims(call.request)
-    return answers.ack_outcomes(await operations.heartbeat(caller(call.context), call.request.queueName, claims))
+    request = call.request
+    claims = requests.claims(request)
+    results = await operations.heartbeat(
+        caller(call.context), request.queueName, claims, per_item_errors=bool(request.perItemErrors)
+    )
+    return answers.ack_outcomes(results)
 
 
 async def release_jobs(operations: Operations, call: Any) -> Any:
     request = call.request
     claims = requests.claims(request)
-    return answers.ack_outcomes(
-        await operations.release(caller(call.context), request.queueName, claims, request.delayMillis)
+    results = await operations.release(
+        caller(call.context),
+        request.queueName,
+        claims,
+        request.delayMillis,
+        per_item_errors=bool(request.perItemErrors),
     )
+    return answers.ack_outcomes(results)
 
 
 async def cancel_jobs(operations: Operations, call: Any) -> Any:
@@ -131,7 +147,7 @@ async def resume_queue(operations: Operations, call: Any) -> None:
 
 
 async def get_queue_stats(operations: Operations, call: Any) -> Any:
-    return [answers.queue_stats(stats) for stats in await operations.queue_stats(call.queueNames)]
+    return await answers.all_queue_stats(await operations.queue_stats(call.queueNames))
 
 
 async def get_server_info(operations: Operations, call: Any) -> Any:

@@ -81,7 +81,7 @@ def ack_batch(request: Any) -> AckBatch:
     items = [_ack(info, True) for info in request.jobsSucceeded] if request.jobsSucceeded else []
     if request.jobsFailed:
         items += [_ack(info, False) for info in request.jobsFailed]
-    return AckBatch(request.queueName, items)
+    return AckBatch(request.queueName, items, bool(request.perItemErrors))
 
 
 def dequeue_command(request: Any) -> DequeueCommand:

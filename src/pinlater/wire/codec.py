@@ -284,6 +284,11 @@ def _encode_struct(value: object, pair: list[Any]) -> bytes:
     return encoded
 
 
+def check_encodable(value: Any) -> None:
+    """Raises WireError where this struct, a generated type, can't be encoded."""
+    _encode_struct(value, [type(value), value.thrift_spec])
+
+
 def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
     """A framed call. Arguments by name; structs are generated types, or any objects with the same attributes."""
     method = METHODS_BY_NAME[name]

@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
@@ -23,6 +24,7 @@ from pinlater.client.values import AckResult, Checkpoint
 from pinlater.worker import _child
 from pinlater.worker._calling import Attempt
 from pinlater.worker._child import Finished, ToRun
+from pinlater.worker._child_pipe import BrokenMessage, ChildPipe
 from pinlater.worker._endings import Ending
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.tasks import Task
@@ -32,7 +34,6 @@ ChildSetup = Callable[[], None]
 _SPAWN = multiprocessing.get_context("spawn")
 _END_S = 2.0
 _THREADS = 8
-_PIPE_BYTES = 32 * 1024
 
 
 class Processes:
@@ -113,15 +114,14 @@ class _Child:
 
     def __init__(self, setups: Sequence[ChildSetup], threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._jobs, theirs = _SPAWN.Pipe()
+        ours, theirs = _SPAWN.Pipe()
         their_lifeline, self._lifeline = _SPAWN.Pipe(duplex=False)
         self._process = _SPAWN.Process(target=_child.main, args=(theirs, their_lifeline, setups), daemon=True)
         with _signals_held_back():
             self._process.start()
         theirs.close()
         their_lifeline.close()
-        self._gone = _descriptor_of_end(self._process)
-        self._sending: Future[None] | None = None
+        self._pipe = ChildPipe(ours, _descriptor_of_end(self._process))
         self.jobs = 0
 
     @property
@@ -137,7 +137,7 @@ class _Child:
         try:
             await self._send(order)
             while True:
-                answer = await self._receive()
+                answer = pickle.loads(await self._pipe.receive())  # noqa: S301 - from the child
                 if isinstance(answer, Finished):
                     return answer
                 try:
@@ -145,6 +145,8 @@ class _Child:
                 except Exception as error:  # noqa: BLE001 - the handler's to deal with
                     result = RuntimeError(f"{type(error).__name__}: {error}")
                 await self._send(result)
+        except BrokenMessage as error:
+            raise ProcessDied(str(error)) from None
         except (EOFError, OSError):
             raise ProcessDied(await self._how_it_died()) from None
 
@@ -160,46 +162,15 @@ class _Child:
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
         return f"the process was ended by {name}{hint}"
 
-    async def _receive(self) -> Any:
-        """The next message, without a thread. Raises EOFError where the process ended instead.
-
-        The pipe's own end doesn't tell: where the handler forked, the child's child holds it open.
-        """
-        loop = asyncio.get_running_loop()
-        readable: asyncio.Future[None] = loop.create_future()
-        descriptors = (self._jobs.fileno(), self._gone)
-        for descriptor in descriptors:
-            loop.add_reader(descriptor, _set, readable)
-        try:
-            await readable
-        finally:
-            for descriptor in descriptors:
-                loop.remove_reader(descriptor)
-        if not self._jobs.poll():
-            raise EOFError
-        return self._jobs.recv()
-
     async def _send(self, message: object) -> None:
-        """Sends; what doesn't fit into the pipe's buffer from a thread, since the child may be about to read only after its start."""
-        data = ForkingPickler.dumps(message)
-        if len(data) > _PIPE_BYTES:
-            self._sending = self._threads.submit(self._jobs.send_bytes, data)
-            await asyncio.wrap_future(self._sending)
-        else:
-            self._jobs.send_bytes(data)
+        await self._pipe.send(ForkingPickler.dumps(message))
 
     def end(self, *, kill: bool) -> None:
         """Kills it, or lets it end: it notices that nobody holds the other ends."""
         if kill:
             self.kill()
-        if (
-            self._sending is not None and not self._sending.done()
-        ):  # it must not write to what gets the pipe's number next
-            self._sending.add_done_callback(lambda _: self._jobs.close())
-        else:
-            self._jobs.close()
+        self._pipe.close()
         self._lifeline.close()
-        os.close(self._gone)
 
     def kill(self) -> None:
         """Ends it on the spot; `end` must follow."""
@@ -231,8 +202,3 @@ def _descriptor_of_end(process: BaseProcess) -> int:
 def _end_unwanted(starting: asyncio.Future[_Child]) -> None:
     if not starting.cancelled() and starting.exception() is None:
         starting.result().end(kill=True)
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -5,27 +5,32 @@ Nothing is remembered between runs. What happens to firings that no worker was t
 starts: not at all (`Missed.SKIP`), for the latest one (`Missed.LATEST`), or for all (`Missed.ALL`), as far back as `look_back` says.
 The keys of those that were made are still there and keep them from being made again.
 
-Expressions have five fields (minute, hour, day, month, weekday), or six with seconds first, read as Debian's cron reads them, also
-where the clocks change: a time that doesn't exist fires right after the change, one that comes twice fires once.
+Expressions have five fields (minute, hour, day, month, weekday), or six with seconds first, read as Debian's cron reads them. Where a zone
+changes its clock, a time that doesn't exist fires right after the change, and one that comes twice fires once, the first time; but an entry
+for every hour goes by what the clock shows (`_firings.py`).
+
+The worker's own clock may be wrong, and be set right. Set forward, what was passed over counts as missed. Set back, the entry goes on from
+the time that it shows now, and says so; what was made too early is not made again while its key lasts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
-
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.clock import Clock
+from pinlater.domain.job import UNIQUE_FOR_MS_MAX
+from pinlater.worker._firings import Expression
 from pinlater.worker.tasks import Task
 
 _log = logging.getLogger("pinlater.worker")
@@ -37,7 +42,13 @@ _SLEEP_MAX_S = 30.0
 _LOOK_FIRST = timedelta(minutes=1)
 # A firing that is not made so long after its time was missed.
 _LATE = timedelta(minutes=1)
-_KEPT_AT_LEAST = timedelta(hours=1)
+# A clock may be ahead by so much, and a firing that is made so early is still known when its time has come.
+_CLOCK_AHEAD = timedelta(hours=2)
+# A firing's key is kept for twice the look-back and that, and a server keeps keys for a year at most.
+LOOK_BACK_MAX = timedelta(days=((timedelta(milliseconds=UNIQUE_FOR_MS_MAX) - _CLOCK_AHEAD) / 2).days)
+# A clock that is behind itself by more was set back; less is what adjusting it takes and gives.
+_SET_BACK = timedelta(seconds=1)
+_MOMENT = timedelta(microseconds=1)
 
 
 class Missed(Enum):
@@ -60,31 +71,41 @@ class Cron:
     look_back: timedelta
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """The firings later than `moment`, in its order."""
-        return CronSim(self.expression, moment.astimezone(self.zone))
+        """The firings later than `moment`, in order, in UTC."""
+        return _parsed(self.expression).after(moment, self.zone)
 
     def missed_before(self, now: datetime) -> list[datetime]:
         """The firings to make up for at `now`, the oldest first."""
         if self.missed is Missed.SKIP:
             return []
-        wanted = 1 if self.missed is Missed.LATEST else _MISSED_MAX
-        back = min(self.look_back, _LOOK_FIRST)
-        while True:  # further back each time, so that an entry that fires often is not gone through from long ago
-            past = list(takewhile(lambda firing: firing <= now, self.after(now - back)))
-            if len(past) >= wanted or back >= self.look_back:
-                return past[-wanted:]
-            back = min(self.look_back, 4 * back)
+        return self._newest(now - self.look_back, now, self.missed)
 
     def late(self, due: datetime, now: datetime) -> list[datetime]:
-        """What to fire at `now` when `due` was the next firing: just that, unless the worker stood still or the server was away.
+        """What to fire at `now` when `due` was the next firing: just that, unless the worker stood still or the server was away."""
+        missed = Missed.LATEST if self.missed is Missed.SKIP else self.missed
+        return self._newest(max(due - _MOMENT, now - self._lateness), now, missed)
 
-        What is older than `look_back` stays missed: another worker may have made it so long ago that its key is forgotten.
-        """
-        if self.missed is Missed.SKIP:
-            back, missed = _LATE, Missed.LATEST
-        else:
-            back, missed = max(self.look_back, _LATE), self.missed
-        return [firing for firing in replace(self, missed=missed, look_back=back).missed_before(now) if firing >= due]
+    def still_wanted(self, firing: datetime, now: datetime) -> bool:
+        """Whether to go on with a firing that could not be made so far: it is not too late, nor overtaken by the next."""
+        if now - firing > self._lateness:
+            return False
+        return self.missed is Missed.ALL or next(self.after(firing), now) >= now
+
+    @property
+    def _lateness(self) -> timedelta:
+        """How late a firing may be made. What is older stays missed: another worker may have made it long ago, and its key be forgotten."""
+        return _LATE if self.missed is Missed.SKIP else max(self.look_back, _LATE)
+
+    def _newest(self, start: datetime, end: datetime, missed: Missed) -> list[datetime]:
+        """Of the firings later than `start`, up to `end`: the last one, or as many of the last as are made up for, the oldest first."""
+        wanted = 1 if missed is Missed.LATEST else _MISSED_MAX
+        back = _LOOK_FIRST
+        while True:  # further back each time, so that an entry that fires often is not gone through from long ago
+            since = max(start, end - back)
+            past = list(takewhile(lambda firing: firing <= end, self.after(since)))
+            if len(past) >= wanted or since == start:
+                return past[-wanted:]
+            back *= 4
 
     def between(self, after: datetime, until: datetime) -> list[datetime]:
         """The firings later than `after`, up to `until`. Raises ValueError where there are too many."""
@@ -95,7 +116,7 @@ class Cron:
 
     def key(self, firing: datetime) -> UniqueKey:
         """What makes a firing one job, however many workers make it."""
-        kept = max(2 * self.look_back, _KEPT_AT_LEAST)
+        kept = 2 * self.look_back + _CLOCK_AHEAD
         text = f"cron:{self.name}:{firing.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return UniqueKey(text, UniqueScope.TIME, round(kept.total_seconds() * 1000))
 
@@ -110,55 +131,68 @@ def cron(
     look_back: timedelta = timedelta(hours=1),
 ) -> Cron:
     """Checks everything now. Raises ValueError."""
+    _parsed(expression)
     try:
         zone = tz if isinstance(tz, ZoneInfo) else ZoneInfo(tz)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(f"no such time zone: {tz!r}") from error
     try:
-        CronSim(expression, datetime(2026, 1, 1, tzinfo=zone))
-    except CronSimError as error:
-        raise ValueError(f"not a cron expression: {expression!r}: {error}") from error
-    try:
         task.job()
     except TypeError as error:
         raise ValueError(f"task {task.name} can't be fired by the clock: it needs arguments ({error})") from error
-    if look_back < timedelta(0):
-        raise ValueError("look_back must not be negative")
+    if not timedelta(0) <= look_back <= LOOK_BACK_MAX:
+        raise ValueError(f"look_back must be from 0 to {LOOK_BACK_MAX.days} days, not {look_back}")
     return Cron(task, name or task.name, expression, zone, Missed(missed), look_back)
+
+
+@lru_cache(maxsize=256)
+def _parsed(expression: str) -> Expression:
+    return Expression(expression)
 
 
 class Timetable:
     """Makes the firings of one cron entry until cancelled."""
 
-    def __init__(self, entry: Cron, clock: Clock) -> None:
+    def __init__(self, entry: Cron, clock: Clock, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         self._entry = entry
         self._clock = clock
+        self._sleep = sleep
 
     async def run(self) -> None:
         """Makes up for what was missed, then fires on time."""
-        now = self._now()
-        for firing in self._entry.missed_before(now):
+        past = self._now()  # firings up to here are made, or missed
+        for firing in self._entry.missed_before(past):
             await self._fire(firing)
         while True:
-            due = next(self._entry.after(now), None)
+            due = next(self._entry.after(past), None)
             if due is None:
                 _log.warning("cron %s: %r fires no more", self._entry.name, self._entry.expression)
                 return
-            await self._sleep_until(due)
-            now = max(due, self._now())
-            for firing in self._entry.late(due, now):
-                await self._fire(firing)
+            past = await self._wait_for(due, past)
+            if past >= due:
+                for firing in self._entry.late(due, past):
+                    await self._fire(firing)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
 
-    async def _sleep_until(self, moment: datetime) -> None:
-        while (left := (moment - self._now()).total_seconds()) > 0:  # noqa: ASYNC110 - the event is the clock
-            await asyncio.sleep(min(left, _SLEEP_MAX_S))
+    async def _wait_for(self, due: datetime, past: datetime) -> datetime:
+        """The time, once it is `due`, or once the clock is found to be set back."""
+        latest = past
+        while True:
+            now = self._now()
+            if now >= due:
+                return now
+            if now < latest - _SET_BACK:
+                back = {"seconds": round((latest - now).total_seconds())}
+                _log.warning("cron %s: the clock was set back, going on by it", self._entry.name, extra=back)
+                return now
+            latest = max(latest, now)
+            await self._sleep(min((due - now).total_seconds(), _SLEEP_MAX_S))
 
     async def _fire(self, firing: datetime) -> None:
-        """Enqueues it, again and again until the server has it: a firing is not lost because a server was away. One that is overtaken
-        by the next is given up, unless all are to be made up for."""
+        """Enqueues it, again and again until the server has it: a firing is not lost because a server was away for a while. One that is
+        too late, or overtaken by the next where not all are to be made up for, is given up."""
         entry, failures = self._entry, 0
         while True:
             try:
@@ -168,10 +202,14 @@ class Timetable:
                 pause_s = min(_AGAIN_MAX_S, _AGAIN_FIRST_S * 2.0 ** min(failures - 1, 10))
                 level = logging.ERROR if isinstance(error, QueueNotFound) else logging.WARNING
                 _log.log(level, "cron %s: can't enqueue, again in %g s: %s", entry.name, pause_s, error)
-                await asyncio.sleep(pause_s)
-                if entry.missed is not Missed.ALL and next(entry.after(firing), self._now()) < self._now():
+                await self._sleep(pause_s)
+                if not entry.still_wanted(firing, self._now()):
+                    _log.warning("cron %s: a firing was missed", entry.name, extra={"due": self._shown(firing)})
                     return
             else:
                 if not placed.existing:
-                    _log.info("cron %s fired", entry.name, extra={"job": placed.descriptor, "due": firing.isoformat()})
+                    _log.info("cron %s fired", entry.name, extra={"job": placed.descriptor, "due": self._shown(firing)})
                 return
+
+    def _shown(self, firing: datetime) -> str:
+        return firing.astimezone(self._entry.zone).isoformat()

@@ -345,10 +345,13 @@ class Worker:
     async def _opened(
         self, stack: contextlib.AsyncExitStack, given: AsyncClient | str | PathLike[str] | Sequence[str] | None
     ) -> AsyncClient:
-        """The client to run with: one that was given is its giver's to close, one that is made here the stack's."""
+        """The client to run with: one that was given is its giver's to close, one that is made here the stack's.
+
+        One that was given may have other users, whose long polls must not end with this run's.
+        """
         source = self._client if given is None else given
         if isinstance(source, AsyncClient):
-            return source
+            return source.sharing()
         made = source() if callable(source) else AsyncClient(source, source=self._source)
         return await stack.enter_async_context(made)
 

@@ -94,9 +94,11 @@ class MemoryShard:
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
         for name in names:
-            self._queues.setdefault(name, QueueState(name, self._status_rule))
+            if name not in self._queues:
+                self._queues[name] = QueueState(name, self._status_rule)
+        return [self._queues[name].settings for name in names]
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         for name in names:
@@ -106,15 +108,12 @@ class MemoryShard:
         return [self._queues[name].settings for name in sorted(self._queues)]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
         queue = self._queues.get(name)
         if queue is None:
             raise QueueNotFound(name)
-        if config is not None:
-            queue.settings = queue.settings._replace(config=config)
-        if paused is not None:
-            queue.settings = queue.settings._replace(paused=paused)
+        queue.settings = queue.settings.changed(config, paused, version)
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
 

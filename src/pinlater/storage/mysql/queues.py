@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.queue import QueueConfig, config_of, config_text
+from pinlater.domain.queue import Queue, QueueConfig, queue_of, settings_text
 from pinlater.storage.mysql.statements import rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 
-_FIND_QUEUE = sql("find_queue")
+_FIND_SETTINGS = sql("find_settings")
 
 
-async def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> None:
-    """One that exists stays as it is; looked for first, because a refused insert uses a number up."""
+async def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> list[Queue]:
+    """One that exists stays as it is; looked for first, because a refused insert uses a number up. All of them as they are now."""
+    queues = []
     for name in names:
-        [found] = await transaction.select(_FIND_QUEUE(name=name.encode()))
-        if not found.rows:
+        [found] = await transaction.select(_FIND_SETTINGS(name=name.encode()))
+        if found.rows:
+            [(paused, config)] = found.rows
+            queues.append(queue_of(name, config, bool(paused)))
+        else:
             transaction.change(sql("insert_queue")(name=name.encode(), now_ms=now_ms))
+            queues.append(Queue(name))
+    return queues
 
 
 async def delete(transaction: Transaction, names: Sequence[str]) -> None:
@@ -30,17 +36,14 @@ async def delete(transaction: Transaction, names: Sequence[str]) -> None:
         transaction.change(sql("drop_queues")(ids=[queue_id for (queue_id,) in gone]))
 
 
-async def configure(transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None) -> bool:
+async def configure(
+    transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
+) -> bool:
     """False where there is no such queue."""
     [found] = await transaction.select(sql("lock_queue")(name=name.encode()))
     if not found.rows:
         return False
     queue_id, was_paused, text = found.rows[0]
-    transaction.change(
-        sql("configure_queue")(
-            queue_id=queue_id,
-            paused=int(bool(was_paused) if paused is None else paused),
-            config=config_text(config_of(text) if config is None else config),
-        )
-    )
+    queue = queue_of(name, text, bool(was_paused)).changed(config, paused, version)
+    transaction.change(sql("configure_queue")(queue_id=queue_id, paused=int(queue.paused), config=settings_text(queue)))
     return True

@@ -8,7 +8,7 @@ from typing import Any
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueCounts, config_of
+from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
 from pinlater.storage.looking import job_of
 from pinlater.storage.mysql.book import LOWEST_MS
@@ -176,10 +176,7 @@ async def counts(connection: Connection, queues: Sequence[str] | None) -> list[Q
 async def list_queues(connection: Connection) -> list[tuple[int, Queue]]:
     """All queues with their ids."""
     [found] = await connection.run([sql("list_queues")()])
-    return [
-        (queue_id, Queue(name.decode(), config_of(config), bool(paused)))
-        for queue_id, name, paused, config in found.rows
-    ]
+    return [(queue_id, queue_of(name.decode(), config, bool(paused))) for queue_id, name, paused, config in found.rows]
 
 
 async def find_requests(

@@ -253,9 +253,9 @@ class MysqlShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        await self._other.carry_out(lambda t: queues.create(t, names, now_ms))
-        await self._refresh()
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        """The book learns of them when they are used first."""
+        return await self._other.carry_out(lambda t: queues.create(t, names, now_ms))
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         await self._other.carry_out(lambda t: queues.delete(t, names))
@@ -269,9 +269,9 @@ class MysqlShard:
         return [queue for _, queue in found]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        if not await self._other.carry_out(lambda t: queues.configure(t, name, config, paused)):
+        if not await self._other.carry_out(lambda t: queues.configure(t, name, config, paused, version)):
             raise QueueNotFound(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------

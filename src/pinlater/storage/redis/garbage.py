@@ -89,6 +89,7 @@ class Finished:
 
     async def _walk(self, access: Access, now_ms: int) -> None:
         oldest: dict[Line, int] = {}
+        await access.refresh()  # what is not walked over is taken to be empty until the next walk
         async for rows in walk(access.readers, "list_oldest_finished", list(access.book.names)):
             for at in range(0, len(rows), 3):
                 oldest[rows[at], rows[at + 1]] = time_of(rows[at + 2])

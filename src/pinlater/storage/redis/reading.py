@@ -8,7 +8,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueCounts, config_of
+from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
 from pinlater.storage.looking import job_of
@@ -213,9 +213,13 @@ async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
     """All queues with their ids, by name."""
     queues = []
     for name, (queue, settings) in (await walking.queues(readers)).items():
-        config = config_of(settings[1:].decode() if settings else "{}")
-        queues.append((queue, Queue(name.decode(), config, settings[:1] == b"1")))
+        queues.append((queue, unpacked(name.decode(), settings)))
     return sorted(queues, key=lambda found: found[1].name)
+
+
+def unpacked(name: str, settings: bytes) -> Queue:
+    """A queue from what is kept with it: one byte for paused, then the settings; nothing where it was never changed."""
+    return queue_of(name, settings[1:].decode() if settings else "{}", settings[:1] == b"1")
 
 
 async def find_requests(

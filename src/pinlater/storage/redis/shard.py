@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, config_text
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, settings_text
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.storage.interface import (
     Ack,
@@ -65,6 +65,9 @@ T = TypeVar("T")
 
 _WRITERS = 4
 _BOOK_TRIES = 5
+# Answers of `configure_queue`, and how often it is tried while other servers change the same queue's settings.
+_NO_QUEUE, _CONFIGURED = 0, 1
+_SETTINGS_TRIES = 20
 # Of more, some may be there and others not yet when a call fails; repeating it is safe.
 _QUEUES_A_CALL = 200
 # Queues' numbers have four bytes.
@@ -224,11 +227,14 @@ class RedisShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        kept: list[bytes] = []
         for start in range(0, len(names), _QUEUES_A_CALL):
-            part = encode(list(names[start : start + _QUEUES_A_CALL]))
-            await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
-        await self._refresh()
+            some = list(names[start : start + _QUEUES_A_CALL])
+            part = encode(some)
+            kept += await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
+            self._book.learn(zip(some, await self._readers.run("find_queues", part), strict=True))
+        return [reading.unpacked(name, settings) for name, settings in zip(names, kept, strict=True)]
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), _QUEUES_A_CALL):
@@ -242,12 +248,20 @@ class RedisShard:
         return [queue for _, queue in found]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        settings = "" if config is None else config_text(config)
-        switch = "" if paused is None else str(int(paused))
-        if await self._other.run("configure_queue", name, settings, switch) != [1]:
-            raise QueueNotFound(name)
+        for _ in range(_SETTINGS_TRIES):
+            answer = await self._readers.run("find_settings", name)
+            if not answer:
+                raise QueueNotFound(name)
+            queue = reading.unpacked(name, answer[0]).changed(config, paused, version)
+            kept = b"%d" % queue.paused + settings_text(queue).encode()
+            [done] = await self._other.run("configure_queue", name, answer[0], kept)
+            if done == _CONFIGURED:
+                return
+            if done == _NO_QUEUE:
+                raise QueueNotFound(name)
+        raise conflict()
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from pinlater.domain.errors import CallerError
 from pinlater.storage.sqlite import migration
 from pinlater.storage.sqlite.connection import connect
 from pinlater.storage.sqlite.errors import is_damage, translate
+from pinlater.storage.sqlite.lock import MODE
 from pinlater.storage.sqlite.settings import SqliteSettings
 
 _STEP_PAGES = 1_000
@@ -42,6 +43,7 @@ def backup(source: Path, target: Path, progress: Callable[[int, int], None] | No
         raise BackupRefused(f"The folder of {target} is not there")
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
+    partial.touch(MODE, exist_ok=False)
     try:
         _copy(source, partial, progress)
         _sync(partial)

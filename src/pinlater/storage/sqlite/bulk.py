@@ -140,6 +140,7 @@ def delete_ids(
         there = [job_id for job_id, (_, _, was) in zip(gone, went, strict=True) if was in states]
         if there:
             execute(statement, (str(there),))
+    transaction.ledger.jobs_deleted()
     text = str(gone)
     for statement in _EVERYWHERE:
         execute(statement, (text,))

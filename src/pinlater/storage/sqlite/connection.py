@@ -44,6 +44,11 @@ def _set_up(connection: sqlite3.Connection, settings: SqliteSettings, *, reader:
         connection.execute("PRAGMA query_only = ON")
 
 
+def wait_for_locks(connection: sqlite3.Connection, most_ms: int) -> None:
+    """How long a statement may block its thread while another process has the file locked."""
+    connection.execute(f"PRAGMA busy_timeout = {most_ms}")
+
+
 def reserve_log(path: Path, settings: SqliteSettings) -> None:
     """Makes the write-ahead log as long as it will soon be anyway, with zeros at its end, which SQLite takes for no frames.
 

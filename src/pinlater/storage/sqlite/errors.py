@@ -18,6 +18,13 @@ def is_outside_failure(error: BaseException) -> bool:
     return isinstance(error, sqlite3.OperationalError)
 
 
+def is_busy(error: BaseException) -> bool:
+    """Whether another process has the file locked."""
+    return (
+        isinstance(error, sqlite3.Error) and (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF == sqlite3.SQLITE_BUSY
+    )
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether SQLite found the file damaged, or no database at all."""
     return getattr(error, "sqlite_errorcode", 0) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -28,7 +35,8 @@ def translate(error: sqlite3.Error, path: Path) -> WorldError:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     full = code == _FULL or (code & 0xFF == _IO_ERROR and _no_room(path))
-    found: WorldError = StoreFull(str(path)) if full else ShardConnectionFailed(f"{path}: {error} ({name})")
+    hint = "; another program has it locked" if is_busy(error) else ""
+    found: WorldError = StoreFull(str(path)) if full else ShardConnectionFailed(f"{path}: {error} ({name}){hint}")
     found.__cause__ = error
     return found
 

@@ -12,7 +12,7 @@ import sqlite3
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
-from pinlater.domain.queue import QueueConfig, config_of
+from pinlater.domain.queue import Queue, queue_of
 from pinlater.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
@@ -107,13 +107,12 @@ class Counter:
 class QueueEntry:
     """A queue with its counters by priority."""
 
-    __slots__ = ("config", "counters", "name", "paused", "queue_id")
+    __slots__ = ("counters", "name", "queue_id", "settings")
 
-    def __init__(self, queue_id: int, name: str, paused: bool, config: QueueConfig) -> None:
+    def __init__(self, queue_id: int, settings: Queue) -> None:
         self.queue_id = queue_id
-        self.name = name
-        self.paused = paused
-        self.config = config
+        self.name = settings.name
+        self.settings = settings
         self.counters: dict[int, Counter] = {}
 
     def pending(self) -> int:
@@ -128,6 +127,8 @@ class Ledger:
         self.by_id: dict[int, QueueEntry] = {}
         self.dropped: dict[int, list[Counter]] = {}
         self.highest_id = 0
+        self._highest_id_kept = 0
+        self._deleted = False
         self.first_expiry_ms = NEVER_MS
         self.first_request_key_ms = NEVER_MS
         self.first_key_until_ms = NEVER_MS
@@ -136,8 +137,9 @@ class Ledger:
     def reload(self, execute: Execute) -> None:
         """Everything as the file has it."""
         self._touched.clear()
+        self._deleted = False
         rows = execute(sql("list_queues")).fetchall()
-        entries = [QueueEntry(row[0], row[1], bool(row[2]), config_of(row[3])) for row in rows]
+        entries = [QueueEntry(row[0], queue_of(row[1], row[3], bool(row[2]))) for row in rows]
         self.queues = {entry.name: entry for entry in entries}
         self.by_id = {entry.queue_id: entry for entry in entries}
         self.dropped = {queue_id: [] for (queue_id,) in execute(sql("list_dropped_queues")).fetchall()}
@@ -147,7 +149,8 @@ class Ledger:
                 self.by_id[counter.queue_id].counters[counter.priority] = counter
             elif counter.queue_id in self.dropped:
                 self.dropped[counter.queue_id].append(counter)
-        self.highest_id = max(self.highest_id, execute(sql("select_highest_id")).fetchone()[0])
+        highest_id, self._highest_id_kept = execute(sql("select_highest_id")).fetchone()
+        self.highest_id = max(self.highest_id, highest_id, self._highest_id_kept)
         self.reload_expiry(execute)
         self.reload_key_times(execute)
 
@@ -161,7 +164,7 @@ class Ledger:
         self.first_key_until_ms = NEVER_MS if until_ms is None else until_ms
 
     def add(self, queue_id: int, name: str) -> None:
-        self.queues[name] = self.by_id[queue_id] = QueueEntry(queue_id, name, False, QueueConfig())
+        self.queues[name] = self.by_id[queue_id] = QueueEntry(queue_id, Queue(name))
 
     def drop(self, entry: QueueEntry) -> None:
         del self.queues[entry.name], self.by_id[entry.queue_id]
@@ -182,8 +185,17 @@ class Ledger:
         self._touched[counter] = None
         return counter
 
+    def jobs_deleted(self) -> None:
+        """This transaction deletes jobs: the highest id given so far must not go with them, or a clock set back would give it again."""
+        self._deleted = True
+
     def write(self, execute: Execute) -> None:
-        """The touched counters, at the end of the transaction."""
+        """The touched counters, at the end of the transaction; and the highest id, where jobs were deleted."""
+        if self._deleted:
+            self._deleted = False
+            if self.highest_id > self._highest_id_kept:
+                execute(sql("save_highest_id"), (str(self.highest_id),))
+                self._highest_id_kept = self.highest_id
         statement = sql("save_counter")
         for counter in self._touched:
             if counter.queue_id in self.by_id:

@@ -1,7 +1,8 @@
 """Whether the store's files still stand where they stood when they were opened.
 
 A file that was moved or deleted can be written to for as long as it is open, and what is written is lost when it is closed. So
-nothing may be committed, and so nothing acknowledged, while it is away. Costs two calls of `stat` a transaction.
+nothing may be committed, and so nothing acknowledged, while it is away. The same holds for the lock file, without which the next server
+would not learn who has the store. Costs three calls of `stat` a transaction.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pinlater.domain.errors import ShardConnectionFailed
 
 
 class Presence:
-    """Remembers which files were opened: the store and its write-ahead log, which must exist by now."""
+    """Remembers which files were opened: the store, its write-ahead log and its lock file, which must exist by now."""
 
-    def __init__(self, path: Path) -> None:
-        self._files = [(name, _identity(name)) for name in (str(path), f"{path}-wal")]
+    def __init__(self, path: Path, lock: Path) -> None:
+        self._files = [(name, _identity(name)) for name in (str(path), f"{path}-wal", str(lock))]
 
     def check(self) -> None:
         """Raises `ShardConnectionFailed` while one of the files is gone or another one has taken its place."""

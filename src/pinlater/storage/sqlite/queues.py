@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.queue import QueueConfig, config_text
+from pinlater.domain.queue import Queue, QueueConfig, settings_text
 from pinlater.storage.sqlite.ledger import Transaction
 from pinlater.storage.sqlite.statements import sql
 
 
-def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> None:
-    """One that exists stays as it is."""
+def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> list[Queue]:
+    """One that exists stays as it is. All of them as they are now."""
+    queues = transaction.ledger.queues
     for name in names:
-        if name not in transaction.ledger.queues:
+        if name not in queues:
             cursor = transaction.execute(sql("insert_queue"), (name, now_ms))
             transaction.ledger.add(cursor.lastrowid or 0, name)
+    return [queues[name].settings for name in names]
 
 
 def delete(transaction: Transaction, names: Sequence[str]) -> None:
@@ -29,13 +31,14 @@ def delete(transaction: Transaction, names: Sequence[str]) -> None:
             ledger.drop(queue)
 
 
-def configure(transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None) -> bool:
+def configure(
+    transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
+) -> bool:
     """False where there is no such queue."""
     queue = transaction.ledger.queues.get(name)
     if queue is None:
         return False
-    queue.config = queue.config if config is None else config
-    queue.paused = queue.paused if paused is None else paused
-    row = (queue.paused, config_text(queue.config), queue.queue_id)
+    settings = queue.settings = queue.settings.changed(config, paused, version)
+    row = (settings.paused, settings_text(settings), queue.queue_id)
     transaction.execute(sql("configure_queue"), row)
     return True

@@ -11,11 +11,13 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
-from pinlater.storage.sqlite.connection import connect
+from pinlater.storage.sqlite.connection import connect, wait_for_locks
 from pinlater.storage.sqlite.errors import translate
 from pinlater.storage.sqlite.settings import SqliteSettings
 
 T = TypeVar("T")
+# Beside a writer a reader waits only while another process repairs the log, or empties it.
+_ON_LOOP_WAIT_MS = 20
 
 
 class Readers:
@@ -33,6 +35,7 @@ class Readers:
             self._all.append(connect(path, settings, reader=True))
             self._free.put(self._all[-1])
         self._on_loop = connect(path, settings, reader=True)
+        wait_for_locks(self._on_loop, _ON_LOOP_WAIT_MS)
         self._all.append(self._on_loop)
 
     def quick(self, read: Callable[[sqlite3.Connection], T]) -> T:

@@ -11,7 +11,7 @@ from typing import Any
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueCounts, config_of
+from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.interface import JobKey, Page, PageRow, Purge
 from pinlater.storage.looking import job_of
 from pinlater.storage.options import options_of
@@ -152,7 +152,4 @@ def list_first(connection: sqlite3.Connection) -> None:
 
 
 def list_queues(connection: sqlite3.Connection) -> list[Queue]:
-    return [
-        Queue(name, config_of(config), bool(paused))
-        for _, name, paused, config in connection.execute(sql("list_queues"))
-    ]
+    return [queue_of(name, config, bool(paused)) for _, name, paused, config in connection.execute(sql("list_queues"))]

@@ -37,7 +37,7 @@ from pinlater.storage.interface import (
 )
 from pinlater.storage.sqlite import bulk, claiming, finding, finishing, inserting, migration, queues, reading, sweeping
 from pinlater.storage.sqlite.checkpointer import Checkpointer
-from pinlater.storage.sqlite.connection import connect, reserve_log
+from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.storage.sqlite.errors import translate
 from pinlater.storage.sqlite.ledger import Ledger
 from pinlater.storage.sqlite.lock import FileLock
@@ -54,7 +54,7 @@ _BODY_BYTES_MAX = 900_000_000
 class _Opened:
     """What an open shard has."""
 
-    def __init__(self, path: Path, settings: SqliteSettings, monotonic: Callable[[], float]) -> None:
+    def __init__(self, path: Path, lock: Path, settings: SqliteSettings, monotonic: Callable[[], float]) -> None:
         self.connection = connect(path, settings)
         try:
             migration.migrate(self.connection, path)
@@ -63,10 +63,13 @@ class _Opened:
             self.ledger.reload(self.connection.execute)
             self.highest_id = self.ledger.highest_id
             self.readers = Readers(path, settings)
+            wait_for_locks(
+                self.connection, 0
+            )  # it works on the event loop: the writer waits, and others get their turn
         except BaseException:
             self.connection.close()
             raise
-        self.presence = Presence(path)
+        self.presence = Presence(path, lock)
         self.writer = Writer(self.connection, path, self.ledger, settings, monotonic, self.presence)
         self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
 
@@ -113,7 +116,7 @@ class SqliteShard:
             raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
         self._lock.take()
         try:
-            self._opened = _Opened(self.path, self._settings, self._monotonic)
+            self._opened = _Opened(self.path, self._lock.path, self._settings, self._monotonic)
         except sqlite3.Error as error:
             self._lock.drop()
             raise translate(error, self.path) from error
@@ -169,19 +172,19 @@ class SqliteShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> None:
-        await self._open.writer.carry_out(lambda t: queues.create(t, names, now_ms))
+    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
+        return await self._open.writer.carry_out(lambda t: queues.create(t, names, now_ms))
 
     async def delete_queues(self, names: Sequence[str]) -> None:
         await self._open.writer.carry_out(lambda t: queues.delete(t, names))
 
     async def list_queues(self) -> Sequence[Queue]:
-        return self._open.readers.quick(reading.list_queues)
+        return await self._open.readers.long(reading.list_queues)
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        found = await self._open.writer.carry_out(lambda t: queues.configure(t, name, config, paused))
+        found = await self._open.writer.carry_out(lambda t: queues.configure(t, name, config, paused, version))
         if not found:
             raise QueueNotFound(name)
 

@@ -9,6 +9,9 @@ A call that raises takes its transaction with it: everything is rolled back, the
 are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
 two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the ledger.
 
+Where another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
+and the loop turns meanwhile.
+
 Weakness: a very long call (thousands of jobs) holds the loop for as long as its statements take; whoever makes calls bounds them.
 """
 
@@ -25,7 +28,7 @@ from typing import Any, TypeVar
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.storage.sqlite.commit_thread import CommitThread
-from pinlater.storage.sqlite.errors import is_damage, is_outside_failure, translate
+from pinlater.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
 from pinlater.storage.sqlite.ledger import Ledger, Transaction
 from pinlater.storage.sqlite.pace import CommitPace
 from pinlater.storage.sqlite.presence import Presence
@@ -38,6 +41,8 @@ _COMPLAINT_EVERY_S = 10.0
 _TURNS_LINGERED = 2
 # Nothing was committed for so long, and so little is changed now (one job's way in and out again): the store is idle.
 _IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
+# Pauses between two tries while another process has the file locked: each twice as long as the one before, up to the second.
+_BUSY_PAUSES_S = (0.001, 0.025)
 
 
 class _Call:
@@ -78,6 +83,8 @@ class Writer:
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
         self._stale = False
+        self._busy_since: float | None = None
+        self._busy_pause_s = 0.0
         self._last_commit = -math.inf
         self._complained_at = -math.inf
         self._unsaid = 0
@@ -151,12 +158,16 @@ class Writer:
                 self._ledger.reload(connection.execute)
                 self._stale = False
             connection.execute("BEGIN IMMEDIATE")
+            self._busy_since = None
             before = connection.total_changes
             self._run_calls(carried)
             self._ledger.write(connection.execute)
             changed = connection.total_changes - before
         except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
-            self._undo(carried, error)
+            if carried or not is_busy(error):
+                self._undo(carried, error)
+            else:
+                self._wait_for_lock(error)
             return
         if not changed:
             self._commit_now(carried, changed=False)
@@ -193,6 +204,22 @@ class Writer:
                 ends = now + self._settings.transaction_ms_max / 1000
             elif now > ends:
                 return
+
+    def _wait_for_lock(self, error: Exception) -> None:
+        """Another process has the file locked: tries again soon, or refuses what waits where that has lasted too long."""
+        now = self._monotonic()
+        shortest_s, longest_s = _BUSY_PAUSES_S
+        if self._busy_since is None:
+            self._busy_since, self._busy_pause_s = now, shortest_s
+        if now - self._busy_since >= self._settings.busy_timeout_ms / 1000:
+            self._busy_since = None
+            waiting = [(call, None) for call in self._waiting]
+            self._waiting.clear()
+            self._fail(waiting, error)
+            return
+        self._scheduled = True
+        self._loop.call_later(self._busy_pause_s, self._turn)
+        self._busy_pause_s = min(longest_s, 2 * self._busy_pause_s)
 
     # --- ends of a transaction ----------------------------------------------------------------------------------------------
 

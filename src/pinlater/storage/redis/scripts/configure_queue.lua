@@ -1,6 +1,6 @@
--- Sets what is kept with a queue.
---   ARGV[3] name        ARGV[4] settings or ''        ARGV[5] paused: '0', '1' or ''
--- Answers {1}, or {0} where there is no such queue. Kept: one byte for paused, then the settings.
+-- Sets what is kept with a queue: one byte for paused, then the settings.
+--   ARGV[3] name        ARGV[4] what is kept now, '' for nothing        ARGV[5] what is to be kept
+-- Answers {1}; {0} where there is no such queue; {2} where something else is kept by now, and nothing is changed.
 local again = before()
 if again then
     return again
@@ -9,8 +9,8 @@ local queue = call('HGET', T .. 'q', ARGV[3])
 if not queue then
     return done({ 0 })
 end
-local kept = call('HGET', T .. 'qc', queue) or '0{}'
-local paused = ARGV[5] ~= '' and ARGV[5] or sub(kept, 1, 1)
-local settings = ARGV[4] ~= '' and ARGV[4] or sub(kept, 2)
-call('HSET', T .. 'qc', queue, paused .. settings)
+if (call('HGET', T .. 'qc', queue) or '') ~= ARGV[4] then
+    return done({ 2 })
+end
+call('HSET', T .. 'qc', queue, ARGV[5])
 return done({ 1 })

@@ -1,0 +1,1 @@
+SELECT paused, config FROM queues WHERE name = :name

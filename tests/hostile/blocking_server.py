@@ -1,0 +1,26 @@
+"""`python -m tests.hostile.blocking_server serve …`: a server whose getServerInfo keeps the event loop busy, to show that this is seen."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pinlater.cli.main import main
+from pinlater.service.service import Operations
+from pinlater.thrift_server import dispatch
+
+BUSY_S = 0.08
+_get_server_info = dispatch.HANDLERS["getServerInfo"]
+
+
+async def busy(operations: Operations, call: Any) -> Any:
+    """The answer, after so much CPU time."""
+    until_s = time.thread_time() + BUSY_S
+    while time.thread_time() < until_s:
+        pass
+    return await _get_server_info(operations, call)
+
+
+if __name__ == "__main__":
+    dispatch.HANDLERS["getServerInfo"] = busy
+    main()

@@ -1,0 +1,173 @@
+"""Callers that send more than they should and read less, and what is measured of the server meanwhile."""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from bench.servers import Server
+from pinlater.wire.codec import Decoder, Reply, encode_call
+from pinlater.wire.generated import ttypes as types
+
+PATIENCE_S = 60.0
+STALL_S = 2.0
+CONTEXT = types.RequestContext("hostile", "request")
+_SAMPLE = re.compile(r"^(\w+)(?:\{(\w+)=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
+
+
+class Caller:
+    """One connection; sends and reads only what it is told to."""
+
+    def __init__(self, server: Server) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
+        self._decoder = Decoder()
+        self._unsent = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def send(self, method: str, seqid: int = 1, **arguments: Any) -> None:
+        """Sends a call and waits until the kernel has it."""
+        self.socket.sendall(call(method, seqid, **arguments))
+
+    def receive(self) -> Reply:
+        """The next reply. Raises EOFError where the server has closed."""
+        size = int.from_bytes(self._read(4), "big")
+        return self._decoder.reply(self._read(size))
+
+    def call(self, method: str, **arguments: Any) -> Reply:
+        self.send(method, **arguments)
+        return self.receive()
+
+    def _read(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self.socket.recv(min(size - len(parts), 1_000_000))
+            if not part:
+                raise EOFError("the server closed the connection")
+            parts += part
+        return bytes(parts)
+
+    def reset(self) -> None:
+        """Closes hard: the server gets a reset, whatever is unread."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    # --- without waiting ----------------------------------------------------------------------------------------------------
+    def queue(self, *frames: bytes) -> None:
+        """To be sent by `flood`."""
+        self._unsent += b"".join(frames)
+
+    @property
+    def wants_to_send(self) -> bool:
+        return bool(self._unsent)
+
+    def push(self) -> int:
+        """Sends what the kernel takes now; how many bytes that was."""
+        try:
+            sent = self.socket.send(memoryview(self._unsent)[:1_000_000], socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError:  # cut by the server
+            sent = len(self._unsent)
+        self._unsent = self._unsent[sent:]
+        return sent
+
+
+def call(method: str, seqid: int = 1, **arguments: Any) -> bytes:
+    """A framed call."""
+    return encode_call(method, seqid, context=CONTEXT, **arguments)
+
+
+def flood(callers: Sequence[Caller], watch: Callable[[], object]) -> None:
+    """Sends what all of them have queued until it is gone, or the server takes nothing for a while. `watch` is called often."""
+    deadline = time.monotonic() + PATIENCE_S
+    moved = time.monotonic()
+    while time.monotonic() < min(deadline, moved + STALL_S):
+        sending = [each for each in callers if each.wants_to_send]
+        if not sending:
+            return
+        _, ready, _ = select.select([], sending, [], 0.05)
+        if sum([each.push() for each in ready]):
+            moved = time.monotonic()
+        watch()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Polls until it holds. Raises TimeoutError."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("it never became so")
+        time.sleep(0.01)
+
+
+# --- what is measured of the server ---------------------------------------------------------------------------------------------
+
+
+class Memory:
+    """Resident memory of a server beyond what it was when this was made; `look` often."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._before_mb = server.memory_mb()
+        self.peak_mb = 0.0
+
+    def look(self) -> None:
+        self.peak_mb = max(self.peak_mb, self._server.memory_mb() - self._before_mb)
+
+    def after(self, method: str, calls: int) -> bool:
+        """Looks, and says whether the server has answered so many calls of a method, whoever reads the answers."""
+        self.look()
+        return answered(self._server, method) >= calls and samples(self._server, "pinlater_requests_running")[""] == 0
+
+
+def answered(server: Server, method: str) -> float:
+    """How many calls of a method the server has begun since its start."""
+    return samples(server, "pinlater_requests_total").get(method, 0)
+
+
+def samples(server: Server, name: str) -> dict[str, float]:
+    """A metric's values by its one label; '' where it has none."""
+    found = _SAMPLE.findall(server.get("/metrics"))
+    return {label: float(value) for metric, _, label, value in found if metric == name}
+
+
+def in_flight(server: Server) -> float:
+    """Bytes that the server's budget counts now."""
+    return sum(samples(server, "pinlater_memory_in_flight_bytes").values())
+
+
+LONG_TURN_MS = 50
+
+
+@contextmanager
+def no_long_turn(server: Server) -> Iterator[None]:
+    """Fails where a turn of the server's event loop took more than 50 ms of CPU time inside the block.
+
+    CPU time of the loop's thread and not time on the wall: the machine may be busy with other tests. Start the server with
+    `--set telemetry.loop_lag_interval_ms=5`, since what a turn took before the timer was due is not seen.
+    """
+    before = samples(server, "pinlater_loop_turn_cpu_over")
+    yield
+    after = samples(server, "pinlater_loop_turn_cpu_over")
+    longest_s = samples(server, "pinlater_loop_turn_cpu_seconds_max")[""]
+    more = after[str(LONG_TURN_MS)] - before[str(LONG_TURN_MS)]
+    assert not more, (
+        f"{more:.0f} turns of the event loop took more than {LONG_TURN_MS} ms, up to {longest_s * 1000:.0f} ms"
+    )

@@ -1,0 +1,85 @@
+"""Clients that die at the worst moment: what did not reach the kernel is given back, unspent, and what they had sent claims nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bench.servers import Server
+from pinlater.wire.generated import ttypes as types
+from tests.hostile.callers import Caller, call, flood, samples, until
+
+pytestmark = pytest.mark.crash
+
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+
+
+def enqueue(server: Server, number: int, body: bytes) -> None:
+    with Caller(server) as caller:
+        for _ in range(number):
+            request = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=body)])
+            assert caller.call("enqueueJobs", request=request).exception is None
+
+
+def claimed_by_another(server: Server, number: int) -> None:
+    """Another worker gets so many jobs within its patience, with all their attempts."""
+    found: set[str] = set()
+    with Caller(server) as worker:
+
+        def complete() -> bool:
+            request = types.PinLaterDequeueRequest("q", 100, waitMillis=1_000)
+            metadata = worker.call("dequeueJobs", request=request).value.jobMetadata or {}
+            assert all(one.attemptsRemaining == one.attemptsAllowed for one in metadata.values())
+            found.update(metadata)
+            return len(found) >= number
+
+        until(complete)
+
+
+def long_polls(server: Server) -> float:
+    return samples(server, "pinlater_long_polls")[""]
+
+
+def test_jobs_of_a_client_that_resets_without_reading_come_back_at_once(server: Server) -> None:
+    """Not after their claims' ten minutes."""
+    enqueue(server, 12, b"x" * (2**20 - 100))
+    client = Caller(server)
+    client.send("dequeueJobs", request=types.PinLaterDequeueRequest("q", 12))
+    until(lambda: samples(server, "pinlater_memory_in_flight_bytes")["answers"] > 0)
+    client.reset()
+    claimed_by_another(server, 12)
+
+
+@pytest.mark.parametrize("leave", [lambda client: client.socket.close(), Caller.reset], ids=["close", "reset"])
+def test_a_dead_client_with_many_calls_behind_a_long_poll_gets_no_job(
+    server: Server, leave: Callable[[Caller], None]
+) -> None:
+    """Though the server reads no further while so many wait, and the next job comes at once."""
+    client = Caller(server)
+    client.queue(*[call("dequeueJobs", request=LONG_POLL)] * 130)
+    flood([client], lambda: None)
+    until(lambda: long_polls(server) == 1)
+    leave(client)
+    enqueue(server, 1, b"the next job")
+    claimed_by_another(server, 1)
+    until(lambda: samples(server, "pinlater_connections")[""] == 0)
+    assert long_polls(server) == 0
+
+
+@pytest.mark.parametrize("leave", [lambda client: client.socket.close(), Caller.reset], ids=["close", "reset"])
+def test_the_end_of_a_client_is_seen_behind_more_than_the_kernel_holds(
+    server: Server, leave: Callable[[Caller], None]
+) -> None:
+    """The news that it has gone stands behind what it sent before, which nobody reads while its first call waits."""
+    client = Caller(server)
+    behind = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * 100_000)])
+    client.queue(call("dequeueJobs", request=LONG_POLL), *[call("enqueueJobs", request=behind)] * 100)
+    flood([client], lambda: None)
+    until(lambda: long_polls(server) == 1)
+    leave(client)
+    until(lambda: samples(server, "pinlater_connections")[""] == 0)
+    assert long_polls(server) == 0
+    assert samples(server, "pinlater_memory_in_flight_bytes")["requests"] == 0
+    enqueue(server, 1, b"the next job")
+    claimed_by_another(server, 1)

@@ -1,0 +1,83 @@
+"""Requests at their bounds keep no other waiting: no turn of the event loop takes more than 50 ms of CPU time for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.servers import Server, pinlater_server
+from pinlater.wire.generated import ttypes as types
+from tests.hostile.callers import Caller, no_long_turn
+
+pytestmark = pytest.mark.crash
+
+
+def enqueue(jobs: int, body_bytes: int) -> types.PinLaterEnqueueRequest:
+    return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * body_bytes) for _ in range(jobs)])
+
+
+def filled(caller: Caller, times: int, jobs: int, body_bytes: int) -> list[str]:
+    """Descriptors of new jobs."""
+    answers = [caller.call("enqueueJobs", request=enqueue(jobs, body_bytes)) for _ in range(times)]
+    return [descriptor for answer in answers for descriptor in answer.value.jobDescriptors]
+
+
+def the_largest_enqueue(caller: Caller, _: list[str]) -> object:
+    return caller.call("enqueueJobs", request=enqueue(15, 2**20 - 100)).value
+
+
+def an_enqueue_of_most_jobs(caller: Caller, _: list[str]) -> object:
+    return caller.call("enqueueJobs", request=enqueue(1_000, 1_000)).value
+
+
+def a_dequeue_of_most_jobs(caller: Caller, _: list[str]) -> object:
+    return caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value
+
+
+def a_lookup_of_most_jobs(caller: Caller, descriptors: list[str]) -> object:
+    return caller.call("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors * 2, True)).value
+
+
+def a_scan_of_most_jobs(caller: Caller, _: list[str]) -> object:
+    request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
+    return caller.call("scanJobs", request=request).value
+
+
+def a_frame_that_is_refused(caller: Caller, _: list[str]) -> object:
+    return caller.call("createQueue", name="q" * (15 * 2**20)).exception
+
+
+LARGE = [
+    the_largest_enqueue,
+    an_enqueue_of_most_jobs,
+    a_dequeue_of_most_jobs,
+    a_lookup_of_most_jobs,
+    a_scan_of_most_jobs,
+    a_frame_that_is_refused,
+]
+
+
+@pytest.mark.parametrize("request_of", LARGE, ids=lambda each: each.__name__)
+def test_a_request_at_its_bounds_blocks_the_loop_for_no_longer_than_50_ms(
+    server: Server, request_of: Callable[[Caller, list[str]], object]
+) -> None:
+    with Caller(server) as caller:
+        descriptors = filled(caller, 2, 1_000, 1_000)
+        with no_long_turn(server):
+            assert request_of(caller, descriptors)
+
+
+def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> None:
+    """Else the tests above could not fail."""
+    options = ("--set", "telemetry.loop_lag_interval_ms=5")
+    blocking = ("tests.hostile.blocking_server",)
+    with (
+        pinlater_server(tmp_path / "store.db", *options, log=tmp_path / "log", module=blocking) as server,
+        Caller(server) as caller,
+    ):
+        with no_long_turn(server):
+            assert caller.call("getQueueNames").exception is None
+        with pytest.raises(AssertionError, match="took more than 50 ms"), no_long_turn(server):
+            assert caller.call("getServerInfo").exception is None

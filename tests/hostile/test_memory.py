@@ -1,0 +1,167 @@
+"""Memory: whatever callers send and don't read, what the server holds stays near its budget, is seen, and is free soon after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from bench.servers import Server
+from pinlater.wire.generated import ttypes as types
+from tests.hostile.callers import Caller, Memory, call, flood, in_flight, samples, until
+from tests.hostile.conftest import BUDGET_BYTES
+
+pytestmark = pytest.mark.crash
+
+# Resident memory may grow by so many times the budget: copies, objects, what the allocator keeps.
+GROWTH_MB_MAX = 3 * BUDGET_BYTES / 1e6
+HELD_BYTES_MAX = BUDGET_BYTES * 5 / 4
+MEBIBYTE = 2**20
+LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def jobs(number: int, body_bytes: int) -> types.PinLaterEnqueueRequest:
+    return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * body_bytes) for _ in range(number)])
+
+
+def filled(server: Server, number: int, body_bytes: int) -> None:
+    """The queue has so many jobs more."""
+    with Caller(server) as caller:
+        for _ in range(number):
+            assert caller.call("enqueueJobs", request=jobs(1, body_bytes)).exception is None
+
+
+def goes_on(server: Server) -> None:
+    """The server answers others: health checks, and small requests."""
+    assert server.get("/healthz") == "ok\n"
+    with Caller(server) as caller:
+        assert caller.call("enqueueJobs", request=jobs(1, 100)).exception is None
+
+
+def test_frames_behind_long_polls_take_bounded_memory_and_are_free_soon_after_their_callers_have_gone(
+    server: Server, stack: ExitStack
+) -> None:
+    memory = Memory(server)
+    callers = [stack.enter_context(Caller(server)) for _ in range(30)]
+    large = call("enqueueJobs", request=jobs(15, MEBIBYTE))
+    for caller in callers:
+        caller.queue(call("dequeueJobs", request=LONG_POLL), large, large)
+    flood(callers, memory.look)
+    assert in_flight(server) <= HELD_BYTES_MAX
+    server.get("/healthz")
+    memory.look()
+    assert memory.peak_mb < GROWTH_MB_MAX
+    for caller in callers:
+        caller.socket.close()
+    until(lambda: in_flight(server) == 0)
+    goes_on(server)
+
+
+def test_frames_that_never_end_take_bounded_memory(server: Server, stack: ExitStack) -> None:
+    memory = Memory(server)
+    callers = [stack.enter_context(Caller(server)) for _ in range(30)]
+    large = call("enqueueJobs", request=jobs(15, MEBIBYTE))
+    for caller in callers:
+        caller.queue(large[:-1])
+    flood(callers, memory.look)
+    held = samples(server, "pinlater_memory_in_flight_bytes")
+    assert 0 < held["requests"] <= HELD_BYTES_MAX
+    assert memory.peak_mb < GROWTH_MB_MAX
+    goes_on(server)
+    for caller in callers:
+        caller.socket.close()
+    until(lambda: in_flight(server) == 0)
+
+
+def test_many_small_calls_behind_long_polls_take_bounded_memory(server: Server, stack: ExitStack) -> None:
+    memory = Memory(server)
+    callers = [stack.enter_context(Caller(server)) for _ in range(100)]
+    small = call("getQueueNames") * 10_000
+    for caller in callers:
+        caller.queue(call("dequeueJobs", request=LONG_POLL), small)
+    flood(callers, memory.look)
+    assert in_flight(server) <= HELD_BYTES_MAX
+    assert memory.peak_mb < GROWTH_MB_MAX
+    for caller in callers:
+        caller.socket.close()
+    until(lambda: in_flight(server) == 0)
+    goes_on(server)
+
+
+def test_answers_that_are_not_read_take_bounded_memory_and_the_others_are_refused(
+    server: Server, stack: ExitStack
+) -> None:
+    filled(server, 12, MEBIBYTE - 100)
+    memory = Memory(server)
+    callers = [stack.enter_context(Caller(server)) for _ in range(60)]
+    peek = types.PinLaterDequeueRequest("q", 1_000, dryRun=True)
+    for caller in callers:
+        caller.queue(call("dequeueJobs", request=peek))
+    flood(callers, memory.look)
+    until(lambda: memory.after("dequeueJobs", 60))
+    assert samples(server, "pinlater_memory_in_flight_bytes")["answers"] > 0
+    assert in_flight(server) <= HELD_BYTES_MAX
+    assert memory.peak_mb < GROWTH_MB_MAX
+    goes_on(server)
+    replies = [caller.receive() for caller in callers]
+    shown = [len(reply.value.jobs) for reply in replies if reply.exception is None]
+    refused = {(reply.exception.detail, reply.exception.retryable) for reply in replies if reply.exception is not None}
+    assert shown
+    assert set(shown) == {12} | ({13} & set(shown))
+    assert refused == {("TOO_MANY_WAITING", True)}
+    until(lambda: in_flight(server) == 0)
+    assert len(callers[-1].call("dequeueJobs", request=peek).value.jobs) >= 12
+
+
+def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back(
+    server: Server, stack: ExitStack
+) -> None:
+    """Dequeues are not estimated beforehand: beyond the budget those that have waited longest are cut, and lose nothing."""
+    filled(server, 240, MEBIBYTE - 100)
+    memory = Memory(server)
+    callers = [stack.enter_context(Caller(server)) for _ in range(20)]
+    for number, caller in enumerate(callers, start=1):
+        caller.send("dequeueJobs", request=types.PinLaterDequeueRequest("q", 12))
+        until(partial(memory.after, "dequeueJobs", number))
+    assert in_flight(server) <= HELD_BYTES_MAX
+    assert memory.peak_mb < GROWTH_MB_MAX
+    for caller in callers:
+        caller.reset()
+    came_back: set[str] = set()
+    with Caller(server) as worker:
+        request = types.PinLaterDequeueRequest("q", 12, waitMillis=1_000)
+
+        def claimed() -> bool:
+            answer = worker.call("dequeueJobs", request=request).value
+            metadata = answer.jobMetadata or {}
+            assert all(one.attemptsRemaining == one.attemptsAllowed for one in metadata.values())
+            came_back.update(metadata)
+            return len(came_back) == 240
+
+        until(claimed)
+
+
+def test_scans_take_bounded_memory_and_the_others_are_refused(server: Server, stack: ExitStack) -> None:
+    filled(server, 14, MEBIBYTE - 100)
+    memory = Memory(server)
+    callers = [stack.enter_context(Caller(server)) for _ in range(60)]
+    scan = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
+    for caller in callers:
+        caller.queue(call("scanJobs", request=scan))
+    flood(callers, memory.look)
+    until(lambda: memory.after("scanJobs", 60))
+    assert memory.peak_mb < GROWTH_MB_MAX
+    replies = [caller.receive() for caller in callers]
+    assert any(reply.exception is None for reply in replies)
+    refused = {reply.exception.detail for reply in replies if reply.exception is not None}
+    assert refused == {"TOO_MANY_WAITING"}
+    until(lambda: in_flight(server) == 0)
+    assert callers[0].call("scanJobs", request=scan).exception is None

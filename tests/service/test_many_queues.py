@@ -1,0 +1,87 @@
+"""Thousands of queues: a bound on their number, and calls whose cost does not grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from pinlater.domain.errors import InvalidArgument, TooManyQueues
+from pinlater.domain.passwords import hash_password
+from pinlater.domain.queue import QueueConfig
+from pinlater.service.settings import ServiceSettings
+from tests.promises.rig import Rig, start_rig
+
+PASSWORD = "open sesame"
+
+
+@pytest_asyncio.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = await start_rig(2, settings=ServiceSettings(max_queues=20), password_hash=hash_password(PASSWORD))
+    yield rig
+    await rig.close()
+
+
+@pytest.fixture
+def lists(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The shards whose list of all queues was read."""
+    read: list[str] = []
+    for shard in rig.shards:
+        of_store = shard.raw.list_queues
+
+        async def noted(name: str = shard.name, look=of_store) -> object:  # type: ignore[no-untyped-def]
+            read.append(name)
+            return await look()
+
+        monkeypatch.setattr(shard.raw, "list_queues", noted)
+    return read
+
+
+async def test_one_queue_too_many_is_refused_and_those_that_exist_are_not(rig: Rig) -> None:
+    for number in range(20):
+        await rig.service.create_queue(f"q{number}")
+    await rig.service.create_queue("q7")
+    with pytest.raises(TooManyQueues, match=r"20 queues.*max_queues"):
+        await rig.service.create_queue("q20")
+    await rig.service.delete_queue("q3", PASSWORD)
+    await rig.service.create_queue("q20")
+
+
+async def test_queues_that_another_server_deleted_make_room(rig: Rig) -> None:
+    """A refusal reads the store first."""
+    for number in range(20):
+        await rig.service.create_queue(f"q{number}")
+    for shard in rig.shards:
+        await shard.raw.delete_queues(["q3"])
+    await rig.service.create_queue("q20")
+    assert len(await rig.service.queue_names()) == 20
+
+
+async def test_making_and_deleting_a_queue_reads_no_list_of_all(rig: Rig, lists: list[str]) -> None:
+    await rig.service.create_queue("q")
+    await rig.service.create_queue("q")
+    assert (await rig.service.queue_config("q")).name == "q"
+    await rig.service.delete_queue("q", PASSWORD)
+    assert lists == []
+    assert rig.service.book.get("q") is None
+
+
+async def test_a_queue_that_was_there_keeps_its_settings_and_limits(rig: Rig) -> None:
+    """It was made and stopped through another server."""
+    for shard in rig.shards:
+        await shard.raw.create_queues(["q"], 0)
+        await shard.raw.configure_queue("q", config=QueueConfig(default_attempts=7), paused=True)
+    await rig.service.create_queue("q")
+    assert (await rig.service.queue_config("q")).config.default_attempts == 7
+    assert not rig.dispatcher.limits.is_open("q")
+    await rig.service.delete_queue("q", PASSWORD)
+    assert rig.dispatcher.limits.is_open("q")
+
+
+async def test_a_look_at_more_queues_than_there_may_be_is_refused(rig: Rig) -> None:
+    await rig.service.create_queue("q")
+    with pytest.raises(InvalidArgument, match="21 names") as error:
+        await rig.service.queue_stats(["q"] * 21)
+    assert error.value.detail == "TOO_MANY"
+    assert len(await rig.service.queue_stats(["q"] * 20)) == 20

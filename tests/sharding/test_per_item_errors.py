@@ -1,0 +1,216 @@
+"""Acks, heartbeats, checkpoints and releases with jobs on several shards, one of which is away: each item has an outcome of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.job import JobState, Outcome
+from pinlater.service.addressing import KEYS_A_CALL
+from pinlater.service.values import AckBatch, AckItem, AckResult, CheckpointItem, ClaimItem, HandedOut, JobFilter
+from pinlater.storage.interface import Ack, Acked
+from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
+
+APPLIED, STALE, ERROR = Outcome.APPLIED, Outcome.STALE_CLAIM, Outcome.ERROR
+_SUCCEEDED = JobFilter("q", JobState.SUCCEEDED)
+
+
+async def claim_one_of_each(farm: Farm, shards: str = "123") -> list[HandedOut]:
+    """A job of each shard, in the shards' order."""
+    for name in shards:
+        await farm.put(name)
+    return sorted((await farm.dequeue()).jobs, key=lambda job: shard_of(job.descriptor))
+
+
+def acks_of(jobs: Sequence[HandedOut], *, each: bool = True) -> AckBatch:
+    return AckBatch("q", [AckItem(job.descriptor, True, job.token) for job in jobs], per_item_errors=each)
+
+
+def claims_of(jobs: Sequence[HandedOut]) -> list[ClaimItem]:
+    return [ClaimItem(job.descriptor, job.token) for job in jobs]
+
+
+def outcomes(results: Sequence[AckResult]) -> list[Outcome]:
+    return [result.outcome for result in results]
+
+
+def details(results: Sequence[AckResult]) -> list[str]:
+    return ["" if result.error is None else result.error.detail for result in results]
+
+
+# --- acks that ride on a dequeue -------------------------------------------------------------------------------------------------
+
+
+@on_farm()
+async def test_a_dequeue_claims_though_the_shard_of_one_of_its_acks_is_away(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    await farm.put("3")
+    farm.lanes("2").put_out_of_use("test")
+    dequeued = await farm.dequeue(acks=acks_of(jobs))
+    assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
+    assert details(dequeued.ack_results) == ["", "SHARD_UNREACHABLE", ""]
+    assert [shard_of(job.descriptor) for job in dequeued.jobs] == ["3"]
+    assert await farm.service.count(_SUCCEEDED) == 2
+
+
+@on_farm()
+async def test_without_per_item_errors_the_dequeue_fails_as_it_ever_did(farm: Farm) -> None:
+    """An old client's answer has no place for an ack's error: nothing is claimed, and it sends its acks again."""
+    jobs = await claim_one_of_each(farm)
+    await farm.put("3")
+    farm.lanes("2").put_out_of_use("test")
+    with pytest.raises(ShardConnectionFailed, match=r"Shard 2 is out of reach \(the acks that rode along failed"):
+        await farm.dequeue(acks=acks_of(jobs, each=False))
+    assert await farm.in_progress_on("3") == 0  # acked, and the other was not claimed
+    assert await farm.jobs_on("3") == 1
+
+
+@on_farm()
+async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(farm: Farm) -> None:
+    """It may have been carried out; sent again, it counts once."""
+    jobs = await claim_one_of_each(farm)
+    await farm.put("3")
+    fault = farm.store("2").hangs("finish_jobs", done_first=True)
+    dequeued = await farm.within(farm.settings.stall_ms + 200, farm.dequeue(acks=acks_of(jobs)))
+    assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
+    assert details(dequeued.ack_results) == ["", "OUTCOME_UNKNOWN", ""]
+    assert [shard_of(job.descriptor) for job in dequeued.jobs] == ["3"]
+    fault.release()
+    await farm.pass_time(400)
+    [again] = (await farm.dequeue(acks=acks_of([jobs[1]]))).ack_results
+    assert again.outcome is Outcome.ALREADY_FINAL
+    assert await farm.service.count(_SUCCEEDED) == 3
+
+
+@on_farm()
+async def test_acks_behind_a_call_that_hangs_are_refused_at_once_and_not_sent(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    farm.store("2").hangs("finish_jobs")
+    await farm.within(farm.settings.stall_ms + 200, farm.dequeue(acks=acks_of(jobs)))
+    answered = asyncio.ensure_future(farm.dequeue(acks=acks_of(jobs)))
+    await farm.turns()
+    results = answered.result().ack_results
+    assert outcomes(results) == [Outcome.ALREADY_FINAL, ERROR, Outcome.ALREADY_FINAL]
+    assert details(results)[1] == "SHARD_UNREACHABLE"
+    assert farm.store("2").calls["finish_jobs"] == 1
+
+
+@on_farm()
+async def test_a_long_poll_whose_acks_had_errors_says_so_within_a_second(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    farm.lanes("2").put_out_of_use("test")
+    dequeued = await farm.within(1_400, farm.dequeue(acks=acks_of(jobs), wait_ms=60_000))
+    assert (dequeued.jobs, outcomes(dequeued.ack_results)) == ([], [APPLIED, ERROR, APPLIED])
+
+
+@on_farm()
+async def test_an_ack_that_fails_on_its_shard_is_an_error_of_its_own(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    farm.store("2").fails("finish_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    results = (await farm.dequeue(acks=acks_of(jobs))).ack_results
+    assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
+
+
+@on_farm(shards=("1",))
+async def test_with_one_shard_the_ack_is_waited_for_as_ever(farm: Farm) -> None:
+    """There is nothing that it holds up: a slow disk makes no errors."""
+    [job] = await claim_one_of_each(farm, "1")
+    fault = farm.store("1").hangs("finish_jobs")
+    answered = asyncio.ensure_future(farm.dequeue(acks=acks_of([job])))
+    await farm.pass_time(3_000)
+    assert not answered.done()
+    fault.release()
+    await farm.turns()
+    assert outcomes(answered.result().ack_results) == [APPLIED]
+
+
+@on_farm()
+async def test_a_caller_that_goes_leaves_nothing_behind(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    fault = farm.store("2").hangs("finish_jobs")
+    call = asyncio.ensure_future(farm.dequeue(acks=acks_of(jobs)))
+    await farm.turns()
+    call.cancel()
+    await farm.turns()
+    assert call.cancelled()
+    fault.release()
+    await farm.turns()
+    assert farm.lanes("2").finish.length == 0
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm: Farm) -> None:
+    """As without errors of their own: no call to a shard grows with the request."""
+    sizes: list[int] = []
+    for name in "12":
+        _note_sizes(farm.store(name).within, sizes)
+    bodies = [b"x"] * KEYS_A_CALL
+    for name in "12":
+        for _ in range(2):
+            await farm.replace(*[farm.desired(each, takes_enqueues=each == name) for each in "12"])
+            await farm.enqueue(*bodies)
+    jobs = [job for _ in range(4) for job in (await farm.dequeue(limit=KEYS_A_CALL)).jobs]
+    assert len(jobs) == 4 * KEYS_A_CALL
+    farm.lanes("2").put_out_of_use("test")
+    results = await farm.service.acknowledge(CALLER, acks_of(jobs))
+    there = [shard_of(job.descriptor) for job in jobs]
+    assert outcomes(results) == [APPLIED if name == "1" else ERROR for name in there]
+    assert max(sizes) <= KEYS_A_CALL
+    assert sum(sizes) == 2 * KEYS_A_CALL
+
+
+def _note_sizes(store: Any, sizes: list[int]) -> None:
+    finish_jobs = store.finish_jobs
+
+    async def noting(acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        sizes.append(len(acks))
+        answer: Sequence[Acked] = await finish_jobs(acks, now_ms)
+        return answer
+
+    store.finish_jobs = noting
+
+
+# --- the other words ---------------------------------------------------------------------------------------------------------------
+
+
+@on_farm()
+async def test_acks_alone_are_answered_item_by_item(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    farm.store("1").hangs("finish_jobs")
+    results = await farm.within(farm.settings.stall_ms + 200, farm.service.acknowledge(CALLER, acks_of(jobs)))
+    assert outcomes(results) == [ERROR, APPLIED, APPLIED]
+
+
+@on_farm()
+async def test_a_lost_claim_is_told_while_another_shard_is_away(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    await farm.service.release(CALLER, "q", claims_of(jobs[2:]), 0)
+    farm.lanes("2").put_out_of_use("test")
+    results = await farm.service.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    assert outcomes(results) == [APPLIED, ERROR, STALE]
+    assert results[0].deadline_ms is not None
+
+
+@on_farm()
+async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    farm.store("2").hangs("extend_claims")
+    heartbeat = farm.service.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    results = await farm.within(farm.settings.stall_ms + 200, heartbeat)
+    assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
+
+
+@on_farm()
+async def test_checkpoints_and_releases_have_outcomes_of_their_own(farm: Farm) -> None:
+    jobs = await claim_one_of_each(farm)
+    farm.lanes("2").put_out_of_use("test")
+    items = [CheckpointItem(job.descriptor, job.token, new_body=b"half") for job in jobs]
+    results = await farm.service.checkpoint(CALLER, "q", items, per_item_errors=True)
+    assert outcomes(results) == [APPLIED, ERROR, APPLIED]
+    results = await farm.service.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
+    assert outcomes(results) == [APPLIED, ERROR, APPLIED]
+    assert [await farm.in_progress_on(name) for name in "123"] == [0, 1, 0]

@@ -1,0 +1,207 @@
+"""Settings and pauses of queues over several shards, of which some are away when they change: the newest holds, on all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from pinlater.domain.errors import DequeueRateLimited, PinLaterError, ShardConnectionFailed
+from pinlater.domain.queue import Queue, QueueConfig, Versions
+from pinlater.service.settings import ServiceSettings
+from pinlater.sharding.settings import ShardingSettings
+from tests.sharding.farm import PASSWORD, Farm, on_farm, play
+
+T = TypeVar("T")
+NAMES = ("1", "2", "3")
+
+
+async def another_server(farm: Farm) -> Farm:
+    """One that starts now, on the same shards."""
+    other = Farm(farm.clock, ShardingSettings(), ServiceSettings())
+    other.stores = farm.stores
+    await other.open([farm.desired(name) for name in NAMES])
+    other.shards.random = Random(2)
+    await other.service.book.refresh()
+    await other.watch.bring_all_up_to_date()
+    return other
+
+
+async def kept(farm: Farm, name: str) -> Queue:
+    [queue] = [queue for queue in await farm.store(name).within.list_queues() if queue.name == "q"]
+    return queue
+
+
+async def go_away(farm: Farm, name: str) -> None:
+    farm.store(name).dead = "connection refused"
+    while farm.lanes(name).healthy:
+        await farm.pass_time(1_000)
+        await farm.watch.ping_all()
+
+
+async def come_back(farm: Farm, name: str) -> None:
+    farm.store(name).dead = None
+    while not farm.lanes(name).healthy:
+        await farm.pass_time(1_000)
+
+
+@on_farm(shards=NAMES)
+async def test_a_pause_holds_when_a_shard_is_back_that_was_away_and_the_server_restarts(farm: Farm) -> None:
+    """Whichever shard it was, the first of the map too."""
+    for name in NAMES:
+        await farm.put(name)
+        await go_away(farm, name)
+        await farm.service.set_paused("q", paused=True)
+        await farm.service.configure_queue("q", QueueConfig(max_backlog=7))
+        farm.store(name).dead = None  # back as the server goes down
+        other = await another_server(farm)
+        with pytest.raises(DequeueRateLimited):
+            await other.dequeue()
+        assert (await other.service.queue_config("q")).config == QueueConfig(max_backlog=7)
+        assert {(await kept(farm, shard)).paused for shard in NAMES} == {True}
+        await come_back(farm, name)
+        await other.close()
+        await farm.service.set_paused("q", paused=False)
+        await farm.service.configure_queue("q", QueueConfig())
+        assert len({await kept(farm, shard) for shard in NAMES}) == 1
+
+
+@on_farm(shards=NAMES)
+async def test_a_shard_that_is_back_keeps_what_is_newer_and_gives_it_to_the_others(farm: Farm) -> None:
+    """What one server changed while all but one shard were out of its reach."""
+    other = await another_server(farm)
+    for name in "23":
+        await go_away(farm, name)
+    await farm.service.set_paused("q", paused=True)
+    await go_away(farm, "1")
+    for name in "23":
+        await come_back(farm, name)
+    await farm.service.book.refresh()
+    await other.watch.ping_all()
+    await other.service.configure_queue("q", QueueConfig(max_backlog=7))
+    await come_back(farm, "1")
+    for _ in range(2):
+        await farm.service.book.refresh()
+    for name in NAMES:
+        queue = await kept(farm, name)
+        assert (queue.paused, queue.config) == (True, QueueConfig(max_backlog=7)), name
+    await other.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> None:
+    """Two servers, shards that go away and come back, changes that fail on some of them."""
+
+    async def scenario(farm: Farm) -> None:
+        random = Random(seed)
+        other = await another_server(farm)
+        acknowledged: tuple[QueueConfig | None, bool | None] = None, None
+        for number in range(30):
+            name, server = random.choice(NAMES), random.choice([farm, other])
+            match random.choice(["away", "back", "fails", "pause", "configure", "time"]):
+                case "away" if sum(store.dead is None for store in farm.stores.values()) > 1:
+                    farm.store(name).dead = "connection refused"
+                    if random.random() < 0.5:
+                        await farm.watch.ping_all()
+                case "back":
+                    farm.store(name).dead = None
+                case "fails":
+                    farm.store(name).fails("configure_queue", done_first=random.random() < 0.5)
+                case "pause":
+                    paused = random.random() < 0.5
+                    acknowledged = acknowledged[0], await changed(server.service.set_paused("q", paused=paused), paused)
+                case "configure":
+                    config = QueueConfig(max_backlog=number)
+                    acknowledged = await changed(server.service.configure_queue("q", config), config), acknowledged[1]
+                case _:
+                    await farm.pass_time(random.choice([200, 3_000]))
+                    await other.watch.look()
+        for name in NAMES:
+            farm.store(name)._faults.clear()
+            farm.store(name).dead = None
+        for server in (farm, other):
+            for name in NAMES:
+                while not server.lanes(name).healthy:
+                    await farm.pass_time(1_000)
+                    await other.watch.look()
+        for server in (farm, other) * 2:
+            await server.service.book.refresh()
+        settings = {await kept(farm, name) for name in NAMES}
+        assert len(settings) == 1, settings
+        [queue] = settings
+        assert {await server.service.queue_config("q") for server in (farm, other)} == settings
+        assert acknowledged[0] in (None, queue.config)
+        assert acknowledged[1] in (None, queue.paused)
+        await other.close()
+
+    play(scenario, shards=NAMES)
+
+
+async def changed(call: Awaitable[None], value: T) -> T | None:
+    """The value where the change was acknowledged; None where nobody knows."""
+    try:
+        await call
+    except PinLaterError:
+        return None
+    return value
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_two_changes_at_once_all_shards_keep_the_same(seed: int) -> None:
+    async def scenario(farm: Farm) -> None:
+        random = Random(seed)
+        other = await another_server(farm)
+        faults = [farm.store(name).hangs("configure_queue") for name in NAMES if random.random() < 0.5]
+        changes = [
+            asyncio.ensure_future(farm.service.configure_queue("q", QueueConfig(max_backlog=1))),
+            asyncio.ensure_future(other.service.configure_queue("q", QueueConfig(max_backlog=2))),
+            asyncio.ensure_future(farm.service.set_paused("q", paused=True)),
+            asyncio.ensure_future(other.service.set_paused("q", paused=False)),
+        ]
+        random.shuffle(faults)
+        for fault in faults:
+            await farm.turns(random.choice([0, 1, 5, 40]))
+            fault.release()
+        await asyncio.gather(*changes)
+        settings = {await kept(farm, name) for name in NAMES}
+        assert len(settings) == 1, settings
+        assert all(settings.pop().versions)
+        await other.close()
+
+    play(scenario, shards=NAMES)
+
+
+@on_farm(shards=NAMES)
+async def test_a_queue_that_is_deleted_while_a_shard_is_away_is_there_again_with_what_that_shard_holds(
+    farm: Farm,
+) -> None:
+    """The delete fails and says so; repeated when the shard is back it deletes the rest."""
+    for name in NAMES:
+        await farm.put(name)
+    await farm.service.set_paused("q", paused=True)
+    await go_away(farm, "1")
+    with pytest.raises(ShardConnectionFailed, match="was deleted from the others"):
+        await farm.service.delete_queue("q", PASSWORD)
+    await come_back(farm, "1")
+    assert list(await farm.service.queue_names()) == ["q"]
+    assert [await farm.jobs_on(name) for name in NAMES] == [1, 0, 0]
+    assert (await farm.service.queue_config("q")).paused
+    await farm.service.delete_queue("q", PASSWORD)
+    assert list(await farm.service.queue_names()) == []
+
+
+@on_farm(shards=NAMES)
+async def test_a_change_by_a_server_that_keeps_no_versions_is_not_undone(farm: Farm) -> None:
+    """While a new version is rolled out an older server changes the shards one after the other, and its text has no versions."""
+    await farm.service.set_paused("q", paused=True)
+    await farm.store("1").within.configure_queue("q", paused=False)
+    await farm.service.book.refresh()
+    for name in "23":
+        await farm.store(name).within.configure_queue("q", paused=False)
+    for _ in range(3):
+        await farm.service.book.refresh()
+    assert not (await farm.service.queue_config("q")).paused
+    assert {(await kept(farm, name)).versions for name in NAMES} == {Versions()}
