@@ -107,6 +107,11 @@ faults: ## databases, networks and servers fail under load, on three MariaDBs: m
 	scripts/test-packages bench
 	$(BIN)/python -m tests.faults $(ARGS)
 
+.PHONY: simulate
+simulate: ## run simulated clusters on a virtual clock, a new seed each: make simulate ARGS="--minutes 60", ARGS="--seed 7"
+	@scripts/install all
+	$(BIN)/python -m tests.simulation $(ARGS)
+
 .PHONY: soak
 soak: ## every fault in full length, then hours of mixed load, watching memory, latency and the promises
 	$(MAKE) faults ARGS=

@@ -146,8 +146,8 @@ class History:
         return {descriptor for descriptor, at in began.items() if at <= last.get(descriptor.split(":")[0], -1)}
 
     def may_be_cancelled(self) -> set[str]:
-        """Jobs that were cancelled, or may have been."""
-        return {cancel.descriptor for cancel in self.cancels if cancel.outcome in (None, APPLIED)}
+        """Jobs that were cancelled, or may have been: a client whose first try took effect hears ALREADY_FINAL at its second."""
+        return {cancel.descriptor for cancel in self.cancels if cancel.outcome in (None, APPLIED, ALREADY_FINAL)}
 
 
 class Kind(Enum):

@@ -1,15 +1,14 @@
 """The processes that are servers: production `App`s, each on a loop of its own, on the same shared stores.
 
-All that is not production code here is what a test of a server on one machine replaces, too: the clock, the dice, the stores, and the
-check of the admin password, which is slow on purpose and takes a thread.
+All that is not production code here is what a test of a server on one machine replaces, too: the clock, the dice, the stores, and what
+takes threads and processes: the check of the admin password, and searches for regular expressions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 from pinlater.app import App
 from pinlater.config.settings import Settings
@@ -17,8 +16,8 @@ from pinlater.config.store import StoreLocation
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.sharding.reload import DesiredShard
-from pinlater.thrift_server.settings import ThriftSettings
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline
+from pinlater.sharding.shards import Shards
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
 
@@ -40,6 +39,13 @@ class Passwords:
         """Nothing to end."""
 
 
+class Searches:
+    """As `service.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
 class SimulatedApp(App):
     """A server whose shards are simulated."""
 
@@ -47,6 +53,10 @@ class SimulatedApp(App):
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
         self._passwords = Passwords()  # type: ignore[assignment]
+
+    def _assemble(self, shards: Shards) -> None:
+        super()._assemble(shards)
+        self.service.searches = Searches()  # type: ignore[assignment]
 
     def _desired(self) -> Sequence[DesiredShard]:
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]
@@ -77,7 +87,7 @@ class Server:
         self._random = random
         self._stores = stores
         self._settings = settings
-        self._init = ProcessLoop(timeline, f"{name}'s supervisor", name)
+        self._init = new_process(timeline, f"{name}'s supervisor", name)
 
     @property
     def address(self) -> str:
@@ -96,7 +106,7 @@ class Server:
     def start(self) -> None:
         """A new process."""
         self.starts += 1
-        loop = ProcessLoop(self._timeline, f"{self.name}-{self.starts}", self.name, self._network)
+        loop = new_process(self._timeline, f"{self.name}-{self.starts}", self.name, self._network)
         clock = SystemClock(lambda: STARTS_AT_S + self._timeline.now_s + self.ahead_s, self._timeline.monotonic)
         self.app = SimulatedApp(self._settings, clock, Random(self._random.random()), self._stores)
         self.loop = loop
@@ -129,9 +139,9 @@ class Server:
         if self.loop is None or self.app is None or self.loop.state is not ProcessState.RUNNING:
             return
         if self.app.readiness().reasons in (("starting",), ("draining",), ("stopped",)):
-            return self.kill(told=True)
-        self.loop.create_task(self._stop(self.app, self.loop, grace_s))
-        return None
+            self.kill(told=True)
+        else:
+            self.loop.create_task(self._stop(self.app, self.loop, grace_s))
 
     async def _stop(self, app: SimulatedApp, loop: ProcessLoop, grace_s: float) -> None:
         await app.stop(grace_s)
@@ -169,16 +179,11 @@ class Cluster:
 
 def settings_of(host: str, base: Settings) -> Settings:
     """The settings of one server: `base`, but for where it listens."""
-    from dataclasses import replace
-
     return replace(
         base,
         store=StoreLocation("memory"),
         host=host,
         advertised_host=host,
         dispatch=replace(base.dispatch, wake_port=WAKE_PORT),
-        thrift=ThriftSettings(host=host, port=PORT),
+        thrift=replace(base.thrift, host=host, port=PORT),
     )
-
-
-Starter = Callable[[], Coroutine[Any, Any, None]]

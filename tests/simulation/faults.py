@@ -10,6 +10,7 @@ from tests.simulation import network, store
 from tests.simulation.cluster import Cluster, Server
 from tests.simulation.network import NetworkTrouble
 from tests.simulation.store import CrashPoint, StoreTrouble
+from tests.simulation.workload import Process
 
 
 class Fault(NamedTuple):
@@ -28,7 +29,7 @@ def _nothing() -> None: ...
 class Faults:
     """Draws faults for a cluster. `long_s`: longer than every lease and time limit of this cluster."""
 
-    def __init__(self, cluster: Cluster, random: Random, clients: Sequence[str], long_s: float) -> None:
+    def __init__(self, cluster: Cluster, random: Random, clients: Sequence[Process], long_s: float) -> None:
         self._cluster = cluster
         self._random = random
         self._clients = clients
@@ -38,6 +39,8 @@ class Faults:
             self._server_stopped,
             self._server_paused,
             self._crash_point,
+            self._client_killed,
+            self._client_paused,
             self._network_bad,
             self._network_cut,
             self._connections_broken,
@@ -63,8 +66,9 @@ class Faults:
         net = self._cluster.network
         net.trouble = network.CALM
         for client in self._clients:
+            client.resume()
             for server in self._cluster.servers:
-                net.heal(client, server.name)
+                net.heal(client.name, server.name)
         for shared in self._cluster.stores:
             shared.trouble = store.CALM
             shared.gone_for.clear()
@@ -122,6 +126,26 @@ class Faults:
         name = f"{server.name} dies {when} its call {calls} to shard {shared.name} is carried out"
         return name, begin, lambda: server.restart_after(0.0)
 
+    # --- clients --------------------------------------------------------------------------------------------------------------
+
+    def _client_killed(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        """Any but the first worker, which does what is left at the end."""
+        client = self._random.choice([client for client in self._clients if client.may_die] or self._clients)
+        told = self._random.random() < 0.7
+        if not client.may_die:
+            return self._client_paused()
+
+        def begin() -> None:
+            client.kill()
+            for loop in client.loops:
+                self._cluster.network.process_died(loop, told=told)
+
+        return f"{client.name} is killed", begin, _nothing
+
+    def _client_paused(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+        client = self._random.choice(self._clients)
+        return f"{client.name} stands still", client.pause, client.resume
+
     # --- the network ------------------------------------------------------------------------------------------------------------
 
     def _network_bad(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
@@ -146,7 +170,7 @@ class Faults:
 
     def _network_cut(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
         net, server = self._cluster.network, self._server()
-        client = self._random.choice(self._clients)
+        client = self._random.choice(self._clients).name
         return (
             f"{client} and {server.name} are cut off",
             lambda: net.cut(client, server.name),
@@ -180,8 +204,10 @@ class Faults:
         return self._troubled(shared, trouble, "is bad")
 
     def _answers_of_claims_lost(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
-        """The shard carries everything out and answers little; then it is gone for a while."""
-        return self._troubled(self._shared(), StoreTrouble(answer_lost=0.7), "loses answers")
+        """The shard hands jobs out and mostly does not say so; while it does, the other shards answer."""
+        return self._troubled(
+            self._shared(), StoreTrouble(answer_lost=0.7, only=("claim_jobs",)), "loses answers of claims"
+        )
 
     def _troubled(
         self, shared: store.SharedStore, trouble: StoreTrouble, what: str

@@ -15,9 +15,9 @@ import itertools
 from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network
@@ -49,6 +49,7 @@ class Timeline:
         self._timers: list[tuple[float, int, asyncio.TimerHandle, ProcessLoop]] = []
         self._serials = itertools.count()
         self._over = False
+        self._current: ProcessLoop | None = None
 
     def now_ns(self) -> int:
         """For the history."""
@@ -72,6 +73,7 @@ class Timeline:
                 self._turn()
         finally:
             events._set_running_loop(None)
+            self._current = None
         if not task.done():
             return False
         task.result()
@@ -94,16 +96,18 @@ class Timeline:
         """What is ready now, as in one iteration of asyncio's loop; then time goes on to the next timer where nothing else is ready."""
         self.turns += 1
         ready, running = self._ready, ProcessState.RUNNING
-        current: ProcessLoop | None = None
         for _ in range(len(ready)):
             handle, loop = ready.popleft()
             if handle._cancelled:
                 continue
             if loop.state is running:
-                if loop is not current:
+                if loop is not self._current:
                     events._set_running_loop(loop)
-                    current = loop
-                handle._run()
+                    self._current = loop
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except Exception as error:  # noqa: BLE001 as asyncio does: it is nobody else's
+                    self.complain(f"{loop.name}: a callback failed: {error!r}")
             elif loop.state is ProcessState.PAUSED:
                 loop.held.append(handle)
         timers = self._timers
@@ -115,7 +119,6 @@ class Timeline:
                 self.now_s = timers[0][0]
         while timers and timers[0][0] <= self.now_s:
             _, _, timer, loop = heapq.heappop(timers)
-            timer._scheduled = False
             ready.append((timer, loop))
 
     def soon(self, handle: asyncio.Handle, loop: ProcessLoop) -> None:
@@ -124,7 +127,6 @@ class Timeline:
 
     def at(self, handle: asyncio.TimerHandle, loop: ProcessLoop) -> None:
         """The handle becomes ready at its time."""
-        handle._scheduled = True
         heapq.heappush(self._timers, (handle.when(), next(self._serials), handle, loop))
 
 
@@ -139,6 +141,31 @@ class Task(asyncio.Task[T]):
 
     def __hash__(self) -> int:
         return self._serial
+
+
+class Handle(asyncio.Handle):
+    """One that costs half: there is no debug mode here."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: ProcessLoop, context: Context | None) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+
+
+class Timer(asyncio.TimerHandle):
+    """The same with a time."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: ProcessLoop, context: Context | None) -> None:
+        Handle.__init__(cast("Handle", self), callback, args, loop, context)
+        self._when = when
+        self._scheduled = True
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
@@ -175,21 +202,23 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # --- callbacks ----------------------------------------------------------------------------------------------------------
 
     def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = Handle(callback, args, self, context)
         self.timeline._ready.append((handle, self))
         return handle
 
+    call_soon_threadsafe = call_soon
+
     def call_later(
-        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.timeline.now_s + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = Timer(when, callback, args, self, context)
         self.timeline.at(timer, self)
         return timer
 
@@ -202,9 +231,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(
-        self, coro: Any, *, name: str | None = None, context: Context | None = None
-    ) -> asyncio.Task[Any]:
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
         return Task(self.timeline.serial(), coro, loop=self, name=name or "task", context=context)
 
     def get_debug(self) -> bool:
@@ -231,12 +258,19 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         assert self.network is not None
         return self.network.listen(self, protocol_factory, host, port)
 
-    async def create_datagram_endpoint(self, protocol_factory: Any, local_addr: Any = None, **more: Any) -> Any:
+    async def create_datagram_endpoint(
+        self, protocol_factory: Any, local_addr: Any = None, remote_addr: Any = None, **more: Any
+    ) -> Any:
         assert self.network is not None
         return self.network.open_datagrams(self, protocol_factory, local_addr)
 
     async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, **more: Any) -> Any:
         return [(family, type, 0, "", (host, port))]
+
+
+def new_process(timeline: Timeline, name: str, host: str, network: Network | None = None) -> ProcessLoop:
+    """A process's loop. Its abstract methods are abstract to the type checker only."""
+    return ProcessLoop(timeline, name, host, network)  # type: ignore[abstract]
 
 
 async def _awaited(work: Awaitable[T]) -> T:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple, cast
 
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 
 Address = tuple[str, int]
 _CONNECT_TIMEOUT_S = 75.0  # after which a kernel gives up on a host that says nothing
@@ -44,7 +44,7 @@ class Network:
         self.trouble = CALM
         self._cut: dict[frozenset[str], list[tuple[End, Callable[[End], None]]]] = {}
         self._random = random
-        self._wire = ProcessLoop(timeline, "network", "")
+        self._wire = new_process(timeline, "network", "")
         self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
         self._datagrams: dict[Address, DatagramEndpoint] = {}
         self._connections: list[Connected] = []  # open ones
@@ -355,9 +355,7 @@ class DatagramEndpoint(asyncio.DatagramTransport):
 
     family = socket.AF_INET
 
-    def __init__(
-        self, network: Network, loop: ProcessLoop, protocol: asyncio.DatagramProtocol, local: Address
-    ) -> None:
+    def __init__(self, network: Network, loop: ProcessLoop, protocol: asyncio.DatagramProtocol, local: Address) -> None:
         super().__init__()
         self.loop = loop
         self.protocol = protocol

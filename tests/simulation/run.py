@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import random
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pinlater.client import Ack
 from pinlater.config.settings import Settings
@@ -18,12 +20,14 @@ from pinlater.domain.job import JobState
 from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.sharding.settings import ShardingSettings
 from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.thrift_server.settings import ThriftSettings
 from tests.crash.history import check
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.faults import Faults
-from tests.simulation.loop import ProcessLoop, Timeline
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
+from tests.simulation.worker import WorkerProcess
 from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
 
 # A run that takes longer in its own time has come to a standstill.
@@ -90,6 +94,9 @@ LARGE = Scale(
 )
 
 
+SCALES: Mapping[str, Scale] = {"small": SMALL, "large": LARGE}
+
+
 def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
     """Draws the cluster's shape, its load and how much goes wrong."""
     dice = Random(f"{seed} plan")
@@ -118,6 +125,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
             due_interval_ms=dice.choice((1_000, 5_000)),
             refresh_interval_ms=dice.choice((1_000, 5_000)),
         ),
+        thrift=ThriftSettings(standstill_s=dice.choice((1.0, 20.0))),
         mysql=MysqlSettings(lease_ms=round(scale.lease_s * 1000)),
     )
     return Plan(
@@ -168,14 +176,20 @@ class Run:
                     dice.choice((0.0, 0.0, 0.3, -5.0)),
                 )
             )
-        self._driver = ProcessLoop(self.timeline, "driver", "driver", self.network)
+        self._driver = new_process(self.timeline, "driver", "driver", self.network)
         self._admin = self._process("admin")
         self._producers = [self._process(f"producer{index + 1}") for index in range(plan.load.producers)]
-        self._workers = [self._process(f"worker{index + 1}") for index in range(plan.load.workers)]
+        # The first is a scripted one, which does what is left at the end.
+        self._workers = [self._process("worker1")]
+        for index in range(1, plan.load.workers):
+            make = dice.choice((Process, WorkerProcess))
+            self._workers.append(self._process(f"worker{index + 1}", make))
+        for process in (*self._producers, *self._workers[1:]):
+            process.may_die = True
         self.broken: list[str] = []
 
-    def _process(self, name: str) -> Process:
-        return Process(
+    def _process(self, name: str, make: Callable[..., Process] = Process) -> Process:
+        return make(
             name,
             self.timeline,
             self.network,
@@ -192,13 +206,10 @@ class Run:
         """All of it, and what it proves."""
         began_s = self.timeline.now_s
         with _watched_logs(self.timeline):
-            try:
-                if not self.timeline.run(self._drive(), self._driver, until_s=began_s + _RUN_S_MAX):
-                    self.broken.append("the run never came to its end")
-                self._judge()
-            finally:
-                lasted_s = self.timeline.now_s - began_s
-                self.timeline.end()
+            if not self.timeline.run(self._drive(), self._driver, until_s=began_s + _RUN_S_MAX):
+                self.broken.append("the run never came to its end")
+        self._judge()
+        lasted_s = self.timeline.now_s - began_s
         errors = Counter[str]()
         for process in self._all():
             errors.update(process.errors)
@@ -217,26 +228,28 @@ class Run:
         working = [process.start(process.work(queues)) for process in self._workers]
         if plan.scratch:
             producing.append(self._admin.start(self._admin.recreate(3, plan.busy_s / 4)))
-        faults = await self._let_things_go_wrong()
-        await self._until(lambda: all(task.done() for task in producing), 150.0)
+        await self._let_things_go_wrong()
+        await self._until(lambda: all(_ended(task) for task in producing), 150.0)
         await self._drain()
-        for process in self._workers:
-            process.working = False
-        await self._until(lambda: all(task.done() for task in working), 30.0)
+        await self._rest(working)
         for task in (*producing, *working):
             if task.done() and task.exception() is not None:
                 self.broken.append(f"a client failed unexpectedly: {task.exception()!r}")
-        del faults
         if not self.broken:
             await self._wake()
             await self._count()
 
-    async def _let_things_go_wrong(self) -> Faults:
+    async def _rest(self, working: Sequence[asyncio.Task[None]]) -> None:
+        """Workers claim no more."""
+        for process in self._workers:
+            process.finish()
+        await self._until(lambda: all(_ended(task) for task in working), 30.0)
+
+    async def _let_things_go_wrong(self) -> None:
         """Faults begin and end; then all is well again, and every server is back."""
         plan, trace = self.plan, self.trace
         dice = Random(f"{plan.seed} faults")
-        clients = [process.name for process in self._all()]
-        faults = Faults(self.cluster, dice, clients, long_s=plan.lease_s * 1.5)
+        faults = Faults(self.cluster, dice, self._all(), long_s=plan.lease_s * 1.5)
         drawn = faults.draw(plan.faults, plan.busy_s)
         loop = self._driver
         over_s = plan.busy_s
@@ -247,7 +260,6 @@ class Run:
         await asyncio.sleep(over_s + 0.01)
         faults.heal()
         trace.note("ALL IS WELL")
-        return faults
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for the condition; whether it held in time."""
@@ -289,7 +301,7 @@ class Run:
 
     async def _wake(self) -> None:
         """A dequeue that waits at some server learns of a job that is enqueued at some server."""
-        waiter, producer = self._workers[0], self._producers[0]
+        waiter, producer = self._workers[0], self._admin
         claiming = waiter.start(waiter.claim(QUEUE, 1, 20_000))
         await asyncio.sleep(0.5)
         await self._done(producer.start(producer.enqueue(QUEUE, "wake", 1)))
@@ -301,17 +313,18 @@ class Run:
             self.broken.append(f"UNWOKEN a waiting dequeue had {jobs!r} {waited_s:.1f} s after the enqueue")
         for job in jobs or ():
             await self._done(waiter.start(waiter.ack(Ack(job.descriptor, token=job.token))))
-        await self._until(self._drained, 100.0)
+        if not self._drained():
+            waiter.working = True
+            working = waiter.start(waiter.work([QUEUE]))
+            await self._drain()
+            await self._rest([working])
 
     async def _count(self) -> None:
         """What the counters say, by a server, is what there is."""
-        client = self._producers[0]
-        looking = client.start(client._call(client.client.queue_stats(QUEUE)))
-        await self._until(looking.done, 30.0)
-        [stats] = looking.result()
-        states = Counter(
-            job.state for store in self.cluster.stores for job in store.jobs() if job.queue == QUEUE
-        )
+        counting = self._admin.start(self._admin.count(QUEUE))
+        await self._done(counting)
+        stats = counting.result()
+        states = Counter(job.state for store in self.cluster.stores for job in store.jobs() if job.queue == QUEUE)
         for field, state in (
             ("pending", JobState.PENDING),
             ("in_progress", JobState.IN_PROGRESS),
@@ -341,8 +354,39 @@ class Run:
 
 def simulate(seed: int, scale: Scale = LARGE) -> Verdict:
     """One seed."""
-    with _quiet_memory():
-        return Run(plan_of(seed, scale)).carry_out()
+    return carry_out(lambda: Run(plan_of(seed, scale)))
+
+
+def carry_out(make: Callable[[], Run]) -> Verdict:
+    """A run, and all that it leaves in memory collected.
+
+    Nothing is collected before its end: where a coroutine of a killed process is collected its `finally`s run, and when that is the seed
+    must decide alone. They run here, when they can change nothing any more.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    dice = random.getstate()  # the worker's modules roll the common ones
+    try:
+        run = make()
+        random.seed(run.plan.seed)
+        try:
+            return run.carry_out()
+        finally:
+            with _ignored_ends():
+                run.timeline.end()
+                del run
+                gc.collect()
+    finally:
+        random.setstate(dice)
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+def _ended(task: asyncio.Task[None]) -> bool:
+    """Whether nothing comes of it any more."""
+    return task.done() or cast("ProcessLoop", task.get_loop()).state is ProcessState.DEAD
 
 
 def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
@@ -351,21 +395,16 @@ def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
 
 
 @contextmanager
-def _quiet_memory() -> Iterator[None]:
-    """Collects no cycle during a run: where a coroutine of a killed process is collected its `finally`s run, and when that is the seed
-    must decide alone. They run at the end, when they can change nothing any more."""
-    enabled = gc.isenabled()
-    gc.disable()
-    gc.freeze()
+def _ignored_ends() -> Iterator[None]:
+    """A killed process says nothing: neither of coroutines that it never began, nor of those that await something as they are closed."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
     try:
-        yield
-    finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of coroutines that a killed process never began
-            gc.collect()
-        gc.unfreeze()
-        if enabled:
-            gc.enable()
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = hook
 
 
 @contextmanager
@@ -389,4 +428,3 @@ def _watched_logs(timeline: Timeline) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
-

@@ -30,23 +30,54 @@ from pinlater.storage.interface import (
 )
 from pinlater.storage.memory import MemoryShard
 from pinlater.storage.memory.record import Record
-from tests.simulation.loop import ProcessLoop, Timeline
+from tests.simulation.loop import ProcessLoop, Timeline, new_process
 
 _READS = frozenset(
-    "ping time_ms announce members list_queues find_requests find_unique list_unique_queues changed_queues peek_jobs"
-    " lookup_jobs scan_jobs count_jobs".split()
+    (
+        "ping",
+        "time_ms",
+        "announce",
+        "members",
+        "list_queues",
+        "find_requests",
+        "find_unique",
+        "list_unique_queues",
+        "changed_queues",
+        "peek_jobs",
+        "lookup_jobs",
+        "scan_jobs",
+        "count_jobs",
+    )
 )
 _CHANGES = frozenset(
-    "create_queues delete_queues configure_queue insert_jobs claim_jobs finish_jobs checkpoint_jobs extend_claims"
-    " release_jobs cancel_jobs requeue_failed_jobs purge_jobs delete_jobs note_map advance_due time_out_claims"
-    " expire_jobs collect_garbage release_tokens".split()
+    (
+        "create_queues",
+        "delete_queues",
+        "configure_queue",
+        "insert_jobs",
+        "claim_jobs",
+        "finish_jobs",
+        "checkpoint_jobs",
+        "extend_claims",
+        "release_jobs",
+        "cancel_jobs",
+        "requeue_failed_jobs",
+        "purge_jobs",
+        "delete_jobs",
+        "note_map",
+        "advance_due",
+        "time_out_claims",
+        "expire_jobs",
+        "collect_garbage",
+        "release_tokens",
+    )
 )
 # Of these the servers that wait elsewhere are told through the store; the first argument of each says which queues.
 _MAKES_READY = frozenset({"insert_jobs", "release_jobs", "finish_jobs", "checkpoint_jobs"})
 
 
 class StoreTrouble(NamedTuple):
-    """Shares of calls. `latency_s`: what an ordinary one takes at most."""
+    """Shares of calls. `latency_s`: what an ordinary one takes at most; `only`: the methods that it befalls, all where there are none."""
 
     latency_s: float = 0.002
     refused: float = 0.0  # surely not carried out
@@ -56,6 +87,7 @@ class StoreTrouble(NamedTuple):
     slow: float = 0.0
     slow_s: float = 0.3  # the mean time of a slow call
     hung: float = 0.0  # takes longer than any caller waits
+    only: tuple[str, ...] = ()
 
 
 CALM = StoreTrouble()
@@ -114,7 +146,7 @@ class SharedStore:
 
     def __post_init__(self) -> None:
         self.data = MemoryShard(self.name)
-        self._wire = ProcessLoop(self.timeline, f"store {self.name}", "")
+        self._wire = new_process(self.timeline, f"store {self.name}", "")
 
     def session(self) -> Session:
         """A new server's view."""
@@ -140,10 +172,10 @@ class SharedStore:
         back_s = trouble.latency_s * (0.1 + 0.4 * random.random())
         if host in self.gone_for:
             return Fate(None, there_s + back_s, ShardConnectionFailed)
-        if trouble is CALM:
+        if trouble is CALM or (trouble.only and method not in trouble.only):
             return Fate(there_s, there_s + back_s)
         drawn = random.random()
-        for share, make in (
+        fates: Sequence[tuple[float, Callable[[], Fate]]] = (
             (trouble.refused, lambda: Fate(None, there_s + back_s, ShardConnectionFailed)),
             (trouble.answer_lost, lambda: Fate(there_s, there_s + 3 * random.random(), OutcomeUnknown)),
             (trouble.lost, lambda: Fate(None, there_s + 3 * random.random(), OutcomeUnknown)),
@@ -151,7 +183,8 @@ class SharedStore:
             (trouble.slow, lambda: Fate(there_s + random.expovariate(1 / trouble.slow_s), 0.0)),
             (trouble.slow, lambda: Fate(there_s, there_s + random.expovariate(1 / trouble.slow_s))),
             (trouble.hung, lambda: Fate(there_s + 12 * random.random(), 0.0)),
-        ):
+        )
+        for share, make in fates:
             if drawn < share:
                 fate = make()
                 break
@@ -297,7 +330,9 @@ class Session:
         self.highest_id = 0
         self.lost: set[int] = set()
         self._open = False
-        self._doubtful: dict[str, None] = {}  # tokens of claims whose outcome is unknown, in the order in which that came
+        self._doubtful: dict[
+            str, None
+        ] = {}  # tokens of claims whose outcome is unknown, in the order in which that came
         self._given_back: dict[str, None] = {}
         self._activity: dict[tuple[str, int], int] = {}
 
@@ -410,7 +445,9 @@ class Session:
     async def changed_queues(self) -> Sequence[str]:
         def look() -> list[str]:
             others = {key: count for key, count in self.store.activity.items() if key[1] != self.slot}
-            changed = dict.fromkeys(queue for (queue, slot), n in others.items() if self._activity.get((queue, slot)) != n)
+            changed = dict.fromkeys(
+                queue for (queue, slot), n in others.items() if self._activity.get((queue, slot)) != n
+            )
             self._activity = others
             return list(changed)
 
@@ -436,7 +473,7 @@ class Session:
         """Where the outcome is unknown, what may have been claimed is given back by the next sweep, as MySQL's store does."""
         try:
             claimed = await self._call("claim_jobs", lambda: at_once(self.store.data.claim_jobs(orders, now_ms)))
-        except OutcomeUnknown:
+        except (OutcomeUnknown, asyncio.CancelledError):
             self._doubtful.update(dict.fromkeys(call.holder.token for order in orders for call in order.calls))
             raise
         return cast("Sequence[Any]", claimed)

@@ -17,9 +17,10 @@ from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, ClaimedJob, Job
 from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
+from pinlater.client.values import QueueStats
 from tests.crash.history import Recorder
-from tests.simulation.cluster import PASSWORD
-from tests.simulation.loop import ProcessLoop, Timeline
+from tests.simulation.cluster import PASSWORD, STARTS_AT_S
+from tests.simulation.loop import Timeline, new_process
 from tests.simulation.network import Network
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class SimulatedClient(AsyncClient):
     def __init__(self, servers: Sequence[str], random: Random, timeline: Timeline, **more: Any) -> None:
         self._dice = random
         self._timeline = timeline
-        super().__init__(servers, clock=_ClientClock(timeline), **more)
+        super().__init__(servers, clock=ClientClock(timeline), **more)
 
     def _new_engine(self) -> Engine:
         return Engine(
@@ -93,12 +94,14 @@ class SimulatedClient(AsyncClient):
         )
 
 
-class _ClientClock:
+class ClientClock:
+    """As `domain.clock.Clock`."""
+
     def __init__(self, timeline: Timeline) -> None:
         self.monotonic = timeline.monotonic
 
     def now_ms(self) -> int:
-        return round(self.monotonic() * 1000)
+        return round((STARTS_AT_S + self.monotonic()) * 1000)
 
 
 class Process:
@@ -116,19 +119,50 @@ class Process:
         wall_ms: Callable[[], int],
     ) -> None:
         self.name = name
-        self.loop = ProcessLoop(timeline, name, name, network)
+        self.loop = new_process(timeline, name, name, network)
         self.dice = Random(f"{seed} {name}")
         self.load = load
         self.trace = trace
         self.errors = Counter[str]()
         self.working = True
+        self.may_die = False
         self.hurried = False  # whether only the end of all jobs matters now
         self._wall_ms = wall_ms
         self._timeline = timeline
-        self.client = SimulatedClient(
-            servers, Random(f"{seed} {name} client"), timeline, source=name, timeout_ms=load.client_timeout_ms
+        self.loops = [self.loop]
+        self.clock = ClientClock(timeline)
+        self.client = self._make_client(
+            servers,
+            random=Random(f"{seed} {name} client"),
+            timeline=timeline,
+            source=name,
+            timeout_ms=load.client_timeout_ms,
         )
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def _make_client(self, servers: Sequence[str], **more: Any) -> SimulatedClient:
+        return SimulatedClient(servers, **more)
+
+    # --- the process ----------------------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """As SIGKILL."""
+        for loop in self.loops:
+            loop.kill()
+
+    def pause(self) -> None:
+        """As SIGSTOP."""
+        for loop in self.loops:
+            loop.pause()
+
+    def resume(self) -> None:
+        """As SIGCONT."""
+        for loop in self.loops:
+            loop.resume()
+
+    def finish(self) -> None:
+        """Workers claim no more."""
+        self.working = False
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Begins something in this process."""
@@ -279,7 +313,7 @@ class Process:
         try:
             [result] = await self._call(self.client.checkpoint(job.queue, [item]))
         except PinLaterError:
-            return
+            return None
         self.trace.answer(call, outcome=int(result.outcome))
         if self.dice.random() < 0.5:
             return await self.ack(Ack(job.descriptor, token=job.token))
@@ -320,12 +354,19 @@ class Process:
     async def create(self, *queues: str) -> None:
         """Until they are there."""
         for queue in queues:
-            while True:
-                try:
-                    await self._call(self.client.create_queue(queue))
-                    break
-                except PinLaterError:
-                    await asyncio.sleep(0.1)
+            await self._until_answered(lambda queue=queue: self.client.create_queue(queue))  # type: ignore[misc]
+
+    async def count(self, queue: str) -> QueueStats:
+        """What a server says of the queue."""
+        [stats] = await self._until_answered(lambda: self.client.queue_stats(queue))
+        return stats
+
+    async def _until_answered(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        while True:
+            try:
+                return await self._call(call())
+            except PinLaterError:
+                await asyncio.sleep(0.1)
 
     async def recreate(self, times: int, pause_s: float) -> None:
         """Deletes the scratch queue and makes it again."""

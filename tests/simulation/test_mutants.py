@@ -1,0 +1,133 @@
+"""The simulator finds defects: each is built into a server, a store or the rules of a job, and is caught within some dozen seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pinlater.dispatch.dispatcher import Dispatcher
+from pinlater.dispatch.others import Others
+from pinlater.domain.job import Holder, JobState, Outcome
+from pinlater.service.identity import Identity
+from pinlater.storage.interface import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
+from pinlater.storage.memory import claiming, finishing, inserting
+from pinlater.storage.memory.queue_state import QueueState
+from pinlater.storage.memory.record import Record
+from tests.simulation.run import SMALL, Run, Verdict, carry_out, plan_of, simulate
+from tests.simulation.store import Session, SharedStore, at_once
+
+_SEEDS = 150
+
+
+def small(seed: int) -> Verdict:
+    return simulate(seed, SMALL)
+
+
+def caught(make: Callable[[int], Verdict] = small) -> set[str]:
+    """The kinds of promises that the first seed with a violation breaks."""
+    for seed in range(_SEEDS):
+        broken = make(seed).broken
+        if broken:
+            return {text.split()[0] for text in broken}
+    return set()
+
+
+class ForgetfulSession(Session):
+    """Deletes overdue claims of queues that it did not know when it was opened, as if these did not exist."""
+
+    known: Sequence[str] = ()
+
+    async def open(self, now_ms: int) -> None:
+        await super().open(now_ms)
+        self.known = list(self.store.data._queues)
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Any]:
+        for job in self.store.jobs():
+            if job.claim is not None and job.claim.deadline_ms < now_ms and job.queue not in self.known:
+                at_once(self.store.data.delete_jobs([JobKey(job.queue, job.priority, job.id)]))
+        return await super().time_out_claims(now_ms, limit)
+
+
+class ForgetfulStore(SharedStore):
+    """One whose sessions take for absent what they do not remember."""
+
+    def session(self) -> Session:
+        return ForgetfulSession(self)
+
+
+def test_a_sweep_that_takes_unknown_queues_for_deleted_is_caught() -> None:
+    assert "LOST" in caught(lambda seed: carry_out(lambda: Run(plan_of(seed, SMALL), ForgetfulStore)))
+
+
+def test_an_ack_that_counts_whoever_holds_the_job_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = finishing.finish
+
+    def finish(queue: QueueState, job: Record, ack: Ack, now_ms: int) -> Acked:
+        return plain(queue, job, ack._replace(token=None), now_ms)
+
+    monkeypatch.setattr(finishing, "finish", finish)
+    assert caught() & {"STALE_APPLIED", "TWICE", "UNDONE"}
+
+
+def test_a_success_that_is_answered_and_not_stored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = finishing.finish
+
+    def finish(queue: QueueState, job: Record, ack: Ack, now_ms: int) -> Acked:
+        if job.id % 5 == 0 and job.attempts_ended == 0 and ack.succeeded and job.state is JobState.IN_PROGRESS:
+            return finishing.answer(Outcome.APPLIED, job)
+        return plain(queue, job, ack, now_ms)
+
+    monkeypatch.setattr(finishing, "finish", finish)
+    assert caught() & {"UNDONE", "STALE_APPLIED"}
+
+
+def test_a_job_that_is_handed_out_though_it_is_claimed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = claiming.claim
+
+    def claim(queue: QueueState, order: ClaimOrder, now_ms: int) -> Claimed:
+        given = plain(queue, order, now_ms)
+        for job in list(queue.jobs.values()):
+            if job.claim is not None and job.id % 7 == 0:
+                finishing.release(
+                    queue, job, ClaimRef(JobKey(job.queue, job.priority, job.id), job.claim.holder.token), now_ms
+                )
+        return given
+
+    monkeypatch.setattr(claiming, "claim", claim)
+    assert "TWICE" in caught()
+
+
+def test_a_request_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inserting, "answered", lambda *_: None)
+    assert caught() & {"DOUBLED", "STORED"}
+
+
+def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever gives one of them back by its token takes the others along."""
+    plain = Identity.holder
+
+    def holder(self: Identity, source: str) -> Holder:
+        return plain(self, source)._replace(token="the one")
+
+    monkeypatch.setattr(Identity, "holder", holder)
+    assert caught() & {"TWICE", "STALE_APPLIED", "UNDONE"}
+
+
+def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_nowhere(self: Others) -> None:
+        del self
+
+    monkeypatch.setattr(Dispatcher, "_wake", lambda *_: None)
+    monkeypatch.setattr(Others, "look", look_nowhere)
+    assert "UNWOKEN" in caught()
+
+
+def test_jobs_whose_claims_never_time_out_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sweep_nothing(self: Session, now_ms: int, limit: int) -> Sequence[Any]:
+        del self, now_ms, limit
+        return []
+
+    monkeypatch.setattr(Session, "time_out_claims", sweep_nothing)
+    assert "STUCK" in caught()

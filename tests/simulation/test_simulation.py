@@ -1,0 +1,93 @@
+"""Histories of small clusters by the thousand keep every promise, and one seed is one history."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.run import LARGE, SMALL, simulate
+from tests.simulation.search import Share, look
+
+SEEDS = 1_500
+# Of one core; a slow machine does fewer seeds in it.
+_CPU_S = 25.0
+
+
+def test_some_thousand_histories_keep_every_promise() -> None:
+    began_s, seeds, operations = time.process_time(), 0, 0
+    broken: dict[int, Sequence[str]] = {}
+    while seeds < SEEDS and time.process_time() - began_s < _CPU_S:
+        verdict = simulate(seeds, SMALL)
+        seeds += 1
+        operations += verdict.operations
+        if verdict.broken:
+            broken[seeds - 1] = verdict.broken
+    assert operations > 10 * seeds
+    assert not broken, f'see each with: make simulate ARGS="--scale small --seed {next(iter(broken))}"'
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_large_history_keeps_every_promise(seed: int) -> None:
+    verdict = simulate(seed, LARGE)
+    assert not verdict.broken
+
+
+def test_two_runs_of_a_seed_give_the_same_history_byte_for_byte() -> None:
+    for seed in range(20):
+        assert simulate(seed, SMALL).told == simulate(seed, SMALL).told
+
+
+def test_a_seed_gives_the_same_history_in_another_process_with_other_hashes() -> None:
+    seed, printed = 7, []
+    for hash_seed in ("1", "4242"):
+        command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--scale", "large"]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        printed.append(done.stdout)
+    assert printed[0] == printed[1]
+    assert "\n".join(simulate(seed, LARGE).told) in printed[0]
+
+
+def test_another_seed_gives_another_history() -> None:
+    assert len({tuple(simulate(seed, SMALL).told) for seed in range(5)}) == 5
+
+
+def test_a_search_says_how_much_it_did() -> None:
+    seen = look(Share(0, 1, "small", 0.2))
+    assert seen.seeds > 0
+    assert seen.operations > seen.seeds
+
+
+def test_every_kind_of_fault_happens() -> None:
+    """A kind that never comes up would never find anything."""
+    told = "\n".join(line for seed in range(60) for line in simulate(seed, SMALL).told if " FAULT " in line)
+    for words in (
+        "server1 is killed",
+        "loses power",
+        "is stopped",
+        "server1 stands still",
+        "is carried out",
+        "worker1 stands still",
+        "producer1 is killed",
+        "the network is bad",
+        "are cut off",
+        "are reset",
+        "are half open",
+        "is bad: StoreTrouble",
+        "loses answers of claims",
+        "is gone for",
+        "shard 1 stands still",
+    ):
+        assert words in told, words

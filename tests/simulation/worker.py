@@ -1,0 +1,172 @@
+"""Client processes that run the production worker: its consumers, its reports, and the heart that keeps claims from a loop of its own.
+
+What the real worker has in threads beside its event loop is a second loop of the same process here. Not part of it: signals, probes, cron,
+and handlers in threads and processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.client import Ack, Checkpoint, Claim, ClaimedJob
+from pinlater.client.values import AckBatch, AckResult, Dequeued
+from pinlater.worker import Snooze, Worker
+from pinlater.worker._consumer import Consumer, Team
+from pinlater.worker._heart import Heart
+from pinlater.worker._pulse import Pulse
+from pinlater.worker.settings import WorkerSettings
+from tests.simulation.loop import ProcessLoop, new_process
+from tests.simulation.workload import Process, SimulatedClient, Trace
+
+_GRACE_MS = 2_000
+
+
+class RecordingClient(SimulatedClient):
+    """Writes down what a worker asks and is told. `trace`, `name` and `claim_timeout_ms` are set once it is made."""
+
+    trace: Trace
+    name: str
+    claim_timeout_ms: int
+
+    async def dequeue(
+        self,
+        queue: str,
+        limit: int = 1,
+        *,
+        wait_ms: int = 0,
+        acks: AckBatch | None = None,
+        dry_run: bool = False,
+        coverage: float = 1.0,
+    ) -> Dequeued:
+        self.trace.operations += 1
+        riding = None if acks is None else self._ends([(one.descriptor, one.token, one.succeeded) for one in acks.acks])
+        call = self.trace.call("claim", worker=self.name, queue=queue, timeout_ms=self.claim_timeout_ms)
+        dequeued = await super().dequeue(queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage)
+        if riding is not None:
+            self._ended(riding, dequeued.ack_results)
+        jobs = [[job.descriptor, job.token, job.body.decode()] for job in dequeued.jobs]
+        self.trace.answer(call, jobs=jobs)
+        return dequeued
+
+    async def ack(self, queue: str, acks: Sequence[Ack], *, per_item_errors: bool = False) -> list[AckResult]:
+        call = self._ends([(one.descriptor, one.token, one.succeeded) for one in acks])
+        return self._ended(call, await super().ack(queue, acks, per_item_errors=per_item_errors))
+
+    async def release(
+        self, queue: str, claims: Sequence[Claim], *, delay_ms: int = 0, per_item_errors: bool = False
+    ) -> list[AckResult]:
+        call = self._ends([(one.descriptor, one.token, False) for one in claims])
+        released = await super().release(queue, claims, delay_ms=delay_ms, per_item_errors=per_item_errors)
+        return self._ended(call, released)
+
+    async def checkpoint(
+        self, queue: str, items: Sequence[Checkpoint], *, per_item_errors: bool = False
+    ) -> list[AckResult]:
+        call = self._ends([(one.descriptor, one.token, False) for one in items])
+        return self._ended(call, await super().checkpoint(queue, items, per_item_errors=per_item_errors))
+
+    async def heartbeat(self, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False) -> list[AckResult]:
+        self.trace.operations += 1
+        calls = [self.trace.call("heartbeat", descriptor=one.descriptor, token=one.token) for one in claims]
+        results = await super().heartbeat(queue, claims, per_item_errors=per_item_errors)
+        for call, result in zip(calls, results, strict=True):
+            if result.error is None:
+                self.trace.answer(call, outcome=int(result.outcome))
+        return results
+
+    def _ends(self, acks: Sequence[tuple[str, str, bool]]) -> int:
+        self.trace.operations += 1
+        return self.trace.call("ack", acks=acks, client=self.name)
+
+    def _ended(self, call: int, results: Sequence[AckResult]) -> list[AckResult]:
+        outcomes = [None if result.error is not None else int(result.outcome) for result in results]
+        if outcomes:
+            self.trace.answer(call, outcomes=outcomes)
+        return list(results)
+
+
+class LoopHeart(Heart):
+    """Beats on a loop of the simulation instead of in a thread."""
+
+    def __init__(self, beside: ProcessLoop, client: RecordingClient, process: Process) -> None:
+        super().__init__(client.twin, process.clock, client.unread)
+        self._beside = beside
+
+    def start(self) -> None:
+        self._pulse = Pulse(asyncio.get_running_loop(), self._lock, self._beside.time)
+        self._beside.create_task(self._beat_until_stopped(_Ready()))  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        if self._loop is not None and self._stopped is not None:
+            self._loop.call_soon_threadsafe(self._stopped.set)
+
+
+class _Ready:
+    def set(self) -> None:
+        """The thread that would wait for it is none."""
+
+
+class WorkerProcess(Process):
+    """A process that runs a worker."""
+
+    def __init__(self, name: str, *args: Any) -> None:
+        super().__init__(name, *args)
+        self._beside = new_process(self._timeline, f"{name}'s heart", name, self.loop.network)
+        self.loops.append(self._beside)
+        self._team: Team | None = None
+
+    def _make_client(self, servers: Sequence[str], **more: Any) -> SimulatedClient:
+        client = RecordingClient(servers, **more)
+        client.trace, client.name, client.claim_timeout_ms = self.trace, self.name, self.load.claim_timeout_ms
+        return client
+
+    def finish(self) -> None:
+        super().finish()
+        if self._team is not None:
+            self.loop.call_soon(self._team.stop.set)
+
+    async def work(self, queues: Sequence[str]) -> None:
+        load = self.load
+        settings = WorkerSettings(
+            concurrency=self.dice.choice((1, 4)),
+            prefetch_max=self.dice.choice((0, 8)),
+            wait_ms=load.wait_ms,
+            retry_delay_ms=100,
+            grace_ms=_GRACE_MS,
+            unknown_task_delay_ms=100,
+        )
+        client = self.client
+        assert isinstance(client, RecordingClient)
+        worker = Worker(client, settings=settings, clock=self.clock)
+        for queue in dict.fromkeys(queues):
+            worker.handler(queue, name=queue)(self._run_job)
+        chosen = worker._chosen(None)
+        heart = LoopHeart(self._beside, client, self)
+        team = self._team = worker._new_team(client, settings, heart, chosen)
+        team.consumers.extend(Consumer(team, name, queue.tasks, queue.default()) for name, queue in chosen.items())
+        heart.start()
+        if not self.working:
+            team.stop.set()
+        async with asyncio.TaskGroup() as group:
+            for consumer in team.consumers:
+                group.create_task(consumer.run())
+        heart.stop()
+
+    async def _run_job(self, job: ClaimedJob) -> None:
+        """A handler: mostly quick, at times longer than its claim, failing, putting off, or blocking the loop."""
+        del job
+        timeout_s, roll = self.load.claim_timeout_ms / 1000, self.dice.random()
+        if self.hurried or roll < 0.6:
+            await asyncio.sleep(self.dice.random() * min(0.1, timeout_s / 4))
+        elif roll < 0.75:
+            await asyncio.sleep(timeout_s * self.dice.uniform(1, 3))
+        elif roll < 0.85:
+            raise ValueError("a handler that fails")
+        elif roll < 0.95:
+            raise Snooze(0.2)
+        else:
+            self.loop.pause()
+            self._beside.call_later(self.dice.uniform(0.5, 3), self.loop.resume)
+            await asyncio.sleep(0)
