@@ -14,20 +14,23 @@ import pytest
 from tests.simulation.run import LARGE, SMALL, simulate
 from tests.simulation.search import Share, look
 
-SEEDS = 1_500
-# Of one core; a slow machine does fewer seeds in it.
-_CPU_S = 25.0
+SEEDS = 3_000
+# Of one core. A slow or busy machine does fewer seeds in it, but never fewer than these.
+_CPU_S = 22.0
+_SEEDS_LEAST = 200
 
 
+@pytest.mark.timeout(900)  # the machine may be busy with other things; what is bounded is this process's own time
 def test_some_thousand_histories_keep_every_promise() -> None:
     began_s, seeds, operations = time.process_time(), 0, 0
     broken: dict[int, Sequence[str]] = {}
-    while seeds < SEEDS and time.process_time() - began_s < _CPU_S:
+    while seeds < _SEEDS_LEAST or (seeds < SEEDS and time.process_time() - began_s < _CPU_S):
         verdict = simulate(seeds, SMALL)
         seeds += 1
         operations += verdict.operations
         if verdict.broken:
             broken[seeds - 1] = verdict.broken
+    print(f"{seeds} seeds, {operations} operations")
     assert operations > 10 * seeds
     assert not broken, f'see each with: make simulate ARGS="--scale small --seed {next(iter(broken))}"'
 
