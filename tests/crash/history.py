@@ -4,9 +4,10 @@ A call is two records: when it left, and when its answer came; a call whose answ
 "it happened" and "it didn't" are possible. `check` accuses only where no order of the possible grants could have been right, so
 each violation is one. It looks at nothing but the clients' records and what lookups say at the end; the server's log is no witness.
 
-Times are `time.monotonic_ns`, which all processes of a machine share, or a simulation's. Weakness: a claim counts as held from the moment
-the call left (the earliest instant it can have been granted), so a second hand-out in the call's last moments before its time-out goes
-unseen.
+Times are `time.monotonic_ns`, which all processes of a machine share, or a simulation's. A claim counts as held from the earliest instant
+at which it can have been granted: its timeout before the deadline that its answer named, where the client wrote that down, else the moment
+the call left. Weakness: without the deadline a second hand-out at the end of a long call goes unseen, and with it one within `CLOCKS_NS` of
+the deadline.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from typing import Any, NamedTuple, TextIO
 
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
 APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
+# By how much a server's clock, which deadlines are said in, may differ from the clients'.
+CLOCKS_NS = 250_000_000
 
 
 class Enqueue(NamedTuple):
@@ -37,7 +40,7 @@ class Enqueue(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One job of an answered dequeue. `timeout_ns` is the job's claim timeout."""
+    """One job of an answered dequeue. `timeout_ns` is the job's claim timeout, `until_ns` the claim's deadline as the answer named it."""
 
     started_ns: int
     ended_ns: int
@@ -46,6 +49,14 @@ class Claim(NamedTuple):
     token: str
     body: str
     timeout_ns: int
+    until_ns: int | None = None
+
+    @property
+    def granted_ns(self) -> int:
+        """The earliest instant at which it can have been granted. A long poll may have waited for most of its call."""
+        if self.until_ns is None:
+            return self.started_ns
+        return max(self.started_ns, self.until_ns - self.timeout_ns - CLOCKS_NS)
 
 
 class Ack(NamedTuple):
@@ -209,7 +220,7 @@ def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable
             mine = claims.get((ack.descriptor, ack.token))
             done[ack.descriptor] = mine.ended_ns if mine is not None else ack.ended_ns
     for claim in history.claims:
-        if claim.descriptor in done and claim.started_ns > done[claim.descriptor]:
+        if claim.descriptor in done and claim.granted_ns > done[claim.descriptor]:
             yield Violation(Kind.UNDONE, claim.descriptor, f"handed out again, to {claim.worker}")
     deleted = history.may_be_deleted()
     for descriptor in done:
@@ -250,13 +261,13 @@ def _check_exclusive(history: History, slack_ns: int) -> Iterable[Violation]:
 
     def may_end(claim: Claim) -> int:
         key = claim.descriptor, claim.token
-        timed_out = max(claim.started_ns, renewed.get(key, 0)) + claim.timeout_ns - slack_ns
+        timed_out = max(claim.granted_ns, renewed.get(key, 0)) + claim.timeout_ns - slack_ns
         return min(timed_out, ends.get(key, timed_out))
 
     for group in _by_job(history.claims):
         for one, other in itertools.combinations(group, 2):
-            one_first = may_end(one) <= other.ended_ns and one.started_ns <= other.ended_ns
-            other_first = may_end(other) <= one.ended_ns and other.started_ns <= one.ended_ns
+            one_first = may_end(one) <= other.ended_ns and one.granted_ns <= other.ended_ns
+            other_first = may_end(other) <= one.ended_ns and other.granted_ns <= one.ended_ns
             if not (one_first or other_first):
                 yield Violation(Kind.TWICE, one.descriptor, f"by {one.worker} and {other.worker}")
 
@@ -270,7 +281,7 @@ def _check_stale_acks(history: History) -> Iterable[Violation]:
         if mine is None or ack.outcome != APPLIED:
             continue
         for other in groups.get(ack.descriptor, ()):
-            if other.token != mine.token and other.started_ns > mine.ended_ns and other.ended_ns < ack.started_ns:
+            if other.token != mine.token and other.granted_ns > mine.ended_ns and other.ended_ns < ack.started_ns:
                 yield Violation(
                     Kind.STALE_APPLIED, ack.descriptor, f"{mine.worker}'s ack, while {other.worker} held it"
                 )
@@ -366,10 +377,14 @@ def _add_enqueue(history: History, call: Record, answer: Record | None) -> None:
 
 
 def _add_claims(history: History, call: Record, answer: Record | None) -> None:
-    for descriptor, token, body in answer["jobs"] if answer else ():
+    """Behind a job's body may stand for how many more milliseconds the claim holds, as its answer came."""
+    for descriptor, token, body, *held_ms in answer["jobs"] if answer else ():
         timeout_ns = call["timeout_ms"] * 1_000_000
         assert answer is not None
-        history.claims.append(Claim(call["at"], answer["at"], call["worker"], descriptor, token, body, timeout_ns))
+        until_ns = answer["at"] + held_ms[0] * 1_000_000 if held_ms else None
+        history.claims.append(
+            Claim(call["at"], answer["at"], call["worker"], descriptor, token, body, timeout_ns, until_ns)
+        )
 
 
 def _add_acks(history: History, call: Record, answer: Record | None) -> None:

@@ -174,6 +174,66 @@ def test_a_job_that_exists_twice_is_doubled() -> None:
     assert kinds(made, {**ALL_DONE, "q:9": SUCCEEDED}) == {Kind.DOUBLED}
 
 
+S = 10**9
+HELD = 3 * S
+
+
+def polled(
+    began_s: float, ended_s: float, token: str, *, job: str = "q:1", told: bool = True, waited: bool = True
+) -> Claim:
+    """A job of a long poll, granted in the moment of its answer (or, not `waited`, as the call left), with a claim of three seconds."""
+    began, ended = int(began_s * S), int(ended_s * S)
+    until = (ended if waited else began) + HELD
+    return Claim(began, ended, token, job, token, "a" if job == "q:1" else "b", HELD, until if told else None)
+
+
+def test_a_second_hand_out_to_a_long_poll_is_found_by_the_deadlines_that_were_told() -> None:
+    """The first poll began twenty seconds before it got the job: its claim is no older for that."""
+    one, other = polled(1, 20, "t1"), polled(10, 21, "t2")
+    assert kinds(history(one, other), ALL_DONE) == {Kind.TWICE}
+    assert kinds(history(one, polled(10, 23.1, "t2")), ALL_DONE) == set()
+    untold = polled(1, 20, "t1", told=False), polled(10, 21, "t2", told=False)
+    assert kinds(history(*untold), ALL_DONE) == set()  # what could not be seen without
+
+
+def test_a_claim_whose_answer_came_late_may_have_ended_before_the_next() -> None:
+    """A server that stood still with the answer in its hand: the deadline is counted from the grant."""
+    assert kinds(history(polled(1, 20, "t1", waited=False), polled(10, 21, "t2")), ALL_DONE) == set()
+
+
+def test_of_a_poll_with_jobs_from_two_shards_the_one_that_was_handed_out_twice_is_found() -> None:
+    """Each claim call has a token of its own, so one answer has several."""
+    first, second = "q:s1:p1:1", "q:s2:p1:1"
+    made = History(enqueues=[Enqueue(0, 10, ("a", "b"), (first, second))])
+    made.claims = [
+        polled(1, 20, "t1", job=first)._replace(body="a"),
+        polled(1, 20, "t1.0.1", job=second)._replace(body="b"),
+        polled(10, 20.5, "t2", job=second)._replace(body="b"),
+    ]
+    found = check(made, {first: SUCCEEDED, second: SUCCEEDED})
+    assert [(each.kind, each.descriptor) for each in found] == [(Kind.TWICE, second)]
+
+
+def test_a_finished_job_that_is_handed_to_a_poll_which_waited_is_found() -> None:
+    made = history(polled(1, 2, "t1"), ack(3 * S, 4 * S), polled(1.5, 30, "t2"))
+    assert kinds(made, ALL_DONE) == {Kind.UNDONE}
+
+
+def test_a_zombies_ack_that_counts_against_a_poll_which_waited_is_found() -> None:
+    made = history(polled(1, 2, "t1"), polled(1.5, 10, "t2"), ack(11 * S, 12 * S, success=False))
+    assert Kind.STALE_APPLIED in kinds(made, ALL_DONE)
+
+
+def test_the_deadline_that_an_answer_named_is_read() -> None:
+    recorder = Recorder()
+    call = recorder.call("claim", worker="w", timeout_ms=3_000)
+    recorder.answer(call, jobs=[["q:1", "t", "a", 2_900], ["q:2", "t", "b"]])
+    told, untold = recorder.history().claims
+    assert told.until_ns == told.ended_ns + 2_900_000_000
+    assert untold.until_ns is None
+    assert untold.granted_ns == untold.started_ns
+
+
 def test_records_survive_a_killed_writer(tmp_path: Path) -> None:
     path = tmp_path / "records"
     recorder = Recorder(path)

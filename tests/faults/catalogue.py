@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from tests.faults.faults import ANYWHERE, Fault
 from tests.faults.mysql_faults import ON_MYSQL
+from tests.faults.polls import DURING_POLLS
+from tests.faults.queues import ON_QUEUES
 from tests.faults.redis_faults import ON_REDIS
 
 
 def faults_of(kind: str) -> dict[str, Fault]:
     """By name, for a name of `stores.STORES`."""
-    return {fault.name: fault for fault in (*ANYWHERE, *(ON_REDIS if kind == "redis" else ON_MYSQL))}
+    return {
+        fault.name: fault
+        for fault in (*ANYWHERE, *ON_QUEUES, *DURING_POLLS, *(ON_REDIS if kind == "redis" else ON_MYSQL))
+    }

@@ -25,9 +25,13 @@ from tests.crash.history import Recorder
 from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 
 QUEUE = "faults"
+POLLED = "polled"  # has few jobs, so that who waits for them waits for long
 # A worker that can't ack for so long lets the job go; its claim has timed out long before.
 _ACK_PATIENCE_S = 15.0
 _OUTSTANDING_MAX = 2_000
+_WAIT_MS = 300
+_LONG_WAIT_MS = 20_000
+_POLLS_DONE_S = 60.0
 _PAUSE_S_MAX = 2.0
 
 
@@ -65,7 +69,8 @@ class Load:
         self._dequeues = 0  # under way
         self.go_on()
         self._over = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._puts = 0
         self._free: list[AsyncClient] = []
         self._opened: list[AsyncClient] = []
 
@@ -103,6 +108,55 @@ class Load:
         """New clients from now on, so that there are connections to servers that came."""
         self._free.clear()
 
+    async def put(self, queue: str, jobs: int = 1) -> Sequence[str]:
+        """Enqueues until it is answered; the jobs' descriptors."""
+        self._puts += 1
+        key = f"{queue}-{self._seed}-{self._puts}"
+        return await self._enqueue([f"{key}-{index}" for index in range(jobs)], Random(key), queue)
+
+    @contextlib.asynccontextmanager
+    async def polls(self, number: int, *, puts_per_s: float = 0.0) -> AsyncIterator[None]:
+        """So many workers more, each in long polls of the queue `POLLED`; and so many jobs for them. Ends when all of these are done.
+
+        A job is held for longer than its claim lasts, so that it is seen when another worker gets it meanwhile.
+        """
+        async with client_of(self._servers) as client:
+            await client.create_queue(POLLED)
+            polls = [asyncio.ensure_future(self._poll(f"poll-{index}")) for index in range(number)]
+            puts = asyncio.ensure_future(self._put_now_and_then(puts_per_s))
+            try:
+                yield
+                puts.cancel()
+                await asyncio.wait([puts])
+                ends_at = time.monotonic() + _POLLS_DONE_S
+                while (left := await _left(client, POLLED)) or self.unanswered_of(POLLED):
+                    assert time.monotonic() < ends_at, f"{left} jobs of {POLLED} were never done"
+                    await self._pause(0.05)
+            finally:
+                for task in (puts, *polls):
+                    task.cancel()
+                ended = await asyncio.gather(puts, *polls, return_exceptions=True)
+                self.unexpected += [repr(error) for error in ended if isinstance(error, Exception)]
+
+    def unanswered_of(self, queue: str) -> set[str]:
+        """Keys of this queue's enqueues that have no answer."""
+        return {key for key in self.unanswered if key.startswith(f"{queue}-")}
+
+    async def _put_now_and_then(self, puts_per_s: float) -> None:
+        dice = Random(f"{self._seed} puts")
+        while puts_per_s:
+            self._start(self.put(POLLED))
+            await self._pause(dice.expovariate(puts_per_s))
+
+    async def _poll(self, name: str) -> None:
+        while not self._over.is_set():
+            for job in await self._dequeue(name, 1, POLLED, _LONG_WAIT_MS):
+                self._start(self._hold(job))
+
+    async def quiet(self, seconds: float) -> None:
+        """Lets so much time go by, unless the load ends before."""
+        await self._pause(seconds)
+
     @property
     def busy(self) -> bool:
         """Whether anything is under way beside the producer and the workers themselves."""
@@ -110,12 +164,12 @@ class Load:
 
     # --- how it works -------------------------------------------------------------------------------------------------------
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.unexpected.append(repr(error))
@@ -155,8 +209,8 @@ class Load:
             next_at = max(next_at, time.monotonic() - 0.1) + dice.expovariate(self._pace.requests_per_s)
             await self._pause(max(0.0, next_at - time.monotonic()))
 
-    async def _enqueue(self, bodies: Sequence[str], dice: Random) -> None:
-        """Until it is answered: as a repeat, once it may have taken effect."""
+    async def _enqueue(self, bodies: Sequence[str], dice: Random, queue: str = QUEUE) -> Sequence[str]:
+        """Until it is answered: as a repeat, once it may have taken effect. The descriptors."""
         key = bodies[0].rpartition("-")[0]
         jobs = [
             Job(
@@ -174,7 +228,7 @@ class Load:
             began = time.monotonic()
             try:
                 async with self._client() as client:
-                    enqueued = await client.enqueue(QUEUE, jobs, request_key=key, repeat=repeat)
+                    enqueued = await client.enqueue(queue, jobs, request_key=key, repeat=repeat)
             except PinLaterError as error:
                 self._count("repeated enqueue" if repeat else "enqueue", error)
                 repeat, failures = repeat or not is_unsent(error), failures + 1
@@ -187,12 +241,15 @@ class Load:
         now = time.monotonic()
         shards = Counter(shard_of(descriptor) for descriptor in enqueued.descriptors)
         self.enqueued += shards
+        if queue != QUEUE:
+            return enqueued.descriptors
         if len(shards) == 1:
             [shard] = shards
             kind = ENQUEUE if shard == rendezvous_home(key, self._shards) else SENT_ON
             self.latencies.add(kind, shard, now - began)
         if not failures:
             self._answered_at.update(dict.fromkeys(bodies, now))
+        return enqueued.descriptors
 
     async def _work(self, name: str) -> None:
         dice = Random(f"{self._seed} {name}")
@@ -205,16 +262,25 @@ class Load:
                 self._dequeues -= 1
             self._handle(jobs, dice)
 
-    async def _dequeue(self, name: str, limit: int) -> Sequence[ClaimedJob]:
+    async def _dequeue(
+        self, name: str, limit: int, queue: str = QUEUE, wait_ms: int = _WAIT_MS
+    ) -> Sequence[ClaimedJob]:
         call = self.recorder.call("claim", worker=name, timeout_ms=self._pace.claim_timeout_ms)
         try:
             async with self._client() as client:
-                jobs = (await client.dequeue(QUEUE, limit, wait_ms=300)).jobs
+                jobs = (await client.dequeue(queue, limit, wait_ms=wait_ms)).jobs
         except PinLaterError as error:
             self._count("dequeue", error)
             await self._pause(0.05)
             return ()
-        self.recorder.answer(call, jobs=[[job.descriptor, job.token, job.body.decode()] for job in jobs])
+        now_ms = time.time() * 1000
+        self.recorder.answer(
+            call,
+            jobs=[
+                [job.descriptor, job.token, job.body.decode(), int((job.claim_deadline_ms or 0) - now_ms)]
+                for job in jobs
+            ],
+        )
         now = time.monotonic()
         for job in jobs:
             answered_at = self._answered_at.pop(job.body.decode(), None)
@@ -247,7 +313,7 @@ class Load:
             call = self.recorder.call("heartbeat", descriptor=job.descriptor, token=job.token)
             try:
                 async with self._client() as client:
-                    [result] = await client.heartbeat(QUEUE, [Claim(job.descriptor, job.token)])
+                    [result] = await client.heartbeat(queue_of(job.descriptor), [Claim(job.descriptor, job.token)])
             except PinLaterError as error:
                 self._count("heartbeat", error)
                 continue
@@ -266,7 +332,7 @@ class Load:
             began = time.monotonic()
             try:
                 async with self._client() as client:
-                    results = await client.ack(QUEUE, acks)
+                    results = await client.ack(queue_of(acks[0].descriptor), acks)
             except PinLaterError as error:
                 self._count("ack", error)
                 await self._pause(0.1)
@@ -284,6 +350,16 @@ async def client_of(servers: Path) -> AsyncIterator[AsyncClient]:
     """For looks: patient, and makes calls again."""
     async with AsyncClient(servers, source="checker", timeout_ms=30_000, retries=10) as client:
         yield client
+
+
+async def _left(client: AsyncClient, queue: str) -> int:
+    [stats] = await client.queue_stats(queue)
+    return stats.total("pending") + stats.total("in_progress")
+
+
+def queue_of(descriptor: str) -> str:
+    """The name of the job's queue."""
+    return descriptor.split(":")[0]
 
 
 def shard_of(descriptor: str) -> str:

@@ -7,6 +7,7 @@ they are; only the shard file says where a shard is, so a fault may move one.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import subprocess
@@ -26,6 +27,10 @@ from tests.servers.ports import free_port
 from tests.servers.proxy import Proxy
 
 PATIENCE_S = 60.0
+# May delete queues.
+ADMIN_PASSWORD = "open sesame"
+# In the original's form, which is quick to check.
+_ADMIN_HASH = hashlib.sha256(f"{ADMIN_PASSWORD}VHzMjY2Kb9BYlyrbtpyFvnHVPZAvB5Rm".encode()).hexdigest()
 
 
 class Stage:
@@ -67,7 +72,7 @@ class Stage:
             for number, database in enumerate(self._databases, start=1):
                 self.places[str(number)] = Place(database, await self.proxy_of(database), {})
             self.write_map()
-            self.settings.write_text(self.store.settings.format(prefix=self.prefix))
+            self.settings.write_text(self.store.settings.format(prefix=self.prefix, password_hash=_ADMIN_HASH))
             for _ in range(self._server_count):
                 await self.add_server()
             async with client_of(self.server_set) as client:

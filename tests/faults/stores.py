@@ -45,7 +45,7 @@ class Store(ABC):
     """One kind of server and how PinLater uses it."""
 
     name: ClassVar[str]
-    settings: ClassVar[str]  # `{prefix}` in it
+    settings: ClassVar[str]  # `{prefix}` and `{password_hash}` in it
 
     @abstractmethod
     def start(self, farm: ServerFarm) -> AnyServer:
@@ -66,6 +66,11 @@ class Store(ABC):
     @abstractmethod
     def document(self, places: Mapping[str, Place]) -> dict[str, Any]:
         """The shard file."""
+
+    @property
+    @abstractmethod
+    def claim(self) -> bytes:
+        """What is in a request that claims jobs, and in no other."""
 
     @abstractmethod
     def change(self, dice: Random) -> bytes:
@@ -96,6 +101,7 @@ class MySqlStore(Store):
     settings = (
         """\
 store = "mysql:shards.json"
+admin_password_hash = "{password_hash}"
 
 [mysql]
 database_prefix = "{prefix}"
@@ -128,6 +134,10 @@ lease_ms = 10000
             for name, place in places.items()
         }
 
+    @property
+    def claim(self) -> bytes:
+        return b"INSERT INTO claims"
+
     def change(self, dice: Random) -> bytes:
         return b";COMMIT"  # not that of READ COMMITTED
 
@@ -157,6 +167,7 @@ class RedisStore(Store):
     settings = (
         """\
 store = "redis:shards.json"
+admin_password_hash = "{password_hash}"
 
 [redis]
 key_prefix = "{prefix}"
@@ -184,6 +195,10 @@ lease_ms = 10000
             config = {"master": here, "slave": here, "user": USER, "passwd": PASSWORD, **place.entry}
             shards.append({"name": name, "shardConfig": config})
         return {"shards": shards}
+
+    @property
+    def claim(self) -> bytes:
+        return script("claim_jobs").sha
 
     def change(self, dice: Random) -> bytes:
         return dice.choice(_CHANGES)

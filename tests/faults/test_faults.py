@@ -99,6 +99,21 @@ async def test_a_shard_is_drained_and_removed_under_load(stage: Stage) -> None:
 
 
 @pytest.mark.thorough
+async def test_a_claims_answer_is_lost_and_connections_are_refused_during_long_polls(stage: Stage) -> None:
+    """The poll goes on on other shards, and gets another job from this one once it is back."""
+    await nothing_is_broken_by("a_claims_answer_is_lost_and_connections_are_refused", stage)
+
+
+async def test_a_database_restarts_under_long_polls(stage: Stage) -> None:
+    """In order, as for an upgrade."""
+    await nothing_is_broken_by("a_database_restarts_under_long_polls", stage)
+
+
+async def test_queues_come_and_go_by_way_of_different_servers_under_load(stage: Stage) -> None:
+    """Under the same names, with jobs whose claims time out before a server has looked what queues there are."""
+    await nothing_is_broken_by("queues_come_and_go", stage)
+
+
 async def test_one_of_three_servers_on_the_same_shards_is_killed(stage: Stage) -> None:
     """Two servers of ours, then three."""
     await nothing_is_broken_by("a_server_is_killed", stage)

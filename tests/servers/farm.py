@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.servers.certificates import Certificates
 
 # Names the folder where the workers of a parallel run share templates.
-TEMPLATES_VARIABLE = "PINLATER_TEST_TEMPLATES"
+TEMPLATES_VARIABLE = "TEST_SERVER_TEMPLATES"
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 

@@ -8,6 +8,7 @@ import contextlib
 import enum
 import socket
 import struct
+from collections.abc import Callable
 
 from tests.servers.answers import LastAnswer
 
@@ -55,6 +56,7 @@ class Trap:
         hangs: bool = False,
         answer: LastAnswer | None = None,
         instead: bytes | None = None,
+        caught: Callable[[], None] = lambda: None,
     ) -> None:
         assert 0 < len(pattern) <= _TAIL
         assert instead is None or len(instead) == len(pattern)
@@ -63,6 +65,7 @@ class Trap:
         self.hangs = hangs
         self.answer = answer
         self.instead = instead
+        self.caught = caught  # called as soon as the pattern was seen, before anything goes on
         self._sprung: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     @property
@@ -187,6 +190,7 @@ class Link:
             if trap.pattern in before + data:
                 self._trap = trap
                 self._traps.remove(trap)
+                trap.caught()
                 self.lossy = True
                 break
         self._tail = (self._tail + data)[-_TAIL:]

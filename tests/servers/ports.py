@@ -11,8 +11,8 @@ from collections import deque
 _RANGE = range(20_000, 32_000)
 _WORKERS_MAX = 16
 _TRIES = 200
-# Given once only: their servers may not listen yet.
-_given: deque[int] = deque(maxlen=1_000)
+# Not drawn again soon: their servers may not listen yet.
+_given: deque[int] = deque(maxlen=200)
 
 
 def own_ports(worker: str) -> range:

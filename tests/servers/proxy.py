@@ -110,12 +110,14 @@ class Proxy:
         """The next connection on which `pattern` goes to the server is reset before its last byte got there; or hangs from then on."""
         return self._set(Trap(pattern, loses_answer=False, hangs=hang))
 
-    def lose_answer(self, pattern: bytes, *, hang: bool = False) -> Trap:
+    def lose_answer(self, pattern: bytes, *, hang: bool = False, refuse: bool = False) -> Trap:
         """The server gets what has `pattern` in it and carries it out; the connection is reset after that, without an answer.
 
-        With `hang` it goes silent instead; that trap has sprung when the first bytes of an answer are lost.
+        With `hang` it goes silent instead; that trap has sprung when the first bytes of an answer are lost. With `refuse` new connections
+        are refused from then on.
         """
-        return self._set(Trap(pattern, loses_answer=True, hangs=hang))
+        caught = self._close if refuse else lambda: None
+        return self._set(Trap(pattern, loses_answer=True, hangs=hang, caught=caught))
 
     def fail_answer(self, pattern: bytes, code: int, message: str = "", *, instead: bytes | None = None) -> Trap:
         """A MySQL server gets what has `pattern` in it and carries it out; the last answer to it arrives as this error.

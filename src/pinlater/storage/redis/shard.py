@@ -411,7 +411,8 @@ class RedisShard:
             self._given_back |= await self._with_book(
                 self._other, (), lambda access: finishing.release_claims(access, claims, now_ms)
             )
-            self._doubtful = [claim for claim in self._doubtful if claim not in claims]
+            # In place: a claim under way holds this very list.
+            self._doubtful[:] = [claim for claim in self._doubtful if claim not in claims]
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
