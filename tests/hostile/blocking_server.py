@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -24,4 +23,4 @@ async def busy(operations: Operations, call: Any) -> Any:
 
 if __name__ == "__main__":
     dispatch.HANDLERS["getServerInfo"] = busy
-    sys.exit(main())
+    main()

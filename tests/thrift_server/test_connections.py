@@ -618,6 +618,17 @@ async def test_calls_that_show_jobs_reserve_memory_before_they_start(start: Star
     assert in_flight(desk) == {}
 
 
+async def test_a_dry_run_that_says_it_would_wait_reserves_memory_too(start: Start) -> None:
+    """It shows at once what there is, so it is no long poll."""
+    desk = await start(max_buffered_bytes=70_000_000)
+    client = await desk.connect()
+    request = types.PinLaterDequeueRequest("q", 1_000, dryRun=True, waitMillis=60_000)
+    assert (await client.call("dequeueJobs", request=request)).exception is None
+    held = desk.server.budget.reserve_scan(60_000_000)
+    assert (await client.call("dequeueJobs", request=request)).exception.detail == "TOO_MANY_WAITING"
+    desk.server.budget.free_scan(held)
+
+
 async def test_a_scan_that_may_need_more_than_the_whole_budget_runs_alone(start: Start) -> None:
     desk = await start(max_buffered_bytes=1_000)
     client = await desk.connect()
