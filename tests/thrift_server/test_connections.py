@@ -295,6 +295,25 @@ async def test_a_client_that_reads_slowly_is_not_cut_while_it_makes_progress(sta
     assert read
 
 
+async def test_while_memory_is_scarce_a_client_that_reads_slowly_is_cut_all_the_same(start: Start) -> None:
+    """Else some that read a byte now and then would keep the budget full for ever."""
+    clock = ManualClock()
+    desk = await start(clock, write_stall_timeout_s=30, max_buffered_bytes=20_000_000)
+    desk.operations.answers["queue_names"] = ["q" * 14_000_000]
+    client = await desk.connect()
+    client.read_no_further()
+    client.send("getQueueNames")
+    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    (connection,) = desk.server._connections
+    before = connection._transport_holds()
+    while 0 < connection._transport_holds() >= before:
+        await client.reader.read(65_536)
+    clock.advance(seconds=31)
+    desk.server.sweep()
+    await desk.until(lambda: desk.server.connections == 0)
+    assert desk.counted("thrift_slow_readers_cut") == 1
+
+
 async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_job(desk: Desk) -> None:
     """Also when its death is seen only as the job is about to be written."""
     gate = Gate("dequeue")
