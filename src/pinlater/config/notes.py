@@ -74,4 +74,5 @@ NOTES: Mapping[str, str] = {
     "telemetry.log_level": "`debug` (a line for each request), `info`, `warning` or `error`.",
     "telemetry.log_format": "`text`, `json`, or `auto`: text on a terminal, else JSON.",
     "telemetry.queue_metrics_max": "Most queues with metrics of their own; further ones are counted together.",
+    "telemetry.queue_series_max": "Most queues that /metrics shows by name, the busiest; all others are one queue there, `(other)`.",
 }
