@@ -89,6 +89,8 @@ class Queues:
 
     async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
         """How the named queues (none: all) are doing, from counters only."""
+        if not names:
+            await self._book.refresh()
         wanted = [(await self._book.require(name)).name for name in names] or sorted(self._book.queues)
 
         async def count(shard: ShardLanes) -> Sequence[QueueCounts]:
