@@ -117,6 +117,8 @@ class Queues:
                 f"{len(names)} names in one request; at most {self._book.queues_max} are taken (setting max_queues)",
                 detail="TOO_MANY",
             )
+        if not names:
+            await self._book.refresh()
         wanted = [(await self._book.require(name)).name for name in names] or sorted(self._book.queues)
         different = list(dict.fromkeys(wanted))
         counts: dict[str, list[QueueCounts]] = {name: [] for name in different}

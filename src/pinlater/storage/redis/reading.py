@@ -186,7 +186,7 @@ async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: 
 def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
     """From the sizes of the indexes; the part that isn't due as of the last look."""
     rows = []
-    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first in found:
+    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first, _ in found:
         oldest_ms = time_of(first) if first else None
         e, c, s, f, r, *_ = (int(total) for total in totals)
         rows.append(
