@@ -36,6 +36,7 @@ from pinlater.storage.interface import (
     RequestRef,
     Requeue,
     Swept,
+    TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
@@ -309,6 +310,10 @@ class RedisShard:
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         self._check_open()
         return await reading.list_unique_queues(self._readers)
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        self._check_open()
+        return await reading.timed_keys(self._readers, now_ms)
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()

@@ -31,6 +31,7 @@ from pinlater.storage.interface import (
     RequestRef,
     Requeue,
     Swept,
+    TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
@@ -213,6 +214,9 @@ class SqliteShard:
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._open.readers.long(finding.unique_queues)
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        return await self._open.readers.long(lambda connection: finding.timed_keys(connection, now_ms))
 
     async def changed_queues(self) -> Sequence[str]:
         return ()
