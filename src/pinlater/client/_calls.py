@@ -12,6 +12,7 @@ from secrets import token_hex
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client import _parsing, values
+from pinlater.client._bodies import body_of, check_job
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import types
 from pinlater.domain.job import JobState
@@ -65,17 +66,21 @@ def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> Call[values.Enqueued]:
     request = types.PinLaterEnqueueRequest(
-        queueName=queue, jobs=[_job(job) for job in jobs], requestKey=request_key, repeat=True if repeat else None
+        queueName=queue,
+        jobs=[_job(index, job) for index, job in enumerate(jobs)],
+        requestKey=request_key,
+        repeat=True if repeat else None,
     )
     return Call("enqueueJobs", (request,), _parsing.enqueued, Resend.NEVER if request_key is None else Resend.KEYED)
 
 
-def _job(job: values.Job | bytes) -> types.PinLaterJob:
+def _job(index: int, job: values.Job | bytes) -> types.PinLaterJob:
     if not isinstance(job, values.Job):
+        check_job(job, f"jobs[{index}]")
         return types.PinLaterJob(body=bytes(job), numAttemptsAllowed=None)
     unique = job.unique
     return types.PinLaterJob(
-        body=job.body,
+        body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"jobs[{index}].body"),
         priority=job.priority,
         runAfterTimestampMillis=job.run_after_ms,
         numAttemptsAllowed=job.attempts_allowed,
@@ -161,13 +166,15 @@ def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[Non
 
 
 def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.PinLaterCheckpointJobsRequest:
-    return types.PinLaterCheckpointJobsRequest(queueName=queue, requests=[_checkpoint(item) for item in items])
+    return types.PinLaterCheckpointJobsRequest(
+        queueName=queue, requests=[_checkpoint(index, item) for index, item in enumerate(items)]
+    )
 
 
-def _checkpoint(item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
+def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
     return types.PinLaterCheckpointJobRequest(
         jobDescriptor=item.descriptor,
-        newBody=item.new_body,
+        newBody=None if item.new_body is None else body_of(item.new_body, f"items[{index}].new_body"),
         moveToPending=item.move_to_pending,
         runAfterTimestampMillis=item.run_after_ms,
         numOfAttemptsAllowed=item.attempts_allowed,

@@ -13,6 +13,7 @@ from typing import Self, cast
 from pinlater.client import values
 from pinlater.client._batches import Bounds, Entry, Waiting, halves, settle
 from pinlater.client._batches import Placed as Placed
+from pinlater.client._bodies import check_job
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, TooManyWaiting
 
@@ -50,6 +51,7 @@ class AsyncEnqueueBatcher:
 
     async def enqueue(self, queue: str, job: values.Job | bytes) -> Placed:
         """Stores the job; it is safe when this returns. Cancelled before it was sent, the job is not stored."""
+        check_job(job)
         if self._waiting.count >= self._bounds.waiting_max:
             raise TooManyWaiting(
                 f"{self._waiting.count} jobs wait to be enqueued already; await them before adding more"

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from pinlater.client import values
 from pinlater.client._batches import Bounds, Entry, Placed, Waiting, halves, settle
+from pinlater.client._bodies import check_job
 from pinlater.client.errors import ClientClosed, ConnectionLost, TooManyWaiting
 from pinlater.client.sync_client import Client
 
@@ -74,6 +75,7 @@ class EnqueueBatcher:
 
         Raises `ClientClosed` after `close`, and `TooManyWaiting` where it would have to block an event loop.
         """
+        check_job(job)
         done: Future[Placed] = Future()
         sender: _Sender | None = None
         try:
