@@ -6,14 +6,19 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import threading
-from collections.abc import Iterator
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pinlater import EnqueueBatcher
 from pinlater.client import AsyncClient, Client, JobState, errors
 from pinlater.client._calls import server_info
 from pinlater.testing import RealServer
@@ -113,6 +118,88 @@ def test_a_fork_in_the_middle_of_another_threads_call_harms_neither(server: Real
             (job,) = poll.result(timeout=30).jobs
             _, status = os.waitpid(child, 0)
         assert (os.waitstatus_to_exitcode(status), job.body) == (0, b"from the child")
+
+
+def in_a_child(work: Callable[[], object]) -> int:
+    """Forks; the child does the work and ends at once. Its process id. A child that hangs is ended by the kernel."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        work()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001 - the exit code is all that gets out of here
+        traceback.print_exc()
+        os._exit(1)
+
+
+@pytest.mark.timeout(180)
+def test_forks_while_many_threads_have_calls_in_flight_harm_neither_parent_nor_children(server: RealServer) -> None:
+    """Calls in the threads' own connections, calls and a long poll on the client's loop, and a batcher's requests: wherever the fork meets
+    them, the parent's go on and the child's begin anew, and each job is stored once and answered to the process that enqueued it."""
+    each, children, stop = 20, 12, threading.Event()
+    with Client(server.address) as client, EnqueueBatcher(client) as batcher:
+        client.create_queue("forks")
+        client.create_queue("never")
+        stored: list[bytes] = []
+
+        def enqueue(name: str) -> list[bytes]:
+            """Until it is told to stop; each call's answer must be its own."""
+            bodies: list[bytes] = []
+            while not stop.is_set():
+                body = f"{name}-{len(bodies)}".encode()
+                if len(bodies) % 3 == 2:
+                    [descriptor] = client.submit(client.enqueue_call("forks", [body])).result(timeout=60).descriptors
+                elif len(bodies) % 3 == 1:
+                    descriptor = batcher.enqueue("forks", body).descriptor
+                else:
+                    [descriptor] = client.enqueue("forks", [body]).descriptors
+                assert client.lookup([descriptor], bodies=True)[descriptor].body == body
+                bodies.append(body)
+            return bodies
+
+        def in_child(name: str) -> None:
+            with ThreadPoolExecutor(3) as threads:
+                for done in [threads.submit(one, f"{name}-{number}") for number in range(3)]:
+                    done.result(timeout=60)
+
+        def one(name: str) -> None:
+            for number in range(each // 2):
+                client.enqueue("forks", [f"{name}-{number}-direct".encode()])
+                batcher.enqueue("forks", f"{name}-{number}-batched".encode())
+            assert not client.dequeue("never", wait_ms=1).jobs
+
+        with ThreadPoolExecutor(8) as threads:
+            callers = [threads.submit(enqueue, f"parent-{number}") for number in range(6)]
+            poll = threads.submit(client.dequeue, "never", wait_ms=60_000)
+            forked = []
+            for number in range(children):
+                before = client.count("forks")
+                while client.count("forks") <= before and not any(caller.done() for caller in callers):
+                    pass  # the callers are at it
+                forked.append(in_a_child(partial(in_child, f"child-{number}")))
+            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in forked]
+            stop.set()
+            for caller in callers:
+                stored += caller.result(timeout=60)
+            client.enqueue("never", [b"at last"])
+            assert [job.body for job in poll.result(timeout=60).jobs] == [b"at last"]
+        assert ended == [0] * children
+        bodies = Counter(bodies_of(client, "forks"))
+        assert set(bodies.values()) == {1}
+        assert set(stored) <= set(bodies)
+        assert len(bodies) == len(stored) + children * 3 * each
+
+
+def bodies_of(client: Client, queue: str) -> Iterator[bytes]:
+    """Of all waiting jobs."""
+    continuation = "0"
+    while continuation != "-1":
+        page = client.scan(queue, JobState.PENDING, limit=1_000, bodies=True, paged=True, continuation=continuation)
+        yield from (job.body or b"" for job in page.jobs)
+        continuation = page.continuation
 
 
 def test_a_client_that_is_dropped_takes_its_thread_along(server: RealServer) -> None:
