@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from pinlater.domain.errors import InvalidArgument, TooManyWaiting
 from pinlater.domain.job import JobState
+from pinlater.service import search_process
 from pinlater.service import searches as searches_module
 from pinlater.service.searches import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
 from pinlater.service.settings import ServiceSettings
@@ -140,6 +141,16 @@ async def test_an_invalid_pattern_leaves_the_process_as_it_is(searches: SearchPr
         with pytest.raises(PatternInvalid):
             await searches.search(pattern, [b"x"], PATIENCE_S)
     assert searches.process_ids == before
+
+
+def test_a_process_that_may_not_lower_its_priority_searches_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under our systemd unit's filter of system calls it may not."""
+
+    def refused(_: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "nice", refused)
+    search_process.run_behind_the_server()
 
 
 async def test_where_no_process_can_be_started_searches_are_refused_and_all_else_goes_on(

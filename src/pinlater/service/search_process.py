@@ -92,13 +92,19 @@ def _read(line: socket.socket, size: int) -> bytes | None:
     return bytes(content)
 
 
+def run_behind_the_server() -> None:
+    """Lowers the priority of this process, where the system lets it: our systemd unit, for one, does not."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+
+
 def main() -> None:
     """Answers orders on standard input, a socket, until the server closes it."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_IGN)  # the server is told, and closes the line
-    os.nice(_NICENESS)
+    run_behind_the_server()
     searcher = _Searcher()
     with socket.socket(fileno=0) as line:
         while (length := _read(line, LENGTH.size)) is not None:
