@@ -72,7 +72,7 @@ async def make_again(desk: Desk) -> None:
 
 
 async def test_a_sweep_by_a_server_that_does_not_know_the_queue_deletes_no_job(other: Desk, desk: Desk) -> None:
-    """An overdue claim goes back to the queue, whoever sweeps it."""
+    """An overdue claim goes back to the queue, whichever server sweeps it."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=10**6)
     [swept] = await other.shard.time_out_claims(desk.now, 100)

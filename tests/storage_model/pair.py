@@ -30,7 +30,7 @@ ALL = 1_000_000
 class Pair:
     """`memory` says what is right, `servers` have the store under test. Results must be equal once they are made comparable.
 
-    `pick` says through which of so many servers a call goes.
+    `pick(n)` chooses the one of n servers that a call goes through.
     """
 
     def __init__(self, kind: str, servers: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Runs the machine. `MODEL_EXAMPLES=1000 pytest tests/storage_model` for a long run; a failure prints how to see it again.
+"""Runs the machines. `MODEL_EXAMPLES=1000 pytest tests/storage_model` for a long run; a failure prints how to see it again.
 
 A short run tries the same examples each time, so that a red build speaks of a change and not of luck; a long one tries new ones. Only a
 long run looks for the shortest example of a failure: that takes minutes, in which a short run would be taken for hung and be
