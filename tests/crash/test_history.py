@@ -15,7 +15,9 @@ from tests.crash.history import (
     STALE_CLAIM,
     SUCCEEDED,
     Ack,
+    Cancel,
     Claim,
+    Delete,
     Enqueue,
     Heartbeat,
     History,
@@ -232,6 +234,50 @@ def test_the_deadline_that_an_answer_named_is_read() -> None:
     assert told.until_ns == told.ended_ns + 2_900_000_000
     assert untold.until_ns is None
     assert untold.granted_ns == untold.started_ns
+
+
+def test_a_job_that_was_there_when_its_queue_was_deleted_may_be_gone() -> None:
+    made = history(claim(20, 30), ack(40, 50))
+    made.deletes.append(Delete(100, 110, "q"))
+    assert check(made, {}) == []
+    made.deletes[0] = Delete(100, None, "q")
+    assert check(made, {}) == []
+    made.deletes[0] = Delete(100, 110, "other")
+    assert kinds(made, {}) == {Kind.LOST, Kind.UNDONE}
+
+
+def test_a_job_of_after_its_queues_deletion_must_be_there() -> None:
+    made = history()
+    made.enqueues.append(Enqueue(200, 210, ("c",), ("q:3",)))
+    made.deletes.append(Delete(100, 110, "q"))
+    assert {each.descriptor for each in check(made, {})} == {"q:3"}
+
+
+def test_a_repeat_after_its_queues_deletion_stores_new_jobs() -> None:
+    made = history(claim(20, 30), claim(150, 160, "q:9", token="t2"))
+    final = {**ALL_DONE, "q:9": SUCCEEDED}
+    assert kinds(made, final) == {Kind.DOUBLED}
+    made.deletes.append(Delete(100, 110, "q"))
+    assert check(made, final) == []
+
+
+@pytest.mark.parametrize("outcome", [APPLIED, ALREADY_FINAL, None])
+def test_a_cancelled_job_may_fail(outcome: int | None) -> None:
+    made = history()
+    made.cancels.append(Cancel(20, 30, "q:1", outcome))
+    assert check(made, {"q:1": FAILED, "q:2": SUCCEEDED}) == []
+
+
+def test_a_cancelled_job_that_does_not_stay_so_is_undone() -> None:
+    made = history()
+    made.cancels.append(Cancel(20, 30, "q:1", APPLIED))
+    assert kinds(made, ALL_DONE) == {Kind.UNDONE}
+
+
+def test_a_claim_may_end_sooner_by_what_the_servers_clocks_differ() -> None:
+    made = history(claim(20, 30), claim(20, 1011, token="t2"))
+    assert kinds(made, ALL_DONE) == {Kind.TWICE}
+    assert check(made, ALL_DONE, slack_ns=9) == []
 
 
 def test_records_survive_a_killed_writer(tmp_path: Path) -> None:

@@ -206,7 +206,9 @@ class Faults:
     def _answers_of_claims_lost(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
         """The shard hands jobs out and mostly does not say so; while it does, the other shards answer."""
         return self._troubled(
-            self._shared(), StoreTrouble(answer_lost=0.7, only=("claim_jobs",)), "loses answers of claims"
+            self._shared(),
+            StoreTrouble(answer_lost=0.7, unknown_after_s=0.1, only=("claim_jobs",)),
+            "loses answers of claims",
         )
 
     def _troubled(

@@ -63,11 +63,11 @@ class Timeline:
         """A number that no other thing of this timeline has."""
         return next(self._serials)
 
-    def run(self, work: Awaitable[Any], loop: ProcessLoop, *, until_s: float) -> bool:
-        """Runs all processes until `work`, a task of `loop`, has ended; False where it has not by `until_s`. Raises what it raised."""
+    def run(self, work: Awaitable[Any], loop: ProcessLoop, *, until_s: float, turns_max: int = 500_000) -> bool:
+        """Runs all processes until `work`, a task of `loop`, has ended; False where it has not by then. Raises what it raised."""
         task = loop.create_task(_awaited(work))
         try:
-            while not task.done() and self.now_s < until_s:
+            while not task.done() and self.now_s < until_s and self.turns < turns_max:
                 if not self._ready and not self._timers:
                     raise RuntimeError("nothing is due any more, and the work has not ended")
                 self._turn()

@@ -87,6 +87,7 @@ class StoreTrouble(NamedTuple):
     slow: float = 0.0
     slow_s: float = 0.3  # the mean time of a slow call
     hung: float = 0.0  # takes longer than any caller waits
+    unknown_after_s: float = 3.0  # so long it takes at most until a caller is told that nobody knows
     only: tuple[str, ...] = ()
 
 
@@ -176,10 +177,11 @@ class SharedStore:
         if trouble is CALM or (trouble.only and method not in trouble.only):
             return Fate(there_s, there_s + back_s)
         drawn = random.random()
+        unknown_s = trouble.unknown_after_s * random.random()
         fates: Sequence[tuple[float, Callable[[], Fate]]] = (
             (trouble.refused, lambda: Fate(None, there_s + back_s, ShardConnectionFailed)),
-            (trouble.answer_lost, lambda: Fate(there_s, there_s + 3 * random.random(), OutcomeUnknown)),
-            (trouble.lost, lambda: Fate(None, there_s + 3 * random.random(), OutcomeUnknown)),
+            (trouble.answer_lost, lambda: Fate(there_s, there_s + unknown_s, OutcomeUnknown)),
+            (trouble.lost, lambda: Fate(None, there_s + unknown_s, OutcomeUnknown)),
             (trouble.late, lambda: Fate(there_s + 8 * random.random(), there_s + back_s, OutcomeUnknown)),
             (trouble.slow, lambda: Fate(there_s + random.expovariate(1 / trouble.slow_s), 0.0)),
             (trouble.slow, lambda: Fate(there_s, there_s + random.expovariate(1 / trouble.slow_s))),
