@@ -99,6 +99,7 @@ class App:
             settings.http,
             self.metrics,
             OneServer(self.metrics, self.readiness, self.server_info, self.queue_counts),
+            queue_series_max=settings.telemetry.queue_series_max,
         )
 
     # --- life -------------------------------------------------------------------------------------------------------------
@@ -376,7 +377,7 @@ class App:
                 self.dispatcher.look_again()
 
     async def _tick(self) -> None:
-        self.metrics.tick(self.clock.monotonic())
+        await self.metrics.tick_in_turns(self.clock.monotonic())
 
     def _compare_clock(self, highest_id: int) -> None:
         """A clock that was set back between two runs makes jobs wait that were due; that must not be a riddle."""

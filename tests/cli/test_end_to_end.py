@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from pinlater.cli.main import COMMANDS
 from pinlater.domain.clock import SystemClock
-from tests.cli.conftest import COMMAND, PASSWORD, Pinlater
+from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, start_server
 
 
 def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
@@ -88,6 +90,18 @@ def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queu
     assert pinlater.ok("delete-jobs", queue, "--descriptor", left["descriptor"]).out == "deleted 1\n"
 
 
+def test_retries_and_deletes_are_of_all_priorities_unless_one_is_named(pinlater: Pinlater, queue: str) -> None:
+    priorities = ("1", "2", "3")
+    descriptors = [pinlater.ok("enqueue", queue, "--body", "x", "-p", each).out.strip() for each in priorities]
+    pinlater.ok("dequeue", queue, "--limit", "3")
+    pinlater.ok("ack", *descriptors, "--failed", "--final")
+    assert pinlater.ok("retry-failed", queue, "--priority", "2").out == "retried 1\n"
+    assert pinlater.ok("retry-failed", queue).out == "retried 2\n"
+    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--priority", "3").out == "deleted 1\n"
+    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--limit", "1").out == "deleted 1\n"
+    assert pinlater.ok("delete-jobs", queue, "--state", "pending").out == "deleted 1\n"
+
+
 def test_jobs_are_found_by_their_body(pinlater: Pinlater, queue: str) -> None:
     enqueue(pinlater, queue, "red apple", "green apple", "red pear")
     assert pinlater.ok("count", queue, "--regex", "^red").out == "2\n"
@@ -99,8 +113,11 @@ def test_jobs_are_found_by_their_body(pinlater: Pinlater, queue: str) -> None:
 
 def test_cancel(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
+    (other,) = enqueue(pinlater, queue, "y")
     assert pinlater.ok("cancel", descriptor, "--json").json["results"][0]["outcome"] == "APPLIED"
-    assert pinlater("cancel", descriptor).code == 1
+    assert pinlater.ok("cancel", other).out == f"cancelled {other}\n"
+    again = pinlater("cancel", descriptor, f"{queue}:s1:p1:1")
+    assert (again.code, again.out) == (1, f"had finished before: {descriptor}\nno such job: {queue}:s1:p1:1\n")
     assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["custom_status"] == "cancelled"
 
 
@@ -184,7 +201,9 @@ def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater:
 
 def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: str) -> None:
     other = f"{queue}_other"
-    assert pinlater.ok("queue", "create", queue, other, "--json").json == {"created": [queue, other]}
+    created = pinlater.ok("queue", "create", queue, other, "--json").json
+    assert created == {"exists": [queue], "created": [other]}
+    assert pinlater.ok("queue", "create", other).out == f"exists {other}\n"
     assert pinlater.ok("queue", "pause", queue, other, "--json").json == {"paused": [queue, other]}
     assert pinlater.ok("queue", "resume", queue, "--json").json == {"resumed": [queue]}
     password = f"{PASSWORD}\n".encode()
@@ -215,7 +234,7 @@ def test_load_without_end_stops_after_its_duration(pinlater: Pinlater, queue: st
     assert done["queries"] > 0
 
 
-@pytest.mark.parametrize("more", [("--batch-size", "5000"), ("--priority", "9"), ("--body-size", "2000000")])
+@pytest.mark.parametrize("more", [("--batch-size", "20000"), ("--priority", "9"), ("--body-size", "2000000")])
 def test_a_load_that_is_refused_ends_with_the_servers_words(
     pinlater: Pinlater, queue: str, more: tuple[str, str]
 ) -> None:
@@ -293,6 +312,26 @@ def test_what_is_missing_or_refused_is_one_line_and_exit_code_1(pinlater: Pinlat
         done = pinlater(*arguments)
         assert done.code == 1, arguments
         assert re.fullmatch(r"error: [^\n]+\n", done.err), arguments
+
+
+def test_with_json_errors_are_json(pinlater: Pinlater, offline: Pinlater) -> None:
+    refused = pinlater("count", "no_such_queue", "--json")
+    error = json.loads(refused.err)
+    assert (refused.code, error["exit_code"], error["detail"]) == (1, 1, "QUEUE_NOT_FOUND")
+    assert "no_such_queue" in error["error"]
+    away = offline("queue", "list", "--json", "--timeout", "0.1")
+    assert (away.code, json.loads(away.err)["exit_code"]) == (3, 3)
+    assert pinlater("count", "no_such_queue").err.startswith("error: ")
+
+
+def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
+    address, process = start_server(tmp_path)
+    try:
+        done = pinlater("queue", "delete", queue, "--password-stdin", "--server", address, stdin=b"any\n")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert (done.code, "has no admin password" in done.err) == (1, True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.cli import exits
-from pinlater.client import Ack, Client, Job
+from pinlater.client import Ack, Client, Job, UniqueKey, UniqueScope
 from pinlater.testing.real_server import RealServer
 from tests.cli.conftest import Done, Pinlater
 from tests.redis.shard_file import ShardFile
@@ -160,3 +161,32 @@ def test_a_shard_is_drained_and_removed(
     assert removed["finished"] == drained["live"][0]
     assert [shard["name"] for shard in json.loads(shard_file.path.read_text())["shards"]] == ["1"]
     assert shard_file.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_gives_them_up(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+) -> None:
+    """Without them their jobs are taken as new. They are deleted on the shard, so that running servers let it go."""
+    keyed = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 3_600_000)) for n in range(20)]
+    with Client(serve().address) as client:
+        client.create_queue("emails")
+        first = client.enqueue("emails", keyed).descriptors
+        on_second = sum(":s2:" in descriptor for descriptor in first)
+        assert on_second
+        shards("drain", "2", "--no-wait")
+        while jobs := client.dequeue("emails", limit=100).jobs:
+            client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
+    changed_s = shard_file.path.stat().st_mtime - 60
+    os.utime(shard_file.path, (changed_s, changed_s))
+    [_, second] = shards("status", "--json").json["shards"]
+    assert (second["live"], second["timed_keys"]) == (0, on_second)
+    assert 3_500_000 < second["timed_keys_until_ms"] - time.time() * 1000 < 3_700_000
+    assert f"shard 2: it holds {on_second} unique keys for a time, the last until 2" in shards("status").err
+    refused = shards("remove", "2")
+    assert refused.code == exits.BUSY
+    assert f"2 still holds {on_second} unique keys for a time" in refused.err
+    assert "--lose-keys" in refused.err
+    assert [shard["timed_keys"] for shard in shards("status", "--json").json["shards"]] == [20 - on_second, on_second]
+    removed = shards("remove", "2", "--lose-keys", "--json")
+    assert (removed.json["removed"], removed.json["keys_lost"]) == (["2"], on_second)
+    assert [shard["timed_keys"] for shard in shards("status", "--json").json["shards"]] == [20 - on_second]

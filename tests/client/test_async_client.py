@@ -208,7 +208,7 @@ async def test_a_lost_connection_is_an_error_and_the_next_call_reconnects() -> N
         AsyncClient(server.address, connections=1) as client,
     ):
         with pytest.raises(errors.ConnectionLost):
-            await client.delete_jobs("q", JobState.FAILED)
+            await client.delete_jobs("q", JobState.FAILED, priority=1)
         assert len(server.called("deleteJobs")) == 1
         await client.create_queue("q")
 
@@ -291,8 +291,8 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         assert (await client.lookup(["x", "d"]))["d"].error_type == "E"
         page = await client.scan("q", JobState.FAILED, paged=True)
         assert (page.continuation, page.incomplete, page.jobs[0].attempts[0].outcome) == ("more", True, "failed")
-        assert await client.retry_failed("q") == 3
-        assert await client.delete_jobs("q", JobState.FAILED) == 4
+        assert await client.retry_failed("q", priority=1) == 3
+        assert await client.delete_jobs("q", JobState.FAILED, priority=1) == 4
         assert await client.delete_jobs_by_descriptor("q", ["d"]) == 5
         await client.configure_queue("q", QueueConfig(max_backlog=8))
         queue = await client.queue_config("q")

@@ -47,12 +47,12 @@ async def test_many_threads_share_a_few_connections(monkeypatch: pytest.MonkeyPa
 async def test_a_connection_that_the_server_closed_meanwhile_costs_the_next_call_nothing() -> None:
     async with FakeServer(retryFailedJobs=lambda _: 3) as server:
         with Client(server.address) as client:
-            assert await in_thread(lambda: client.retry_failed("q")) == 3
+            assert await in_thread(lambda: client.retry_failed("q", priority=1)) == 3
             server.hung_up.clear()
             await server.stop()
             await server.hung_up.wait()
             await server.start()
-            assert await in_thread(lambda: client.retry_failed("q")) == 3  # a call that is never made again
+            assert await in_thread(lambda: client.retry_failed("q", priority=1)) == 3  # a call that is never made again
     assert server.connections == 2
 
 
@@ -74,7 +74,7 @@ async def test_an_enqueue_whose_answer_is_lost_is_said_again_as_a_repeat() -> No
 async def test_a_call_that_could_double_is_not_made_again() -> None:
     async with FakeServer(retryFailedJobs=lambda _: FakeServer.HANG_UP) as server:
         with Client(server.address) as client, pytest.raises(errors.ConnectionLost):
-            await in_thread(lambda: client.retry_failed("q"))
+            await in_thread(lambda: client.retry_failed("q", priority=1))
     assert len(server.called("retryFailedJobs")) == 1
 
 
@@ -89,7 +89,7 @@ async def test_a_server_that_drains_or_is_gone_hands_over_to_the_next() -> None:
         for others in ([address], [first.address], [address, first.address]):
             for _ in range(4):  # each client has an order of its own
                 with Client([*others, second.address]) as client:
-                    assert await in_thread(lambda client=client: client.retry_failed("q")) == 7  # type: ignore[misc]
+                    assert await in_thread(lambda client=client: client.retry_failed("q", priority=1)) == 7  # type: ignore[misc]
 
 
 async def test_a_server_that_hangs_gets_half_of_the_time_where_there_is_another() -> None:

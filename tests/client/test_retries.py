@@ -123,7 +123,7 @@ async def test_a_server_that_drains_sends_its_calls_to_the_next() -> None:
         AsyncClient([draining.address, other.address], connections=2) as client,
     ):
         for _ in range(4):
-            assert await client.delete_jobs("q", JobState.FAILED) == 3
+            assert await client.delete_jobs("q", JobState.FAILED, priority=1) == 3
         assert len(draining.called("deleteJobs")) <= 2
         assert len(other.called("deleteJobs")) == 4
 
@@ -166,7 +166,7 @@ async def test_a_refused_shard_is_asked_for_again_only_where_that_is_safe() -> N
     ):
         assert await client.count("q") == 5
         with pytest.raises(errors.ShardConnectionFailed):
-            await client.delete_jobs("q", JobState.FAILED)
+            await client.delete_jobs("q", JobState.FAILED, priority=1)
 
 
 # --- a key's life -------------------------------------------------------------------------------------------------------

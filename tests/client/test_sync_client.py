@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 def client(server: RealServer) -> Iterator[Client]:
     with Client(server.address, source="test") as client:
         client.create_queue("q")
-        client.delete_jobs("q", JobState.PENDING)
+        client.delete_jobs("q", JobState.PENDING, priority=1)
         yield client
 
 

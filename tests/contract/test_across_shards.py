@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.errors import RequestKeyConflict
 from pinlater.domain.job import UniqueScope
-from pinlater.storage.interface import Inserted, InsertRequest, RequestRef, UniqueHeld, UniqueRef
+from pinlater.storage.interface import Inserted, InsertRequest, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from tests.contract.desk import QUEUE, Desk, unique
 
 TWO_MINUTES_MS = 120_000
@@ -110,3 +110,19 @@ async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk
         await desk.reopen()
     assert await desk.shard.note_map("1 2 3", desk.now) == changed
     assert await desk.shard.note_map("1 2", desk.now) == desk.now
+
+
+async def test_keys_that_time_alone_frees_are_counted_with_the_end_of_the_last(desk: Desk) -> None:
+    """What would be forgotten with a shard that is taken out, though its jobs have ended."""
+    assert await desk.shard.timed_keys(desk.now) == TimedKeys()
+    held = await desk.put(unique=unique("unfinished"))
+    short = await desk.put(unique=unique("short", UniqueScope.TIME, 1_000))
+    await desk.put(unique=unique("long", UniqueScope.TIME, 60_000))
+    for key in (held, short):
+        await desk.shard.cancel_jobs([key], desk.now)
+    ends = desk.now + 60_000
+    assert await desk.shard.timed_keys(desk.now) == TimedKeys(2, ends)
+    desk.clock.advance(ms=1_001)
+    assert await desk.shard.timed_keys(desk.now) == TimedKeys(1, ends)
+    desk.clock.advance(ms=60_000)
+    assert await desk.shard.timed_keys(desk.now) == TimedKeys()

@@ -64,6 +64,11 @@ async def test_a_claims_answer_is_lost_and_connections_are_refused_during_long_p
     await nothing_is_broken_by("a_claims_answer_is_lost_and_connections_are_refused", stage)
 
 
+async def test_a_redis_restarts_under_long_polls(stage: Stage) -> None:
+    """In order, as for an upgrade."""
+    await nothing_is_broken_by("a_database_restarts_under_long_polls", stage)
+
+
 async def test_queues_come_and_go_by_way_of_different_servers_under_load(stage: Stage) -> None:
     """Under the same names, with jobs whose claims time out before a server has looked what queues there are."""
     await nothing_is_broken_by("queues_come_and_go", stage)

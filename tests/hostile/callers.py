@@ -132,7 +132,7 @@ class Memory:
         self.peak_mb = max(self.peak_mb, self._server.memory_mb() - self._before_mb)
 
     def after(self, method: str, calls: int) -> bool:
-        """Looks, and says whether the server has answered so many calls of a method, whoever reads the answers."""
+        """Looks, and says whether the server has carried out so many calls of a method, their answers read or not."""
         self.look()
         return answered(self._server, method) >= calls and samples(self._server, "pinlater_requests_running")[""] == 0
 

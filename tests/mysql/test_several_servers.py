@@ -12,6 +12,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.storage.mysql.settings import Endpoint
 from pinlater.storage.mysql.shard import MysqlShard
 from pinlater.testing.real_server import RealServer
+from tests.contract import two_servers
 from tests.contract.desk import QUEUE, Desk
 from tests.mysql.rig import until
 from tests.servers.mariadb import MariaDb
@@ -92,3 +93,14 @@ async def test_a_server_that_has_nothing_to_do_keeps_its_place(
             )
 
         await until(lives)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_two_servers_hand_out_by_priority_whichever_stored_the_jobs(desks: tuple[Desk, Desk], seed: int) -> None:
+    await two_servers.hand_out_by_priority(desks, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_two_servers_hand_out_no_expired_job_and_expire_each_once(desks: tuple[Desk, Desk], seed: int) -> None:
+    """While both claim and both sweep."""
+    await two_servers.expire_once(desks, seed)

@@ -6,6 +6,7 @@ Put together as `app` does it, but with as many shards as a test wants, and with
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.standstill import Standstill
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Shard, TimeToLive
 from pinlater.storage.memory import MemoryShard
@@ -117,7 +119,9 @@ async def start_rig(
         ]
 
     sweeps = Sweeps(map_of_shards, dispatcher, times_to_live, metrics, clock, MaintenanceSettings())
-    server = ThriftServer(service, thrift or ThriftSettings(port=0), metrics, clock)
+    # The test turns the clock by hours: that is no standstill.
+    standstill = Standstill(clock.monotonic, math.inf)
+    server = ThriftServer(service, thrift or ThriftSettings(port=0), metrics, clock, standstill=standstill)
     await service.book.refresh()
     await server.start()
     return Rig(clock, map_of_shards, dispatcher, service, metrics, sweeps, server, passwords, file_limits)

@@ -285,3 +285,18 @@ async def test_jobs_that_somebody_took_are_not_missed(rig: Rig, desk: Desk, capl
     await taken_by(desk.shard.create_queues([QUEUE], desk.now))
 
     assert "gone from their indexes" not in caplog.text
+
+
+async def test_a_queue_that_was_made_again_is_not_measured_by_the_one_before(
+    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has had more jobs by the next count, and none of them was given back."""
+    await desk.release((await desk.put_and_take()).ref)
+    await desk.shard.count_jobs()
+    await desk.shard.delete_queues([QUEUE])
+    await desk.shard.create_queues([QUEUE], desk.now)
+    for _ in range(5):
+        await desk.put()
+    await desk.shard.count_jobs()
+    assert "gone from their indexes" not in caplog.text
+    rig.assert_consistent()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.clock import SystemClock
+from tests.contract import two_servers
 from tests.contract.desk import QUEUE, Desk
 from tests.redis.rig import Rig
 
@@ -43,3 +44,14 @@ async def test_servers_have_slots_of_their_own(desks: tuple[Desk, Desk]) -> None
     one, other = desks
     assert {one.shard.slot, other.shard.slot} == {0, 1}
     assert [member.slot for member in await one.shard.members()] == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_two_servers_hand_out_by_priority_whichever_stored_the_jobs(desks: tuple[Desk, Desk], seed: int) -> None:
+    await two_servers.hand_out_by_priority(desks, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_two_servers_hand_out_no_expired_job_and_expire_each_once(desks: tuple[Desk, Desk], seed: int) -> None:
+    """While both claim and both sweep."""
+    await two_servers.expire_once(desks, seed)

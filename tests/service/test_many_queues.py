@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,9 +10,13 @@ import pytest_asyncio
 
 from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.passwords import hash_password
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.queue import QueueConfig, QueueCounts
+from pinlater.maintenance.rates import RateSampler
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import JobToEnqueue
+from pinlater.thrift_server.answers import all_queue_stats
 from tests.promises.rig import Rig, start_rig
+from tests.service.conftest import CALLER
 
 PASSWORD = "open sesame"
 
@@ -85,3 +90,62 @@ async def test_a_look_at_more_queues_than_there_may_be_is_refused(rig: Rig) -> N
         await rig.service.queue_stats(["q"] * 21)
     assert error.value.detail == "TOO_MANY"
     assert len(await rig.service.queue_stats(["q"] * 20)) == 20
+
+
+class Turns:
+    """Counts how often another task gets its turn."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._task = asyncio.create_task(self._count())
+
+    async def _count(self) -> None:
+        while True:
+            self.taken += 1
+            await asyncio.sleep(0)
+
+    async def stop(self) -> int:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        return self.taken
+
+
+@pytest_asyncio.fixture
+async def crowded() -> AsyncIterator[Rig]:
+    """With 5,000 queues."""
+    rig = await start_rig(password_hash=hash_password(PASSWORD))
+    [shard] = rig.shards
+    await shard.raw.create_queues([f"q{number}" for number in range(5_000)], 0)
+    await rig.service.book.refresh()
+    for number in range(5_000):
+        rig.metrics.queue(f"q{number}").enqueue += 1
+    yield rig
+    await rig.close()
+
+
+@pytest.mark.parametrize("work", ["stats", "refresh", "tick", "sample", "answer"])
+async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work: str) -> None:
+    """However fast the machine is: others get their turn every few hundred or thousand queues."""
+    sampler = RateSampler(crowded.shards, crowded.clock)
+    stats = await crowded.service.queue_stats([])
+    turns = Turns()
+    if work == "stats":
+        assert len(await crowded.service.queue_stats([])) == 5_000
+    elif work == "answer":
+        assert len(await all_queue_stats(stats)) == 5_000
+    elif work == "refresh":
+        await crowded.service.book.refresh()
+    elif work == "tick":
+        await crowded.metrics.tick_in_turns(0.0)
+    else:
+        await crowded.service.enqueue(CALLER, "q1", [JobToEnqueue(b"x")])
+        [shard] = crowded.shards
+        rows = [QueueCounts(f"q{number}", 1, pending=1) for number in range(5_000)]
+        shard.raw.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]
+        await sampler.sample()
+        assert len(sampler.counts) == 5_000
+    assert await turns.stop() >= (3 if work in {"refresh", "sample"} else 9)
+
+
+async def _answer(rows: list[QueueCounts]) -> list[QueueCounts]:
+    return rows

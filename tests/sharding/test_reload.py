@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.job import JobState
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.service.addressing import address
-from pinlater.service.values import ClaimItem, JobFilter
+from pinlater.service.values import ClaimItem, Enqueued, JobFilter, JobToEnqueue
 from pinlater.storage.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of, shards_of
@@ -144,6 +145,35 @@ def test_a_shard_with_live_jobs_is_kept_and_an_error_says_how_many(caplog: pytes
     assert error.message == "a shard taken out of the map is kept"
     assert error.__dict__["shard"] == "2"
     assert "3 live jobs" in error.__dict__["reason"]
+
+
+@on_farm()
+async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(farm: Farm) -> None:
+    """Without it their jobs would be taken as new, though the keys' time is not over."""
+
+    async def enqueue() -> Enqueued:
+        jobs = [JobToEnqueue(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
+        return await farm.service.enqueue(CALLER, "q", jobs)
+
+    first = await enqueue()
+    on_second = shards_of(first).count("2")
+    assert on_second
+    await farm.dequeue()
+    await farm.ack(*first.descriptors)
+    ended_at = farm.clock.now_ms() + 600_000
+    farm.clock.advance(seconds=GRACE_S)
+    await farm.replace(farm.desired("1"), farm.desired("3"))
+    farm.clock.advance(seconds=GRACE_S)
+    await farm.map.tidy()
+    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+    assert f"it holds {on_second} unique keys" in change.kept["2"]
+    assert datetime.fromtimestamp(ended_at // 1000, UTC).isoformat() in change.kept["2"]
+    again = await enqueue()
+    assert (again.descriptors, len(again.existing)) == (first.descriptors, 20)
+    farm.clock.advance(ms=ended_at - farm.clock.now_ms())
+    await farm.map.tidy()
+    assert farm.shards.get("2") is None
+    assert len((await enqueue()).existing) == 0
 
 
 @on_farm()

@@ -183,6 +183,12 @@ async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) 
         await farm.within(1_000, farm.enqueue(b"x", queue="unknown"))
 
 
+@on_farm()
+async def test_the_stats_of_all_queues_have_those_that_another_server_has_just_made(farm: Farm) -> None:
+    await farm.store("2").within.create_queues(["new"], 0)
+    assert [stats.queue for stats in await farm.service.queue_stats([])] == ["new", "q"]
+
+
 @on_farm(dead=("2",))
 async def test_a_server_starts_without_a_shard_that_is_gone_and_takes_it_in_later(farm: Farm) -> None:
     assert not farm.lanes("2").healthy

@@ -21,7 +21,7 @@ from pinlater.maintenance.settings import MaintenanceSettings
 from pinlater.sharding.settings import ShardingSettings
 from pinlater.storage.mysql.settings import MysqlSettings
 from pinlater.thrift_server.settings import ThriftSettings
-from tests.crash.history import check
+from tests.crash.history import Kind, check
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.faults import Faults
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
@@ -62,6 +62,7 @@ class Verdict(NamedTuple):
     operations: int
     lasted_s: float
     errors: Counter[str]
+    overtaken: int  # jobs stored twice by a repeat that overtook its first try: no promise, but worth a look
 
 
 class Scale(NamedTuple):
@@ -187,6 +188,7 @@ class Run:
         for process in (*self._producers, *self._workers[1:]):
             process.may_die = True
         self.broken: list[str] = []
+        self.overtaken = 0
 
     def _process(self, name: str, make: Callable[..., Process] = Process) -> Process:
         return make(
@@ -211,11 +213,13 @@ class Run:
         self._judge()
         lasted_s = self.timeline.now_s - began_s
         errors = Counter[str]()
-        for process in self._all():
+        for process in self.processes:
             errors.update(process.errors)
-        return Verdict(self.plan, self.broken, self.trace.told, self.trace.operations, lasted_s, errors)
+        return Verdict(self.plan, self.broken, self.trace.told, self.trace.operations, lasted_s, errors, self.overtaken)
 
-    def _all(self) -> list[Process]:
+    @property
+    def processes(self) -> list[Process]:
+        """All clients."""
         return [self._admin, *self._producers, *self._workers]
 
     async def _drive(self) -> None:
@@ -249,7 +253,7 @@ class Run:
         """Faults begin and end; then all is well again, and every server is back."""
         plan, trace = self.plan, self.trace
         dice = Random(f"{plan.seed} faults")
-        faults = Faults(self.cluster, dice, self._all(), long_s=plan.lease_s * 1.5)
+        faults = Faults(self.cluster, dice, self.processes, long_s=plan.lease_s * 1.5)
         drawn = faults.draw(plan.faults, plan.busy_s)
         loop = self._driver
         over_s = plan.busy_s
@@ -340,16 +344,30 @@ class Run:
         final = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": int(job.state) for name, job in jobs}
         slack_ms = 2 * max(server.clock_error_ms() for server in self.cluster.servers)
         found = check(history, final, slack_ns=slack_ms * 1_000_000)
-        self.broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in found]
-        self.broken += self._stored_twice()
+        copies: dict[bytes, list[tuple[str, int]]] = {}
+        for name, job in jobs:
+            copies.setdefault(job.body, []).append((name, job.id))
+        # A body is one job of one request, so that two of one body are a request that was stored twice.
+        twice = {body: places for body, places in copies.items() if len(places) > 1}
+        excused = {body for body, places in twice.items() if self._was_overtaken(places)}
+        self.overtaken = len(excused)
+        bodies = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": job.body for name, job in jobs}
+        self.broken += [
+            f"{each.kind.name} {each.descriptor} {each.text}"
+            for each in found
+            if not (each.kind is Kind.DOUBLED and bodies.get(each.descriptor) in excused)
+        ]
+        self.broken += [
+            f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused
+        ]
         self.broken += [f"COMPLAINT {text}" for text in self.timeline.complaints]
 
-    def _stored_twice(self) -> Iterator[str]:
-        """A body is one job of one request, so that two of one body are a request that was stored twice."""
-        stored = Counter(job.body for store in self.cluster.stores for job in store.jobs())
-        for body, copies in stored.items():
-            if copies > 1:
-                yield f"STORED {copies} times: {body.decode()}"
+    def _was_overtaken(self, places: Sequence[tuple[str, int]]) -> bool:
+        """Whether a repeat overtook its first try, which the guarantees page names: by way of another server, on another shard."""
+        stored_by = {store.name: store.stored_by for store in self.cluster.stores}
+        shards = [shard for shard, _ in places]
+        servers = [stored_by[shard][job_id] for shard, job_id in places]
+        return len(set(shards)) == len(places) == len(set(servers))
 
 
 def simulate(seed: int, scale: Scale = LARGE) -> Verdict:

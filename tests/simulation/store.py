@@ -139,6 +139,7 @@ class SharedStore:
     leases: dict[int, Lease] = field(default_factory=dict)
     activity: dict[tuple[str, int], int] = field(default_factory=dict)  # (queue, slot) → changes that made jobs ready
     crash_points: list[CrashPoint] = field(default_factory=list)
+    stored_by: dict[int, str] = field(default_factory=dict)  # job id → the process that stored it
     calls: int = 0
     fails_until_s: float = 0.0  # when the last error that was drawn so far will have come
     _held: list[Callable[[], None]] = field(default_factory=list)
@@ -466,6 +467,9 @@ class Session:
                 else at_once(self.store.data.insert_jobs([request], now_ms))[0]
                 for request in requests
             ]
+
+        for request in requests:
+            self.store.stored_by.update(dict.fromkeys([job.id for job in request.jobs], self.server))
 
         return cast("Sequence[Any]", await self._call("insert_jobs", insert, [requests]))
 

@@ -8,26 +8,31 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from tests.simulation.run import LARGE, SMALL, simulate
+from tests.simulation.faults import Faults
+from tests.simulation.run import LARGE, SMALL, Run, plan_of, simulate
 from tests.simulation.search import Share, look
 
-SEEDS = 1_500
-# Of one core; a slow machine does fewer seeds in it.
-_CPU_S = 25.0
+SEEDS = 3_000
+# Of one core. A slow or busy machine does fewer seeds in it, but never fewer than these.
+_CPU_S = 22.0
+_SEEDS_LEAST = 200
 
 
+@pytest.mark.timeout(900)  # the machine may be busy with other things; what is bounded is this process's own time
 def test_some_thousand_histories_keep_every_promise() -> None:
     began_s, seeds, operations = time.process_time(), 0, 0
     broken: dict[int, Sequence[str]] = {}
-    while seeds < SEEDS and time.process_time() - began_s < _CPU_S:
+    while seeds < _SEEDS_LEAST or (seeds < SEEDS and time.process_time() - began_s < _CPU_S):
         verdict = simulate(seeds, SMALL)
         seeds += 1
         operations += verdict.operations
         if verdict.broken:
             broken[seeds - 1] = verdict.broken
+    print(f"{seeds} seeds, {operations} operations")
     assert operations > 10 * seeds
     assert not broken, f'see each with: make simulate ARGS="--scale small --seed {next(iter(broken))}"'
 
@@ -70,24 +75,27 @@ def test_a_search_says_how_much_it_did() -> None:
     assert seen.operations > seen.seeds
 
 
-def test_every_kind_of_fault_happens() -> None:
+def test_every_kind_of_fault_is_drawn() -> None:
     """A kind that never comes up would never find anything."""
-    told = "\n".join(line for seed in range(60) for line in simulate(seed, SMALL).told if " FAULT " in line)
+    run = Run(plan_of(1, LARGE._replace(servers=[2], stores=[2], workers=[2])))
+    drawn = Faults(run.cluster, Random(1), run.processes, long_s=1.0).draw(500, 1.0)
+    told = "\n".join(fault.name for fault in drawn)
     for words in (
         "server1 is killed",
-        "loses power",
-        "is stopped",
-        "server1 stands still",
-        "is carried out",
+        "the machine of server2 loses power",
+        "server1 is stopped",
+        "server2 stands still",
+        "before its call",
+        "after its call",
         "worker1 stands still",
         "producer1 is killed",
         "the network is bad",
         "are cut off",
         "are reset",
         "are half open",
-        "is bad: StoreTrouble",
-        "loses answers of claims",
-        "is gone for",
+        "shard 1 is bad",
+        "shard 2 loses answers of claims",
+        "is gone for server1",
         "shard 1 stands still",
     ):
         assert words in told, words

@@ -295,6 +295,25 @@ async def test_a_client_that_reads_slowly_is_not_cut_while_it_makes_progress(sta
     assert read
 
 
+async def test_while_memory_is_scarce_a_client_that_reads_slowly_is_cut_all_the_same(start: Start) -> None:
+    """Else some that read a byte now and then would keep the budget full for ever."""
+    clock = ManualClock()
+    desk = await start(clock, write_stall_timeout_s=30, max_buffered_bytes=20_000_000)
+    desk.operations.answers["queue_names"] = ["q" * 14_000_000]
+    client = await desk.connect()
+    client.read_no_further()
+    client.send("getQueueNames")
+    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    (connection,) = desk.server._connections
+    before = connection._transport_holds()
+    while 0 < connection._transport_holds() >= before:
+        await client.reader.read(65_536)
+    clock.advance(seconds=31)
+    desk.server.sweep()
+    await desk.until(lambda: desk.server.connections == 0)
+    assert desk.counted("thrift_slow_readers_cut") == 1
+
+
 async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_job(desk: Desk) -> None:
     """Also when its death is seen only as the job is about to be written."""
     gate = Gate("dequeue")
@@ -616,6 +635,17 @@ async def test_calls_that_show_jobs_reserve_memory_before_they_start(start: Star
     assert refusals == ["TOO_MANY_WAITING"] * 2
     assert (await clients[3].call("scanJobs", request=request)).exception is None
     assert in_flight(desk) == {}
+
+
+async def test_a_dry_run_that_says_it_would_wait_reserves_memory_too(start: Start) -> None:
+    """It shows at once what there is, so it is no long poll."""
+    desk = await start(max_buffered_bytes=70_000_000)
+    client = await desk.connect()
+    request = types.PinLaterDequeueRequest("q", 1_000, dryRun=True, waitMillis=60_000)
+    assert (await client.call("dequeueJobs", request=request)).exception is None
+    held = desk.server.budget.reserve_scan(60_000_000)
+    assert (await client.call("dequeueJobs", request=request)).exception.detail == "TOO_MANY_WAITING"
+    desk.server.budget.free_scan(held)
 
 
 async def test_a_scan_that_may_need_more_than_the_whole_budget_runs_alone(start: Start) -> None:

@@ -10,12 +10,11 @@ from pinlater.cli import options, output
 from pinlater.client import AsyncClient
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many jobs.")]
-OnePriority = Annotated[int, typer.Option("--priority", "-p", help="Jobs of this priority; 1 is the highest.")]
 
 
 def retry_failed(
     queue: options.QueueName,
-    priority: OnePriority = 1,
+    priority: options.Priority = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
     delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, or ms.")] = None,
@@ -44,14 +43,14 @@ def delete_jobs(
     descriptor: Annotated[
         list[str] | None, typer.Option("--descriptor", "-d", help="These jobs, in whatever state; may be repeated.")
     ] = None,
-    priority: OnePriority = 1,
+    priority: options.Priority = None,
     regex: options.Regex = None,
     limit: Limit = 1000,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Delete jobs of one state and priority, or the jobs named by --descriptor; prints how many.
+    """Delete jobs of one state, or the jobs named by --descriptor; prints how many.
 
     Example: pinlater delete-jobs emails --state failed --regex 'example\\.org'
     """

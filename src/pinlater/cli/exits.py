@@ -1,8 +1,9 @@
-"""Exit codes, in one table, and the one way in which a command says that it failed: a line on standard error."""
+"""Exit codes, in one table, and the one way in which a command reports its failure: a line on standard error, JSON with `--json`."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Iterator
 from typing import NoReturn
@@ -43,7 +44,7 @@ MEANINGS: dict[int, str] = {
     TERMINATED: "Ended by SIGTERM; `serve` and `worker` end in order and with 0.",
 }
 
-_state = {"tracebacks": False}
+_state = {"tracebacks": False, "json": False}
 
 
 def tracebacks(wanted: bool | None = None) -> bool:
@@ -53,6 +54,11 @@ def tracebacks(wanted: bool | None = None) -> bool:
     return _state["tracebacks"]
 
 
+def print_errors_as_json(wanted: bool) -> None:
+    """Errors of the command that runs now go to standard error as a JSON document, since its caller reads JSON."""
+    _state["json"] = wanted
+
+
 def code_for(error: PinLaterError) -> int:
     """The exit code for what a call raised."""
     if isinstance(error, ServerUnreachable | ConnectionLost | DeadlineExceeded):
@@ -60,9 +66,13 @@ def code_for(error: PinLaterError) -> int:
     return REFUSED if isinstance(error, CallerError) else BUSY
 
 
-def fail(message: str, code: int) -> NoReturn:
-    """One line on standard error, then the end."""
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+def fail(message: str, code: int, detail: str = "") -> NoReturn:
+    """One line on standard error, then the end. `detail`: the wire contract's word for the error, for `--json`."""
+    text = " ".join(message.split())
+    if _state["json"]:
+        sys.stderr.write(json.dumps({"error": text, "detail": detail or None, "exit_code": code}) + "\n")
+    else:
+        sys.stderr.write(f"error: {text}\n")
     raise typer.Exit(code)
 
 
@@ -72,4 +82,4 @@ def reported() -> Iterator[None]:
     try:
         yield
     except PinLaterError as error:
-        fail(error.message, code_for(error))
+        fail(error.message, code_for(error), error.detail)

@@ -8,6 +8,7 @@ import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.client import Ack, AckResult, AsyncClient
+from pinlater.domain.job import Outcome
 
 
 def ack(
@@ -70,7 +71,21 @@ def cancel(
             results += await client.cancel(queue, names)
         return results
 
-    _print_results(options.ask(server, timeout, cancel_all), json)
+    results = options.ask(server, timeout, cancel_all)
+    if json:
+        _print_results(results, as_json=True)
+        return
+    output.print_lines([f"{_CANCELS[result.outcome]} {result.descriptor}" for result in results])
+    _exit_unless_applied(results)
+
+
+_CANCELS = {
+    Outcome.APPLIED: "cancelled",
+    Outcome.ALREADY_FINAL: "had finished before:",
+    Outcome.STALE_CLAIM: "not cancelled:",
+    Outcome.NOT_FOUND: "no such job:",
+    Outcome.ERROR: "not cancelled:",
+}
 
 
 def _print_results(results: list[AckResult], as_json: bool) -> None:
@@ -80,5 +95,9 @@ def _print_results(results: list[AckResult], as_json: bool) -> None:
         output.print_table(
             ["descriptor", "outcome", "holder"], [(r.descriptor, r.outcome, r.holder or None) for r in results]
         )
+    _exit_unless_applied(results)
+
+
+def _exit_unless_applied(results: list[AckResult]) -> None:
     if not all(result.applied for result in results):
         raise typer.Exit(exits.REFUSED)

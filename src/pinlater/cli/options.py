@@ -28,7 +28,14 @@ Server = Annotated[
     ),
 ]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _print_json(wanted: bool) -> bool:
+    exits.print_errors_as_json(wanted)
+    return wanted
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors.", callback=_print_json, is_eager=True)]
 Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
 Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]

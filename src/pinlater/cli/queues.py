@@ -28,11 +28,17 @@ def create(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Make queues; one that exists stays as it is.
+    """Make queues; one that exists stays as it is, and is reported so.
 
     Example: pinlater queue create emails
     """
-    _for_each(names, server, timeout, json, "created", lambda client, name: client.create_queue(name))
+
+    async def make(client: AsyncClient, name: str) -> str:
+        exists = name in await client.queue_names()
+        await client.create_queue(name)
+        return "exists" if exists else "created"
+
+    _for_each(names, server, timeout, json, make)
 
 
 @app.command()
@@ -53,7 +59,12 @@ def delete(
         password = sys.stdin.readline().rstrip("\r\n")
     else:
         password = typer.prompt("Admin password", hide_input=True, err=True)
-    _for_each([name], server, timeout, json, "deleted", lambda client, queue: client.delete_queue(queue, password))
+
+    async def remove(client: AsyncClient, queue: str) -> str:
+        await client.delete_queue(queue, password)
+        return "deleted"
+
+    _for_each([name], server, timeout, json, remove)
 
 
 @app.command("list")
@@ -131,7 +142,12 @@ def pause(
 
     Example: pinlater queue pause emails
     """
-    _for_each(names, server, timeout, json, "paused", lambda client, name: client.pause_queue(name))
+
+    async def act(client: AsyncClient, name: str) -> str:
+        await client.pause_queue(name)
+        return "paused"
+
+    _for_each(names, server, timeout, json, act)
 
 
 @app.command()
@@ -145,24 +161,25 @@ def resume(
 
     Example: pinlater queue resume emails
     """
-    _for_each(names, server, timeout, json, "resumed", lambda client, name: client.resume_queue(name))
+
+    async def act(client: AsyncClient, name: str) -> str:
+        await client.resume_queue(name)
+        return "resumed"
+
+    _for_each(names, server, timeout, json, act)
 
 
 def _for_each(
-    names: list[str],
-    server: str,
-    timeout: float,
-    as_json: bool,
-    word: str,
-    act: Callable[[AsyncClient, str], Awaitable[None]],
+    names: list[str], server: str, timeout: float, as_json: bool, act: Callable[[AsyncClient, str], Awaitable[str]]
 ) -> None:
-    """Does it to one queue after the other. What was done is said, as JSON too, also where a later queue is refused."""
-    done: list[str] = []
+    """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
+    refusal are printed too."""
+    done: dict[str, list[str]] = {}
 
     async def act_on_all(client: AsyncClient) -> None:
         for name in names:
-            await act(client, name)
-            done.append(name)
+            word = await act(client, name)
+            done.setdefault(word, []).append(name)
             if not as_json:
                 output.print_lines([f"{word} {name}"])
 
@@ -170,7 +187,7 @@ def _for_each(
         options.ask(server, timeout, act_on_all)
     finally:
         if as_json and done:
-            output.print_json({word: done})
+            output.print_json(done)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.cli import exits
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.storage.mysql.settings import Endpoint
 
@@ -44,25 +45,39 @@ def places_of(settings: Settings) -> Sequence[ShardPlace]:
 async def look_at(places: Sequence[ShardPlace], settings: Settings) -> list[Seen]:
     """Asks all at once, each within the settings' time limits."""
 
+    now_ms = SystemClock().now_ms()
+
     async def one(place: ShardPlace) -> Seen:
         try:
-            return Seen(place, await _look(place, settings), None)
+            return Seen(place, await _look(place, settings, now_ms), None)
         except PinLaterError as error:
             return Seen(place, None, error.message)
 
     return list(await asyncio.gather(*(one(place) for place in places)))
 
 
-async def _look(place: ShardPlace, settings: Settings) -> Look:
+async def _look(place: ShardPlace, settings: Settings, now_ms: int) -> Look:
     """Raises `WorldError` where it can't be asked."""
     where = place.endpoint
     if isinstance(where, Endpoint):
         from pinlater.storage.mysql.offline import look_at_shard
 
-        return await look_at_shard(where, settings.mysql)
+        return await look_at_shard(where, settings.mysql, now_ms)
     from pinlater.storage.redis.offline import look_at_shard as look_at_redis
 
-    return await look_at_redis(where, settings.redis, place.name)
+    return await look_at_redis(where, settings.redis, place.name, now_ms)
+
+
+async def forget_timed_keys(place: ShardPlace, settings: Settings) -> int:
+    """Deletes the shard's unique keys that only time would free; how many there were. Raises `WorldError`."""
+    where = place.endpoint
+    if isinstance(where, Endpoint):
+        from pinlater.storage.mysql.offline import forget_timed_keys as forget_in_mysql
+
+        return await forget_in_mysql(where, settings.mysql, SystemClock().now_ms())
+    from pinlater.storage.redis.offline import forget_timed_keys as forget_in_redis
+
+    return await forget_in_redis(where, settings.redis, place.name)
 
 
 async def migrate_place(place: ShardPlace, settings: Settings) -> tuple[int, int, Sequence[str]]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.shard_looks import Seen, as_json, health_by_server, look_at, places_of
+from pinlater.cli.shard_looks import Seen, as_json, forget_timed_keys, health_by_server, look_at, places_of
 from pinlater.cli.store_file import settings_for, store_of
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
     from pinlater.config.settings import Settings
@@ -99,6 +100,8 @@ def _status_row(shard: Seen, health: dict[str, bool] | None) -> tuple[object, ..
 def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
     if shard.error is not None:
         yield shard.error
+    if shard.look is not None and shard.look.timed_keys.number and not shard.place.takes_enqueues:
+        yield f"it holds {shard.look.timed_keys}, and stays until then"
     most = None if shard.look is None else shard.look.body_bytes_max
     if most is not None and most < max_body_bytes and shard.place.takes_enqueues:
         yield (
@@ -118,6 +121,8 @@ def _status_json(shard: Seen, health: dict[str, bool] | None) -> dict[str, Any]:
         "servers": None if look is None else [member._asdict() for member in look.members],
         "live": None if look is None else look.live,
         "finished": None if look is None else look.finished,
+        "timed_keys": None if look is None else look.timed_keys.number,
+        "timed_keys_until_ms": None if look is None else look.timed_keys.until_ms,
         "body_bytes_max": None if look is None else look.body_bytes_max,
     }
 
@@ -181,7 +186,11 @@ def _say_drained(name: str, chosen: Sequence[ShardPlace], seen: Sequence[Seen] |
     elif seen is None:
         output.print_lines([f"{name} takes enqueues again, as soon as the servers have looked at the file"])
     elif all(shard.look is not None and not shard.look.live for shard in seen):
-        output.print_lines([f"{name} is empty; `pinlater shards remove {name}` takes it out"])
+        held = [str(shard.look.timed_keys) for shard in seen if shard.look is not None and shard.look.timed_keys.number]
+        after = f", but holds {'; '.join(held)}: `pinlater shards remove {name}` takes it out then"
+        output.print_lines(
+            [f"{name} is empty" + (after if held else f"; `pinlater shards remove {name}` takes it out")]
+        )
     else:
         output.print_lines([f"{name} drains; {_left(seen)}"])
 
@@ -192,9 +201,16 @@ def remove(
     config: Config = None,
     store: Store = None,
     shards: ShardFile = None,
+    lose_keys: Annotated[
+        bool,
+        typer.Option(
+            "--lose-keys", help="Delete unique keys for a time that have not ended: their jobs can come again."
+        ),
+    ] = False,
     json: options.Json = False,
 ) -> None:
-    """Take a drained shard out of the shard file, if it holds no live jobs. Its finished jobs are out of sight then.
+    """Take a drained shard out of the shard file, if it holds no live jobs and no unique keys for a time. Its finished jobs are out of
+    sight then.
 
     Example: pinlater shards remove 3 --shards shards.json
     """
@@ -214,14 +230,28 @@ def remove(
             exits.fail(f"{shard.place.name} can't be asked whether it is empty: {shard.error}", exits.BUSY)
         if shard.look.live:
             exits.fail(f"{shard.place.name} still holds {shard.look.live} live jobs, and stays", exits.BUSY)
+        if shard.look.timed_keys.number and not lose_keys:
+            exits.fail(
+                f"{shard.place.name} still holds {shard.look.timed_keys}, and stays; with --lose-keys they are deleted, and jobs "
+                "with the same keys are taken as new",
+                exits.BUSY,
+            )
+    lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
     _edit(settings, chosen[0].key, dequeue_only=None)
     finished = sum(shard.look.finished for shard in seen if shard.look is not None)
     if json:
-        output.print_json({"removed": [place.name for place in chosen], "finished": finished})
+        output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": lost})
     else:
-        output.print_lines(
-            [f"removed {', '.join(place.name for place in chosen)} ({finished} finished jobs were kept there)"]
-        )
+        kept = f"{finished} finished jobs were kept there" + (f", {lost} unique keys were deleted" if lost else "")
+        output.print_lines([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
+
+
+async def _forget_keys(chosen: Sequence[ShardPlace], settings: Settings) -> int:
+    """Deleted on the shard itself, so that servers that still use it let it go."""
+    try:
+        return sum([await forget_timed_keys(place, settings) for place in chosen])
+    except PinLaterError as error:
+        exits.fail(f"the unique keys can't be deleted: {error.message}", exits.BUSY)
 
 
 # --- the shard file -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from secrets import token_hex
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client import _parsing, values
+from pinlater.client._bodies import body_of, check_type
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
 from pinlater.domain.job import JobState
@@ -67,37 +68,31 @@ def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> Call[values.Enqueued]:
     request = types.PinLaterEnqueueRequest(
-        queueName=queue, jobs=[_job(job) for job in jobs], requestKey=request_key, repeat=True if repeat else None
+        queueName=queue,
+        jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
+        requestKey=request_key,
+        repeat=True if repeat else None,
     )
     return Call("enqueueJobs", (request,), _parsing.enqueued, Resend.NEVER if request_key is None else Resend.KEYED)
 
 
-def check_job(job: values.Job | bytes) -> None:
+def check_job(job: values.Job | bytes, name: str = "job") -> None:
     """Raises TypeError or CallerError where no request could carry this job: a value has the wrong type, or is out of its range."""
-    plain = not isinstance(job, values.Job) or job[1:] == _ONLY_A_BODY
-    if plain:
-        _body(job)
+    if isinstance(job, values.Job) and job[1:] != _ONLY_A_BODY:
+        check_encodable(_job(name, job), "A job")
     else:
-        check_encodable(_job(job), "A job")
+        check_type(job, name)
 
 
-def _body(job: values.Job | bytes) -> bytes:
-    body = job.body if isinstance(job, values.Job) else job
-    if isinstance(body, bytes):
-        return body
-    if isinstance(body, bytearray | memoryview):  # and not all that bytes() takes: of a number it makes zeros
-        return bytes(body)
-    raise TypeError(f"a job's body is bytes, not {type(body).__name__}")
-
-
-def _job(job: values.Job | bytes) -> types.PinLaterJob:
+def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
     if not isinstance(job, values.Job):
-        return types.PinLaterJob(body=_body(job), numAttemptsAllowed=None)
+        check_type(job, name)
+        return types.PinLaterJob(body=bytes(job), numAttemptsAllowed=None)
     unique = job.unique
     if unique is not None and not isinstance(unique, values.UniqueKey):
         raise TypeError(f"a job's unique key is a UniqueKey, not {type(unique).__name__}")
     return types.PinLaterJob(
-        body=_body(job),
+        body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"{name}.body"),
         priority=job.priority,
         runAfterTimestampMillis=job.run_after_ms,
         numAttemptsAllowed=job.attempts_allowed,
@@ -188,13 +183,15 @@ def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[Non
 
 
 def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.PinLaterCheckpointJobsRequest:
-    return types.PinLaterCheckpointJobsRequest(queueName=queue, requests=[_checkpoint(item) for item in items])
+    return types.PinLaterCheckpointJobsRequest(
+        queueName=queue, requests=[_checkpoint(index, item) for index, item in enumerate(items)]
+    )
 
 
-def _checkpoint(item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
+def _checkpoint(index: int, item: values.Checkpoint) -> types.PinLaterCheckpointJobRequest:
     return types.PinLaterCheckpointJobRequest(
         jobDescriptor=item.descriptor,
-        newBody=item.new_body,
+        newBody=None if item.new_body is None else body_of(item.new_body, f"items[{index}].new_body"),
         moveToPending=item.move_to_pending,
         runAfterTimestampMillis=item.run_after_ms,
         numOfAttemptsAllowed=item.attempts_allowed,

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 
 from pinlater.client import _calls, values
 from pinlater.client._faces import AsyncFace
+from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
+
+ORIGINAL_PRIORITY_LEVELS = 3
 
 
 class AsyncClient(AsyncFace):
@@ -171,17 +174,44 @@ class AsyncClient(AsyncFace):
 
     # --- bulk -------------------------------------------------------------------------------------------------------------
     async def retry_failed(
-        self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
+        self,
+        queue: str,
+        *,
+        priority: int | None = None,
+        attempts: int = 1,
+        run_after_ms: int | None = None,
+        limit: int = 1000,
     ) -> int:
-        """Puts failed jobs back to PENDING; how many."""
-        call = _calls.retry_failed(queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit)
-        return await self._run(call)
+        """Puts failed jobs of one priority, or of all without it, back to PENDING; how many. Calls the server once a priority."""
+        done = 0
+        for level in await self._priorities(priority):
+            left = limit - done
+            call = _calls.retry_failed(queue, priority=level, attempts=attempts, run_after_ms=run_after_ms, limit=left)
+            done += await self._run(call)
+            if done >= limit:
+                break
+        return done
 
     async def delete_jobs(
-        self, queue: str, state: JobState, *, priority: int = 1, regex: str | None = None, limit: int = 1000
+        self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
     ) -> int:
-        """Deletes jobs of one state and priority; how many."""
-        return await self._run(_calls.delete_jobs(queue, state, priority=priority, regex=regex, limit=limit))
+        """Deletes jobs of one state, and of one priority, or of all without it; how many. Calls the server once a priority."""
+        done = 0
+        for level in await self._priorities(priority):
+            done += await self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=limit - done))
+            if done >= limit:
+                break
+        return done
+
+    async def _priorities(self, priority: int | None) -> Sequence[int]:
+        """This one, or all that the server has; an original server does not say, and has three unless it is configured otherwise."""
+        if priority is not None:
+            return [priority]
+        try:
+            info = await self.server_info()
+        except UnknownMethod:
+            return range(1, ORIGINAL_PRIORITY_LEVELS + 1)
+        return range(1, info.priority_levels + 1)
 
     async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
         """Deletes these jobs in whatever state they are; how many."""

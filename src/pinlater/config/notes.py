@@ -75,4 +75,5 @@ NOTES: Mapping[str, str] = {
     "telemetry.log_format": "`text`, `json`, or `auto`: text on a terminal, else JSON.",
     "telemetry.loop_lag_interval_ms": "How often the timer fires that measures the event loop; how exact the metrics `loop-lag-*` are.",
     "telemetry.queue_metrics_max": "Most queues with metrics of their own; further ones are counted together.",
+    "telemetry.queue_series_max": "Most queues that /metrics shows by name, the busiest; all others are one queue there, `(other)`.",
 }

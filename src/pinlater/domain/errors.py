@@ -143,8 +143,15 @@ class PasswordInvalid(CallerError):
     code = ErrorCode.PASSWORD_INVALID
     detail = "PASSWORD_INVALID"
 
-    def __init__(self) -> None:
-        super().__init__("Invalid admin password.")
+    def __init__(self, *, configured: bool = True) -> None:
+        if configured:
+            super().__init__("Invalid admin password.")
+        else:
+            super().__init__(
+                "This server has no admin password, so it deletes no queue: make a hash with `pinlater hash-password` and set "
+                "admin_password_hash",
+                detail="NO_ADMIN_PASSWORD",
+            )
 
 
 class PriorityNotSupported(CallerError):

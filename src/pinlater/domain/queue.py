@@ -136,11 +136,26 @@ _SUMMED = tuple(field for field in QueueCounts._fields if field not in {"queue",
 
 def merge_counts(rows: Iterable[QueueCounts]) -> list[QueueCounts]:
     """What several shards count, one row for each queue and priority, in that order."""
-    merged: dict[tuple[str, int], QueueCounts] = {}
-    for row in rows:
-        before = merged.get((row.queue, row.priority))
-        merged[row.queue, row.priority] = row if before is None else _sum(before, row)
-    return [merged[key] for key in sorted(merged)]
+    merged = CountsByKind()
+    merged.add(rows)
+    return merged.rows()
+
+
+class CountsByKind:
+    """Counts of several shards, added up by queue and priority piece by piece."""
+
+    def __init__(self) -> None:
+        self._merged: dict[tuple[str, int], QueueCounts] = {}
+
+    def add(self, rows: Iterable[QueueCounts]) -> None:
+        merged = self._merged
+        for row in rows:
+            before = merged.get((row.queue, row.priority))
+            merged[row.queue, row.priority] = row if before is None else _sum(before, row)
+
+    def rows(self) -> list[QueueCounts]:
+        """By queue and priority."""
+        return [self._merged[key] for key in sorted(self._merged)]
 
 
 def _sum(one: QueueCounts, other: QueueCounts) -> QueueCounts:

@@ -18,6 +18,7 @@ from pinlater.http_server.routing import HostCheck, Router
 from pinlater.http_server.settings import HttpSettings
 from pinlater.http_server.status import OneServer, Readiness, Source, StatusPages
 from pinlater.telemetry.metrics import Metrics
+from pinlater.telemetry.settings import QUEUE_SERIES_MAX
 
 __all__ = ["HttpServer", "OneServer", "Readiness", "Source"]
 
@@ -38,12 +39,13 @@ class HttpServer:
         source: Source,
         *,
         extra_routes: Callable[[Router], None] | None = None,
+        queue_series_max: int = QUEUE_SERIES_MAX,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
         self._router = Router()
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="http-render")
-        StatusPages(source, self._renderer).add_to(self._router)
+        StatusPages(source, self._renderer, queue_series_max).add_to(self._router)
         if extra_routes is not None:
             extra_routes(self._router)
         self._hosts = HostCheck(settings.host, settings.allowed_hosts)

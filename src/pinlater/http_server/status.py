@@ -16,8 +16,9 @@ from prometheus_client.registry import Collector
 from pinlater.http_server.messages import JSON, TEXT, BadRequest, Request, Response, json_response, text_response
 from pinlater.http_server.routing import Router
 from pinlater.telemetry import ostrich, prometheus
+from pinlater.telemetry.busiest import only_busiest
 from pinlater.telemetry.metrics import PERIOD_S, Metrics
-from pinlater.telemetry.numbers import Numbers, look
+from pinlater.telemetry.numbers import Numbers, look_in_turns
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class OneServer:
         self._queue_counts = queue_counts
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
-        return look(self._metrics, self._queue_counts(), last_minute=last_minute)
+        return await look_in_turns(self._metrics, self._queue_counts(), last_minute=last_minute)
 
     def processes(self) -> Collector | None:
         return None
@@ -90,8 +91,9 @@ class OneServer:
 class StatusPages:
     """The handlers; `add_to` says which path each of them answers."""
 
-    def __init__(self, source: Source, renderer: Executor) -> None:
+    def __init__(self, source: Source, renderer: Executor, queue_series_max: int) -> None:
         self._source = source
+        self._queue_series_max = queue_series_max
         self._renderer = renderer
 
     def add_to(self, router: Router) -> None:
@@ -128,7 +130,7 @@ class StatusPages:
         accept = request.headers.get("accept", "")
 
         def render() -> tuple[bytes, str]:
-            reading, gauges, _, counts = numbers()
+            reading, gauges, _, counts = only_busiest(numbers(), self._queue_series_max)
             return prometheus.render(prometheus.Page(reading, gauges, counts, processes), accept)
 
         body, content_type = await self._render(render)

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.queue import QueueCounts, Rates, merge_counts
+from pinlater.domain.queue import CountsByKind, QueueCounts, Rates
 from pinlater.sharding.shards import Shards
 
 _WINDOW_SECONDS = 60.0
+_ROWS_A_TURN = 2_000
 
 
 class Totals(NamedTuple):
@@ -22,6 +23,9 @@ class Totals(NamedTuple):
     succeeded: int = 0
     failed: int = 0
     retried: int = 0
+
+
+_NOTHING = Totals()
 
 
 class RateSampler:
@@ -48,7 +52,7 @@ class RateSampler:
             else:
                 self._newest[shard.name] = answer
         self._newest = {shard.name: self._newest.get(shard.name, ()) for shard in self._shards}
-        self._keep(merge_counts(row for rows in self._newest.values() for row in rows))
+        await self._keep(list(self._newest.values()))
         if failure is not None:
             raise failure
         return None
@@ -57,17 +61,26 @@ class RateSampler:
         """What each shard said last."""
         return self._newest
 
-    def _keep(self, counts: list[QueueCounts]) -> None:
+    async def _keep(self, found: Sequence[Sequence[QueueCounts]]) -> None:
+        """In pieces between which others get their turn: there may be thousands of queues."""
+        merged = CountsByKind()
+        for rows in found:
+            for start in range(0, len(rows), _ROWS_A_TURN):
+                merged.add(rows[start : start + _ROWS_A_TURN])
+                await asyncio.sleep(0)
+        counts = merged.rows()
         totals: dict[str, Totals] = {}
-        for row in counts:
-            before = totals.get(row.queue, Totals())
-            totals[row.queue] = Totals(
-                before.enqueued + row.enqueued_total,
-                before.claimed + row.claimed_total,
-                before.succeeded + row.succeeded_total,
-                before.failed + row.failed_total,
-                before.retried + row.retried_total,
-            )
+        for start in range(0, len(counts), _ROWS_A_TURN):
+            for row in counts[start : start + _ROWS_A_TURN]:
+                before = totals.get(row.queue, _NOTHING)
+                totals[row.queue] = Totals(
+                    before.enqueued + row.enqueued_total,
+                    before.claimed + row.claimed_total,
+                    before.succeeded + row.succeeded_total,
+                    before.failed + row.failed_total,
+                    before.retried + row.retried_total,
+                )
+            await asyncio.sleep(0)
         now = self._clock.monotonic()
         self._samples.append((now, totals))
         while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_SECONDS:

@@ -41,7 +41,7 @@ from pinlater.processes.line import (
     receive_plan,
 )
 from pinlater.telemetry.logging import setup
-from pinlater.telemetry.numbers import Numbers, look
+from pinlater.telemetry.numbers import Numbers, look_in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class _Child:
         if ask.numbers == "none":
             answer = Answer(ask.number, vitals)
         else:
-            numbers = look(app.metrics, app.queue_counts(), last_minute=ask.numbers == "last minute")
+            numbers = await look_in_turns(app.metrics, app.queue_counts(), last_minute=ask.numbers == "last minute")
             packed = await asyncio.get_running_loop().run_in_executor(self._packer, _pack, numbers)
             answer = Answer(ask.number, vitals, ask.numbers == "all", msgspec.Raw(packed))
         writer.write(frame(answer))

@@ -50,7 +50,9 @@ class Supervisor:
         self._code = 0
         self._failure: str | None = None
         self._pages = Joined(self._places, self._metrics, self._clock, self._state)
-        self._http = HttpServer(settings.http, self._metrics, self._pages)
+        self._http = HttpServer(
+            settings.http, self._metrics, self._pages, queue_series_max=settings.telemetry.queue_series_max
+        )
 
     async def run(self, *, stop_with_stdin: bool = False) -> int:
         """Until a signal comes, or the first process can't be started; the exit status.

@@ -76,7 +76,8 @@ class Enqueue:
         """
         del caller
         standstill = self._standstill
-        if standstill is not None and standstill.runs(standstill.monotonic()):
+        if standstill is not None and (now_s := standstill.monotonic()) - standstill.ran_at_s > standstill.limit_s:
+            standstill.found(now_s)
             raise RequestTooOld
         known = self._book.get(queue) or await self._book.require(queue)
         now_ms = self._clock.now_ms()

@@ -26,6 +26,11 @@ class PasswordCheck:
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(concurrent, thread_name_prefix="password")
 
+    @property
+    def configured(self) -> bool:
+        """Whether there is a password to compare with."""
+        return self._stored is not None
+
     async def check(self, password: str) -> bool:
         """Whether it is the admin password. Raises `TooManyWaiting` when too many callers ask at once.
 

@@ -68,7 +68,7 @@ class Queues:
         A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe.
         """
         if not await self._passwords.check(password):
-            raise PasswordInvalid
+            raise PasswordInvalid(configured=self._passwords.configured)
         await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name]))
         for shard in self._shards:
             if not shard.healthy:
@@ -117,6 +117,8 @@ class Queues:
                 f"{len(names)} names in one request; at most {self._book.queues_max} are taken (setting max_queues)",
                 detail="TOO_MANY",
             )
+        if not names:
+            await self._book.refresh()
         wanted = [(await self._book.require(name)).name for name in names] or sorted(self._book.queues)
         different = list(dict.fromkeys(wanted))
         counts: dict[str, list[QueueCounts]] = {name: [] for name in different}

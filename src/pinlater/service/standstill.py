@@ -1,10 +1,11 @@
 """Notices that this process stood still: it was stopped (SIGSTOP, a frozen container), or something blocked its event loop.
 
 What lies in its sockets then comes from clients that have mostly gone, and whose enqueues another server may have answered so long ago
-that their request keys are forgotten. So everyone who is about to carry out something new says first that the loop runs; the first to
-say so after a standstill learns of it, and the connections from before are closed before anything of theirs is read.
+that their request keys are forgotten. A timer says every second that the loop runs. Code that is about to carry out a request asks first;
+whichever of the two comes first after a standstill finds it, and the connections from before are closed before anything of theirs is
+carried out.
 
-Costs one comparison of a clock that is read anyway. Weakness: a machine that was suspended as a whole has a clock that stood too.
+Weakness: a machine that was suspended as a whole has a clock that stood too.
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ from collections.abc import Callable
 
 
 class Standstill:
-    """`noticed` is called with the seconds of a standstill of more than `limit_s`, at once, by whoever finds it first."""
+    """`noticed` is called with the seconds of a standstill of more than `limit_s`, at once, where it is found first.
+
+    `monotonic`, `ran_at_s` and `limit_s` are for the hot paths, which compare by themselves before they call `found`.
+    """
 
     def __init__(self, monotonic: Callable[[], float], limit_s: float) -> None:
         self.monotonic = monotonic
         self.limit_s = limit_s
         self.noticed: Callable[[float], None] = lambda _: None
-        self._ran_at_s = monotonic()
+        self.ran_at_s = monotonic()
 
     def begin(self) -> None:
         """From now on the loop is to run; what was before counts for nothing."""
-        self._ran_at_s = self.monotonic()
+        self.ran_at_s = self.monotonic()
 
-    def runs(self, now_s: float) -> bool:
-        """The loop runs at `now_s`. True where it had stood still: what came from before must not be carried out."""
-        stood_s = now_s - self._ran_at_s
-        self._ran_at_s = now_s
-        if stood_s <= self.limit_s:
-            return False
+    def runs(self, now_s: float) -> None:
+        """The loop runs at `now_s`: by a timer, several times in the time of the limit."""
+        if now_s - self.ran_at_s > self.limit_s:
+            self.found(now_s)
+        self.ran_at_s = now_s
+
+    def found(self, now_s: float) -> None:
+        """It had stood still until `now_s`: what came from before must not be carried out."""
+        stood_s, self.ran_at_s = now_s - self.ran_at_s, now_s
         self.noticed(stood_s)
-        return True

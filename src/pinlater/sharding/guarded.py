@@ -33,6 +33,7 @@ from pinlater.storage.interface import (
     Requeue,
     Shard,
     Swept,
+    TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
@@ -173,6 +174,9 @@ class GuardedShard:
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._work(self._shard.list_unique_queues)
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        return await self._work(self._shard.timed_keys, now_ms)
 
     async def changed_queues(self) -> Sequence[str]:
         return await self._look(self._shard.changed_queues)

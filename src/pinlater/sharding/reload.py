@@ -3,8 +3,8 @@
 - A shard that is new is opened, gets all queues, and takes enqueues then. One that can't be opened joins out of use and is tried again.
 - One with another address is taken over by a shard at the new one; the old one finishes what is under way and closes.
 - One that only drains gets no enqueues any more.
-- One that is wanted no longer drains, and goes once it is empty and other servers have had time to learn of it. While it holds live jobs
-  it stays, and an error says how many.
+- One that is wanted no longer drains, and goes once it is empty and other servers have had time to learn of it. While it holds live jobs,
+  or unique keys that only time frees, it stays, and an error says how many.
 """
 
 from __future__ import annotations
@@ -204,11 +204,14 @@ class Reload:
     async def _why_it_stays(self, shard: ShardLanes) -> str | None:
         try:
             rows = await shard.shard.count_jobs()
+            keys = await shard.shard.timed_keys(shard.clock.now_ms())
         except PinLaterError as error:
             return f"it can't be asked whether it is empty: {error.message}"
         live = sum(row.pending + row.in_progress for row in rows)
         if live:
             return f"it holds {live} live jobs; drain it (dequeueOnly) before it is taken out"
+        if keys.number:
+            return f"it holds {keys}; its jobs would be taken as new without it (`pinlater shards remove --lose-keys`)"
         if len(self._shards) == 1:
             return "it is the only one"
         grace_s = self._shards.settings.removal_grace_ms / 1000
@@ -218,7 +221,9 @@ class Reload:
 
     def _say(self, change: MapChange) -> None:
         for name, reason in change.kept.items():
-            level = logging.ERROR if "live jobs" in reason or "can't" in reason else logging.INFO
+            level = (
+                logging.ERROR if any(sign in reason for sign in ("live jobs", "unique keys", "can't")) else logging.INFO
+            )
             logger.log(level, "a shard taken out of the map is kept", extra={"shard": name, "reason": reason})
         for name, reason in change.unopened.items():
             logger.error("a shard is out of reach", extra={"shard": name, "reason": reason})

@@ -16,6 +16,7 @@ Regular expressions, merging over priorities and shards, rate limits, waiting an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError
@@ -113,6 +114,24 @@ class UniqueHeld(NamedTuple):
 
     queue: str
     oldest_id: int
+
+
+class TimedKeys(NamedTuple):
+    """Unique keys that time alone will free (scope TIME) and that still count: how many, at most `TIMED_KEYS_COUNTED`, and when the
+    last of them ends."""
+
+    number: int = 0
+    until_ms: int | None = None
+
+    def __str__(self) -> str:
+        if self.until_ms is None:
+            return "no unique keys for a time"
+        until = datetime.fromtimestamp(self.until_ms / 1000, UTC).isoformat(timespec="seconds")
+        many = f"at least {self.number}" if self.number >= TIMED_KEYS_COUNTED else str(self.number)
+        return f"{many} unique keys for a time, the last until {until}"
+
+
+TIMED_KEYS_COUNTED = 100_000
 
 
 class ClaimCall(NamedTuple):
@@ -391,6 +410,10 @@ class Shard(Protocol):
         Asked at the start and, where rows from before the last change of the shard map are left, about once a minute: it may cost
         a walk over the keys (or an index), but must hold nothing up.
         """
+        ...
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        """Unique keys that would be forgotten with this shard though all its jobs have ended. Asked while it is to be taken out."""
         ...
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.storage.interface import Member
+from pinlater.storage.interface import Member, TimedKeys
 
 
 class Look(NamedTuple):
@@ -16,6 +16,7 @@ class Look(NamedTuple):
     members: Sequence[Member] = ()
     counts: Sequence[QueueCounts] = ()
     body_bytes_max: int | None = None
+    timed_keys: TimedKeys = TimedKeys()
 
     @property
     def live(self) -> int:

@@ -44,7 +44,7 @@ def join_readings(readings: Sequence[Reading]) -> Reading:
         for name, method in reading.methods.items():
             methods.setdefault(name, []).append(method)
     return Reading(
-        {name: _join_queue(found) for name, found in queues.items()},
+        {name: join_queues(found) for name, found in queues.items()},
         {name: _join_method(found) for name, found in methods.items()},
         _add(reading.counters for reading in readings),
     )
@@ -55,7 +55,8 @@ def only_queues(reading: Reading, names: Collection[str]) -> Reading:
     return reading._replace(queues={name: queue for name, queue in reading.queues.items() if name in names})
 
 
-def _join_queue(found: Sequence[QueueReading]) -> QueueReading:
+def join_queues(found: Sequence[QueueReading]) -> QueueReading:
+    """What happened in all of them together."""
     if len(found) == 1:
         return found[0]
     counts = tuple(map(sum, zip(*(queue.counts for queue in found), strict=True)))

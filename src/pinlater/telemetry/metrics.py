@@ -9,19 +9,21 @@ request (one dictionary look-up) instead of keeping handles for long.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from pinlater.telemetry.catalogue import QUEUE_COUNTERS
 from pinlater.telemetry.handles import MethodMetrics, QueueMetrics
-from pinlater.telemetry.snapshots import Reading, Snapshot, difference, take_snapshot
+from pinlater.telemetry.snapshots import QueueMark, Reading, Snapshot, difference, mark_queues, take_snapshot
 
 __all__ = ["OVERFLOW", "Gauge", "GaugeReading", "Join", "MethodMetrics", "Metrics", "QueueMetrics"]
 
 OVERFLOW = "(other)"
 TICK_S = 5.0
 PERIOD_S = 60.0
+_QUEUES_A_TURN = 500
 _COUNTER_INDEX = {counter.attribute: index for index, counter in enumerate(QUEUE_COUNTERS)}
 
 
@@ -122,11 +124,26 @@ class Metrics:
     def snapshot(self, now_s: float = 0.0) -> Snapshot:
         """Everything since the start. On the event loop's thread only."""
         before = self._ring[-1] if self._ring else None
-        return take_snapshot(now_s, self._queues, self._methods, self._counters, before)
+        return take_snapshot(now_s, mark_queues(self._queues.items(), before), self._methods, self._counters, before)
+
+    async def snapshot_in_turns(self, now_s: float = 0.0) -> Snapshot:
+        """The same where there may be thousands of queues: in pieces between which others get their turn."""
+        before = self._ring[-1] if self._ring else None
+        queues = list(self._queues.items())
+        marked: dict[str, QueueMark] = {}
+        for start in range(0, len(queues), _QUEUES_A_TURN):
+            if start:
+                await asyncio.sleep(0)
+            marked.update(mark_queues(queues[start : start + _QUEUES_A_TURN], before))
+        return take_snapshot(now_s, marked, self._methods, self._counters, before)
 
     def tick(self, now_s: float) -> None:
-        """Keeps a snapshot for `last_minute`; the runner of periodic work calls it every `TICK_S` seconds (monotonic clock)."""
+        """Keeps a snapshot for `last_minute`."""
         self._ring.append(self.snapshot(now_s))
+
+    async def tick_in_turns(self, now_s: float) -> None:
+        """The same in pieces; the runner of periodic work calls it every `TICK_S` seconds (monotonic clock)."""
+        self._ring.append(await self.snapshot_in_turns(now_s))
 
     def last_minute(self) -> tuple[Snapshot, Snapshot | None]:
         """The newest snapshot of `tick` and the one a minute before it, as `difference` takes them.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.domain.queue import QueueCounts
 from pinlater.telemetry.metrics import GaugeReading, Metrics
-from pinlater.telemetry.snapshots import Reading, difference
+from pinlater.telemetry.snapshots import Reading, Snapshot, difference
 
 NOTHING = Reading({}, {}, {})
 
@@ -23,6 +23,18 @@ class Numbers(NamedTuple):
 
 def look(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
     """Reads everything now, on the event loop's thread; the result, to be called in any, does what costs."""
-    gauges, labels = metrics.read_gauges(), dict(metrics.labels)
     newer, older = metrics.last_minute() if last_minute else (metrics.snapshot(), None)
+    return _numbers(metrics, counts, newer, older)
+
+
+async def look_in_turns(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
+    """The same where there may be thousands of queues: in pieces between which others get their turn."""
+    newer, older = metrics.last_minute() if last_minute else (await metrics.snapshot_in_turns(), None)
+    return _numbers(metrics, counts, newer, older)
+
+
+def _numbers(
+    metrics: Metrics, counts: Sequence[QueueCounts], newer: Snapshot, older: Snapshot | None
+) -> Callable[[], Numbers]:
+    gauges, labels = metrics.read_gauges(), dict(metrics.labels)
     return lambda: Numbers(difference(newer, older), gauges, labels, counts)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+QUEUE_SERIES_MAX = 500
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "text", "json")
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """`log_format` auto: text on a terminal, else JSON. `queue_metrics_max`: more queues than that are counted together."""
+    """`log_format` auto: text on a terminal, else JSON. `queue_metrics_max`: more queues than that are counted together.
+
+    `queue_series_max`: so many queues, the busiest, have series of their own in /metrics; the others are there as one, `(other)`.
+    """
 
     log_level: str = "info"
     log_format: str = "auto"
     queue_metrics_max: int = 10_000
     loop_lag_interval_ms: int = 20
+    queue_series_max: int = QUEUE_SERIES_MAX
 
     def __post_init__(self) -> None:
         if self.log_level not in LOG_LEVELS:
@@ -26,3 +31,5 @@ class TelemetrySettings:
             raise ValueError(f"loop_lag_interval_ms {self.loop_lag_interval_ms} is below 1")
         if self.queue_metrics_max < 1:
             raise ValueError(f"queue_metrics_max {self.queue_metrics_max} is below 1")
+        if self.queue_series_max < 1:
+            raise ValueError(f"queue_series_max {self.queue_series_max} is below 1")

@@ -114,7 +114,7 @@ class Answering:
             return self._undecodable(error)
         route = self._routes[call.method.name]
         route.metrics.requests += 1
-        waits = route.hands_out and bool(call.arguments.request.waitMillis)
+        waits = route.hands_out and bool(call.arguments.request.waitMillis) and not call.arguments.request.dryRun
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
             reply = self._failed(call, route, recipient, self._refusal(recipient))
         elif waits:

@@ -355,12 +355,15 @@ class Connection(asyncio.Protocol):
     async def _serve(self) -> None:
         """Answers what is queued, in order, until nothing is left."""
         queue, server, budget = self._queue, self._server, self._budget
+        standstill, monotonic = server.standstill, server.monotonic
         try:
             while queue and not self.last_request:
                 if self._drained is not None:
                     await self._drained
                     continue
-                if server.standstill.runs(server.monotonic()):
+                now_s = monotonic()
+                if now_s - standstill.ran_at_s > standstill.limit_s:
+                    standstill.found(now_s)
                     return  # nothing that came before is carried out; every connection has been cut, this one too
                 arrived_s, frame, refused = queue.popleft()
                 size = self._running_bytes = len(frame) + QUEUED_BYTES

@@ -267,10 +267,11 @@ class ThriftServer:
         now_s = self.monotonic()
         settings = self.settings
         self._look_at_paused()
-        for connection in list(self._stalled):
-            connection.look_at_progress(now_s)
         if self.budget.scarce:
             self._cut_partial_frames(now_s)
+        else:  # while memory is scarce, progress gives a slow reader no more time
+            for connection in list(self._stalled):
+                connection.look_at_progress(now_s)
         for connection in list(self._connections):
             reason = connection.overdue(now_s, settings.idle_timeout_s, settings.write_stall_timeout_s)
             if reason:

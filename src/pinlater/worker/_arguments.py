@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pinlater.client._bodies import body_of
 from pinlater.client.values import ClaimedJob
 from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext
@@ -57,7 +58,7 @@ class Parameters(NamedTuple):
         if self.form is _Form.NOTHING:
             return b""
         if self.form is _Form.OCTETS:
-            return bytes(bound[self.names[0]])
+            return body_of(bound[self.names[0]], f"{self.function}() argument {self.names[0]!r}")
         return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
 
     def content_type(self, codec: Codec) -> str:

@@ -12,6 +12,7 @@ from os import PathLike
 from typing import TypeVar
 
 from pinlater.client import _calls
+from pinlater.client._bodies import body_of
 from pinlater.client._calls import Call
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
@@ -146,12 +147,15 @@ def _placed(enqueued: Enqueued) -> list[Placed]:
 def _parts(jobs: Iterable[Job]) -> Iterator[list[Job]]:
     part: list[Job] = []
     size = 0
-    for job in jobs:
-        if part and (len(part) >= _JOBS_A_REQUEST or size + len(job.body) > _BYTES_A_REQUEST):
+    for index, job in enumerate(jobs):
+        if not isinstance(job, Job):
+            raise TypeError(f"jobs[{index}] must be a Job, not {type(job).__name__}")
+        body = job.body if isinstance(job.body, bytes) else body_of(job.body, f"jobs[{index}].body")
+        if part and (len(part) >= _JOBS_A_REQUEST or size + len(body) > _BYTES_A_REQUEST):
             yield part
             part, size = [], 0
         part.append(job)
-        size += len(job.body)
+        size += len(body)
     if part:
         yield part
 

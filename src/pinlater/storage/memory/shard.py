@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, Job, JobState, UniqueScope
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.storage.interface import (
+    TIMED_KEYS_COUNTED,
     Ack,
     Acked,
     Capabilities,
@@ -29,6 +30,7 @@ from pinlater.storage.interface import (
     RequestRef,
     Requeue,
     Swept,
+    TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
@@ -162,6 +164,15 @@ class MemoryShard:
             for name, queue in sorted(self._queues.items())
             if queue.unique_keys
         ]
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        ends = [
+            hold.until_ms
+            for queue in self._queues.values()
+            for hold in queue.unique_keys.values()
+            if hold.scope is UniqueScope.TIME and hold.until_ms > now_ms
+        ]
+        return TimedKeys(min(len(ends), TIMED_KEYS_COUNTED), max(ends, default=None))
 
     async def changed_queues(self) -> Sequence[str]:
         return ()

@@ -1,4 +1,5 @@
-"""Work on a shard without serving it: taking its schema forward by hand, and a look at how it is. Takes no slot and changes no job."""
+"""Work on a shard without serving it: taking its schema forward by hand, a look at how it is, and keys given up. Takes no slot and changes
+no job."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.membership import members
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.statements import body_bytes_max
+from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.offline import Look
 
 _NO_DATABASE = 1049
 _ALTER_MS = 600_000
+_KEYS_A_PIECE = 10_000
 
 
 async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:
@@ -36,8 +38,8 @@ async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[in
         return before, await migration.version_of(connection), done
 
 
-async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings) -> Look:
-    """Schema, servers and counts. Raises `WorldError` where it can't be asked."""
+async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings, now_ms: int) -> Look:
+    """Schema, servers, counts and keys. Raises `WorldError` where it can't be asked."""
     try:
         async with _connection(endpoint, settings) as connection:
             schema = await migration.version_of(connection)
@@ -45,9 +47,22 @@ async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings) -> Look:
             if not schema:
                 return look
             found = await members(connection, settings.lease_ms)
-            return look._replace(members=found, counts=await reading.counts(connection, None))
+            keys = await reading.timed_keys(connection, now_ms)
+            return look._replace(members=found, counts=await reading.counts(connection, None), timed_keys=keys)
     except _NotThere:
         return Look(0)
+
+
+async def forget_timed_keys(endpoint: Endpoint, settings: MysqlSettings, now_ms: int) -> int:
+    """Deletes the unique keys that only time would free; how many there were. Raises `WorldError`."""
+    forgotten = 0
+    async with _connection(endpoint, settings) as connection:
+        while True:
+            statement = sql("delete_timed_keys")(now_ms=now_ms, limit=_KEYS_A_PIECE)
+            [done] = await connection.run([statement])
+            forgotten += done.affected
+            if done.affected < _KEYS_A_PIECE:
+                return forgotten
 
 
 class _NotThere(Exception):

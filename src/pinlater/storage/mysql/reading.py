@@ -9,7 +9,17 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
-from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
+from pinlater.storage.interface import (
+    TIMED_KEYS_COUNTED,
+    Inserted,
+    JobKey,
+    Page,
+    PageRow,
+    RequestRef,
+    TimedKeys,
+    UniqueHeld,
+    UniqueRef,
+)
 from pinlater.storage.looking import job_of
 from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.changes import CHANGED, OPTIONS
@@ -212,6 +222,11 @@ async def find_unique(connection: Connection, wanted: Sequence[UniqueRef], now_m
 async def list_unique_queues(connection: Connection) -> list[UniqueHeld]:
     [found] = await connection.run([sql("list_unique_queues")()])
     return [UniqueHeld(name.decode(), oldest) for name, oldest in found.rows]
+
+
+async def timed_keys(connection: Connection, now_ms: int) -> TimedKeys:
+    [found] = await connection.run([sql("count_timed_keys")(now_ms=now_ms, limit=TIMED_KEYS_COUNTED)])
+    return TimedKeys(*found.rows[0])
 
 
 async def _queue_id(connection: Connection, name: str) -> int | None:

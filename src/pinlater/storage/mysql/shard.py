@@ -38,6 +38,7 @@ from pinlater.storage.interface import (
     RequestRef,
     Requeue,
     Swept,
+    TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
@@ -305,6 +306,9 @@ class MysqlShard:
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._readers.read(reading.list_unique_queues)
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        return await self._readers.read(lambda c: reading.timed_keys(c, now_ms))
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()

@@ -1,4 +1,5 @@
-"""Work on a shard without serving it: its schema made by hand, and a look at how it is. Takes no slot and changes no job."""
+"""Work on a shard without serving it: its schema made by hand, a look at how it is, and keys given up. Takes no slot and changes no
+job."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from pinlater.storage.redis.readers import Readers
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
 
+_KEYS_A_PIECE = 1_000
+
 
 async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> tuple[int, int, Sequence[str]]:
     """Takes the shard to this program's schema: (version before, version after, what was done).
@@ -26,14 +29,24 @@ async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
         return before, await migration.version_of(readers), done
 
 
-async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> Look:
-    """Schema, servers and counts. Raises `WorldError` where it can't be asked."""
+async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str, now_ms: int) -> Look:
+    """Schema, servers, counts and keys. Raises `WorldError` where it can't be asked."""
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         schema = await migration.version_of(readers)
         if not schema:
             return Look(0)
         servers, rows = await members(readers.run, settings.lease_ms), await reading.count_rows(readers, None, 0)
-        return Look(schema, servers, reading.counts(rows, 0))
+        keys = await reading.timed_keys(readers, now_ms)
+        return Look(schema, servers, reading.counts(rows, 0), timed_keys=keys)
+
+
+async def forget_timed_keys(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> int:
+    """Deletes the unique keys that only time would free; how many there were. Raises `WorldError`."""
+    forgotten = 0
+    async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
+        while done := int(await readers.run("forget_timed_keys", _KEYS_A_PIECE)):
+            forgotten += done
+    return forgotten
 
 
 @asynccontextmanager

@@ -10,7 +10,17 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConfl
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.events import later
-from pinlater.storage.interface import Inserted, JobKey, Page, PageRow, RequestRef, UniqueHeld, UniqueRef
+from pinlater.storage.interface import (
+    TIMED_KEYS_COUNTED,
+    Inserted,
+    JobKey,
+    Page,
+    PageRow,
+    RequestRef,
+    TimedKeys,
+    UniqueHeld,
+    UniqueRef,
+)
 from pinlater.storage.looking import job_of
 from pinlater.storage.options import options_of
 from pinlater.storage.redis import walking
@@ -186,7 +196,7 @@ async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: 
 def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
     """From the sizes of the indexes; the part that isn't due as of the last look."""
     rows = []
-    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first in found:
+    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first, _ in found:
         oldest_ms = time_of(first) if first else None
         e, c, s, f, r, *_ = (int(total) for total in totals)
         rows.append(
@@ -255,3 +265,9 @@ async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
     async for rows in walking.walk(readers, "list_unique_queues", list(names)):
         held += [UniqueHeld(names[rows[at]].decode(), id_of(rows[at + 1])) for at in range(0, len(rows), 2)]
     return sorted(held)
+
+
+async def timed_keys(readers: Readers, now_ms: int) -> TimedKeys:
+    """Unique keys that time alone will free."""
+    count, until = await readers.run("count_timed_keys", now_ms)
+    return TimedKeys(min(count, TIMED_KEYS_COUNTED), int(float(until)) if until else None)

@@ -36,6 +36,7 @@ from pinlater.storage.interface import (
     RequestRef,
     Requeue,
     Swept,
+    TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
@@ -310,6 +311,10 @@ class RedisShard:
         self._check_open()
         return await reading.list_unique_queues(self._readers)
 
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        self._check_open()
+        return await reading.timed_keys(self._readers, now_ms)
+
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
         await self._pulse.facts()
@@ -425,7 +430,8 @@ class RedisShard:
             self._given_back |= await self._with_book(
                 self._other, (), lambda access: finishing.release_claims(access, claims, now_ms)
             )
-            self._doubtful = [claim for claim in self._doubtful if claim not in claims]
+            # In place: a claim under way holds this very list.
+            self._doubtful[:] = [claim for claim in self._doubtful if claim not in claims]
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()

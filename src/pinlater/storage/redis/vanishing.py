@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 # What `count_jobs.lua` says of a line, by place.
-_NAME, _PRIORITY, _WAITING, _TOTALS = 0, 1, 2, 7
+_PRIORITY, _WAITING, _TOTALS, _QUEUE = 1, 2, 7, 9
 
 
 class Waiting:
@@ -28,7 +28,7 @@ class Waiting:
             enqueued, claimed, succeeded, failed, retried, lost, deleted = map(int, row[_TOTALS])
             beyond = row[_WAITING] - enqueued + claimed + failed + lost + deleted
             moves = enqueued + claimed + succeeded + failed + retried + lost + deleted
-            line = row[_NAME], row[_PRIORITY]
+            line = row[_QUEUE], row[_PRIORITY]  # of two queues with one name, made one after the other, each for itself
             before, moves_before = self._before.get(line, (beyond, moves))
             if moves >= moves_before:  # else the totals were lost
                 missed += max(0, before - beyond)

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.storage.interface import Inserted, RequestRef, UniqueHeld, UniqueRef
+from pinlater.storage.interface import TIMED_KEYS_COUNTED, Inserted, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from pinlater.storage.request_keys import KeyedAnswer
 from pinlater.storage.sqlite.ledger import Transaction
 from pinlater.storage.sqlite.statements import sql
@@ -38,6 +38,10 @@ def unique(connection: sqlite3.Connection, wanted: Sequence[UniqueRef], now_ms: 
 
 def unique_queues(connection: sqlite3.Connection) -> list[UniqueHeld]:
     return sorted(UniqueHeld(*row) for row in connection.execute(sql("list_unique_queues")))
+
+
+def timed_keys(connection: sqlite3.Connection, now_ms: int) -> TimedKeys:
+    return TimedKeys(*connection.execute(sql("count_timed_keys"), (now_ms, TIMED_KEYS_COUNTED)).fetchone())
 
 
 def note_map(transaction: Transaction, shard_map: str, now_ms: int) -> int:

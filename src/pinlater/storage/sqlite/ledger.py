@@ -1,7 +1,8 @@
 """What the writer knows without asking the file: queues, and the counters of each queue and priority.
 
-Only the writer changes it, within a transaction, and after a rollback it is read again from the file (`reload`), so that memory and
-file never part. Counters that a transaction touched are written once, at its end, however many calls touched them.
+Only the writer changes it, within a transaction. After a rollback, and where a transaction finds that another connection has changed
+the file, it is read again from there (`reload`), so that memory and file never part. Counters that a transaction
+touched are written once, at its end, however many calls touched them.
 
 The counters tell a claim which priorities have jobs at all, so that it never looks where nothing is.
 """

@@ -31,6 +31,7 @@ from pinlater.storage.interface import (
     RequestRef,
     Requeue,
     Swept,
+    TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
@@ -49,6 +50,7 @@ from pinlater.storage.sqlite.writer import Writer
 
 # SQLite's own limit is 1 GB a row.
 _BODY_BYTES_MAX = 900_000_000
+_QUEUES_A_COLLECTION = 200
 
 
 class _Opened:
@@ -213,6 +215,9 @@ class SqliteShard:
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._open.readers.long(finding.unique_queues)
 
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        return await self._open.readers.long(lambda connection: finding.timed_keys(connection, now_ms))
+
     async def changed_queues(self) -> Sequence[str]:
         return ()
 
@@ -304,7 +309,20 @@ class SqliteShard:
         return await opened.writer.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
         opened = self._open
         if limit <= 0 or not sweeping.collect_wanted(opened.ledger, now_ms):
             return []
-        return await opened.writer.carry_out(lambda t: sweeping.collect_garbage(t, ttls, now_ms, limit))
+        swept: list[Swept] = []
+        left = limit
+        wanted = sweeping.with_finished(opened.ledger, ttls)
+        for start in range(0, len(wanted) or 1, _QUEUES_A_COLLECTION):
+            part = wanted[start : start + _QUEUES_A_COLLECTION]
+            found = await opened.writer.carry_out(
+                partial(sweeping.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
+            )
+            swept += found
+            left -= sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in found)
+            if left <= 0:
+                break
+        return swept

@@ -152,6 +152,16 @@ def collect_wanted(ledger: Ledger, now_ms: int) -> bool:
     return any(c.succeeded or c.failed for queue in ledger.queues.values() for c in queue.counters.values())
 
 
+def with_finished(ledger: Ledger, ttls: Sequence[TimeToLive]) -> list[TimeToLive]:
+    """Those of queues that have finished jobs."""
+    return [
+        ttl
+        for ttl in ttls
+        if (queue := ledger.queues.get(ttl.queue)) is not None
+        and any(counter.succeeded or counter.failed for counter in queue.counters.values())
+    ]
+
+
 def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
     """Finished jobs past their time to live, then keys that time has freed, then what deleted queues left."""
     tally = Tally()

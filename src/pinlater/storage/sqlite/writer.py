@@ -74,6 +74,7 @@ class Writer:
         self._monotonic = monotonic
         self._loop = asyncio.get_running_loop()
         self._transaction = Transaction(connection, ledger)
+        [self._version] = connection.execute("PRAGMA data_version").fetchone()
         self._thread = CommitThread(self._loop)
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
         self._waiting: deque[_Call] = deque()
@@ -159,6 +160,7 @@ class Writer:
                 self._stale = False
             connection.execute("BEGIN IMMEDIATE")
             self._busy_since = None
+            self._look_for_others()
             before = connection.total_changes
             self._run_calls(carried)
             self._ledger.write(connection.execute)
@@ -182,6 +184,13 @@ class Writer:
         else:
             self._in_thread = True
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
+
+    def _look_for_others(self) -> None:
+        """Reads the ledger anew where another connection has changed the file: an operator, as no other server can. Costs a microsecond."""
+        [version] = self._connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._ledger.reload(self._connection.execute)
+            self._version = version
 
     def _run_calls(self, carried: list[tuple[_Call, Any]]) -> None:
         """Runs waiting calls until none is left or the transaction is long enough."""

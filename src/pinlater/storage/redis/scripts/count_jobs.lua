@@ -1,7 +1,7 @@
 -- Counts by queue and priority, from the sizes of the indexes. Changes nothing.
 --   ARGV[1] up to when jobs count as due, in ms        ARGV[2] {names} of queues        ARGV[3] the place (from 1) to begin at
 -- Answers {rows, the place to go on at, or 0}. A row: {name, priority, waiting, future, in progress, succeeded, failed,
--- totals (e c s f r l d), first run-after}. Ends after a hundred rows or some more.
+-- totals (e c s f r l d), first run-after, the queue's id}. Ends after a hundred rows or some more.
 local ROWS_MAX = 100
 local names, rows = cmsgpack.unpack(ARGV[2]), {}
 local ids = fetch('HMGET', T .. 'q', names)
@@ -27,6 +27,7 @@ while place <= #names and #rows < ROWS_MAX do
             call('ZCARD', T .. 'f' .. line),
             totals,
             first[2] or '',
+            queue,
         }
     end
     place = place + 1

@@ -1,0 +1,111 @@
+"""Two servers go by different shard maps: one has read the shard file already, the other has not yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from pinlater.domain.job import Outcome
+from pinlater.service.settings import ServiceSettings
+from pinlater.service.values import AckBatch, AckItem
+from pinlater.sharding.settings import ShardingSettings
+from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of
+from tests.sharding.faulty import FaultyShard
+
+OLD, NEW = ("1", "2"), ("1", "2", "3")
+
+
+class WithAnotherSlot(FaultyShard):
+    """As the other server sees a shard: it makes ids of its own."""
+
+    slot = 1
+
+
+async def ahead_of(farm: Farm, names: tuple[str, ...] = NEW) -> Farm:
+    """Another server, with another map of the same shards."""
+    other = Farm(farm.clock, ShardingSettings(), ServiceSettings())
+    other.stores = {name: WithAnotherSlot(farm.store(name).within) for name in names}
+    await other.open([other.desired(name) for name in names])
+    other.shards.random = Random(2)
+    await other.service.book.refresh()
+    await other.watch.bring_all_up_to_date()
+    await other.learn()
+    return other
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_two_maps_every_job_is_handed_out_once_and_none_is_lost(seed: int) -> None:
+    """Each server serves the shards that it knows; workers that ask both get all jobs, also before both know the same map."""
+
+    async def scenario(farm: Farm) -> None:
+        random = Random(seed)
+        other = await ahead_of(farm)
+        stored: list[str] = []
+        done = Counter[str]()
+        for step in range(200):
+            server = random.choice([farm, other])
+            if step < 120 and random.random() < 0.6:
+                stored += (await server.enqueue(*[b"x"] * random.randint(1, 3))).descriptors
+                continue
+            found = [job.descriptor for job in (await server.dequeue(random.randint(1, 5))).jobs]
+            done.update(found)
+            await server.ack(*found)
+            if step == 150:
+                await farm.replace(*[farm.desired(name) for name in NEW])
+        while jobs := (await farm.dequeue()).jobs:
+            done.update(job.descriptor for job in jobs)
+            await farm.ack(*[job.descriptor for job in jobs])
+        assert {shard_of(descriptor) for descriptor in stored} == set(NEW)
+        assert done == Counter(stored)
+        assert [await farm.jobs_on(name) for name in NEW] == [0, 0, 0]
+        await other.close()
+
+    play(scenario, shards=OLD)
+
+
+@on_farm(shards=OLD)
+async def test_an_ack_at_a_server_that_does_not_know_the_shard_yet_changes_nothing_and_counts_at_one_that_does(
+    farm: Farm,
+) -> None:
+    """Its answer is NOT_FOUND. The claim goes on until it times out: the job is not lost, and may run again."""
+    other = await ahead_of(farm)
+    job = await other.put("3")
+    assert [each.descriptor for each in (await other.dequeue()).jobs] == [job]
+    [early] = await farm.service.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
+    assert early.outcome is Outcome.NOT_FOUND
+    assert await farm.in_progress_on("3") == 1
+    await farm.replace(*[farm.desired(name) for name in NEW])
+    [late] = await farm.service.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
+    assert late.outcome is Outcome.APPLIED
+    await other.close()
+
+
+@on_farm(shards=OLD)
+async def test_a_repeat_is_found_once_both_servers_know_the_map(farm: Farm) -> None:
+    """Whichever of them stored the first, and by whichever map."""
+    other = await ahead_of(farm)
+    firsts = {f"k{n}": await (farm, other)[n % 2].enqueue(b"x", key=f"k{n}") for n in range(20)}
+    await farm.replace(*[farm.desired(name) for name in NEW])
+    for key, first in firsts.items():
+        for server in (farm, other):
+            assert await server.enqueue(b"x", key=key, repeat=True) == first
+    assert sum([await farm.jobs_on(name) for name in NEW]) == 20
+    await other.close()
+
+
+@on_farm(shards=NEW)
+async def test_a_server_that_has_not_learned_of_a_removal_finds_its_jobs_done_by_both(farm: Farm) -> None:
+    """The one that has keeps the shard while there are jobs, and for a time in which the other may put some there."""
+    other = await ahead_of(farm)
+    await farm.replace(*[farm.desired(name) for name in OLD])
+    job = await other.put("3")
+    farm.clock.advance(seconds=farm.settings.removal_grace_ms // 1000 + 1)
+    await farm.map.tidy()
+    assert farm.shards.get("3") is not None
+    assert [each.descriptor for each in (await farm.dequeue()).jobs] == [job]
+    await farm.ack(job)
+    await farm.map.tidy()
+    assert farm.shards.get("3") is None
+    await other.close()
