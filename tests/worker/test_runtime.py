@@ -48,7 +48,8 @@ class Mail(msgspec.Struct):
 
 
 async def ended(client: AsyncClient, descriptor: str, state: JobState) -> JobInfo:
-    info: JobInfo = await eventually(lambda: state_of(client, descriptor, state))
+    # Three processes in a row take long to start on a busy machine.
+    info: JobInfo = await eventually(lambda: state_of(client, descriptor, state), timeout_s=40)
     return info
 
 
@@ -552,7 +553,7 @@ async def test_a_process_that_dies_costs_its_job_an_attempt_and_three_times_set_
         placed = await process_tasks.die.enqueue_async(how)
         info = await ended(client, placed.descriptor, JobState.FAILED)
         await process_tasks.note.enqueue_async(str(tmp_path))
-        await eventually(lambda: worker.counts.succeeded == 1)
+        await eventually(lambda: worker.counts.succeeded == 1, timeout_s=40)
     assert [attempt.error_type for attempt in info.attempts] == ["pinlater.worker.errors.ProcessDied"] * 3
     assert said in info.error_text
     assert "set aside" in info.error_text

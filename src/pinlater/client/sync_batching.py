@@ -237,15 +237,20 @@ def _flush_at_a_childs_end() -> None:
 
 def _end_child() -> None:
     """Its main function has returned. Threads that are no daemons go on for now, and may hand in more."""
+    if _threads_that_go_on():  # asked before the flush: one may hand in its last jobs during that, and end
+        threading.Thread(target=_flush_after_threads, name="pinlater-end", daemon=False).start()
     _flush_all()
-    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-    if any(not thread.daemon for thread in others):
-        threading.Thread(target=_flush_after, args=(others,), name="pinlater-end", daemon=False).start()
 
 
-def _flush_after(others: list[threading.Thread]) -> None:
-    for thread in others:
-        if not thread.daemon:
+def _threads_that_go_on() -> list[threading.Thread]:
+    """Those that the process's end waits for, but for its main thread and this one."""
+    these = (threading.main_thread(), threading.current_thread())
+    return [thread for thread in threading.enumerate() if not thread.daemon and thread not in these]
+
+
+def _flush_after_threads() -> None:
+    while others := _threads_that_go_on():
+        for thread in others:
             thread.join()
     _flush_all()
 
