@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,10 @@ async def run() -> AsyncIterator[Callable[..., Awaitable[App]]]:
     async def start(clock: SystemClock | None = None, **flags: object) -> App:
         hour = {f"maintenance.{name}_interval_ms": 3_600_000 for name in ("sweep", "file", "refresh", "garbage", "due")}
         ports = {"store": "memory:", "thrift.port": 0, "http.port": 0}
-        app = App(load(None, {}, ports | hour | flags).settings, clock=clock)
+        settings = load(None, {}, ports | hour | flags).settings
+        if clock is not None:  # one that is turned looks like a server that stood still
+            settings = replace(settings, thrift=replace(settings.thrift, standstill_s=1e9))
+        app = App(settings, clock=clock)
         await app.start()
         apps.append(app)
         return app

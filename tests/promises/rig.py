@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -116,7 +116,9 @@ async def start_rig(
         ]
 
     sweeps = Sweeps(map_of_shards, dispatcher, times_to_live, metrics, clock, MaintenanceSettings())
-    server = ThriftServer(service, thrift or ThriftSettings(port=0), metrics, clock)
+    # A clock that is turned looks like a server that stood still.
+    turned = replace(thrift or ThriftSettings(port=0), standstill_s=1e9)
+    server = ThriftServer(service, turned, metrics, clock)
     await service.book.refresh()
     await server.start()
     return Rig(clock, map_of_shards, dispatcher, service, metrics, sweeps, server, passwords, file_limits)
