@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,10 @@ async def run() -> AsyncIterator[Callable[..., Awaitable[App]]]:
     async def start(clock: SystemClock | None = None, **flags: object) -> App:
         hour = {f"maintenance.{name}_interval_ms": 3_600_000 for name in ("sweep", "file", "refresh", "garbage", "due")}
         ports = {"store": "memory:", "thrift.port": 0, "http.port": 0}
-        app = App(load(None, {}, ports | hour | flags).settings, clock=clock)
+        settings = load(None, {}, ports | hour | flags).settings
+        if clock is not None:  # one that is turned looks like a server that stood still
+            settings = replace(settings, thrift=replace(settings.thrift, standstill_s=1e9))
+        app = App(settings, clock=clock)
         await app.start()
         if clock is not None:  # the test turns it by hours: that is no standstill
             app.thrift.standstill.limit_s = math.inf

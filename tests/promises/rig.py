@@ -6,9 +6,8 @@ Put together as `app` does it, but with as many shards as a test wants, and with
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -22,7 +21,6 @@ from pinlater.service.identity import Identity
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.service import Service
 from pinlater.service.settings import ServiceSettings
-from pinlater.service.standstill import Standstill
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Shard, TimeToLive
 from pinlater.storage.memory import MemoryShard
@@ -119,9 +117,9 @@ async def start_rig(
         ]
 
     sweeps = Sweeps(map_of_shards, dispatcher, times_to_live, metrics, clock, MaintenanceSettings())
-    # The test turns the clock by hours: that is no standstill.
-    standstill = Standstill(clock.monotonic, math.inf)
-    server = ThriftServer(service, thrift or ThriftSettings(port=0), metrics, clock, standstill=standstill)
+    # A clock that is turned looks like a server that stood still.
+    turned = replace(thrift or ThriftSettings(port=0), standstill_s=1e9)
+    server = ThriftServer(service, turned, metrics, clock)
     await service.book.refresh()
     await server.start()
     return Rig(clock, map_of_shards, dispatcher, service, metrics, sweeps, server, passwords, file_limits)
