@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -105,8 +104,6 @@ async def run() -> AsyncIterator[Callable[..., Awaitable[App]]]:
             settings = replace(settings, thrift=replace(settings.thrift, standstill_s=1e9))
         app = App(settings, clock=clock)
         await app.start()
-        if clock is not None:  # the test turns it by hours: that is no standstill
-            app.thrift.standstill.limit_s = math.inf
         apps.append(app)
         return app
 
