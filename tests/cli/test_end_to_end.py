@@ -234,7 +234,7 @@ def test_load_without_end_stops_after_its_duration(pinlater: Pinlater, queue: st
     assert done["queries"] > 0
 
 
-@pytest.mark.parametrize("more", [("--batch-size", "20000"), ("--priority", "9"), ("--body-size", "2000000")])
+@pytest.mark.parametrize("more", [("--batch-size", "10001"), ("--priority", "9"), ("--body-size", "2000000")])
 def test_a_load_that_is_refused_ends_with_the_servers_words(
     pinlater: Pinlater, queue: str, more: tuple[str, str]
 ) -> None:

@@ -158,12 +158,14 @@ class SearchProcesses:
         processes, self._all = list(self._all), set()
         for process in processes:
             process.kill()
-        await asyncio.to_thread(self._bury_all, processes)
+        if processes:  # else no thread is begun in vain
+            await asyncio.to_thread(self._wait_for_all, processes)
+        self._threads.shutdown(wait=False)
 
-    def _bury_all(self, processes: Sequence[_SearchProcess]) -> None:
+    @staticmethod
+    def _wait_for_all(processes: Sequence[_SearchProcess]) -> None:
         for process in processes:
             process.wait()
-        self._threads.shutdown()
 
 
 class _SearchProcess:
