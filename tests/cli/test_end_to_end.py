@@ -240,7 +240,7 @@ def test_a_load_that_is_refused_ends_with_the_servers_words(
 ) -> None:
     done = pinlater("load", "--queue", queue, "--num-queries", "20", "--concurrency", "4", *more)
     assert done.code == 1
-    assert done.err.startswith("error: ")
+    assert done.err.splitlines()[-1].startswith("error: ")  # behind the rates so far
     assert "unexpected" not in done.err
 
 

@@ -215,8 +215,10 @@ def _front(prefix: str, shard: str) -> bytes:
 
 
 def _redis_sums(server: RedisServer, front: bytes) -> Sums:
+    """Of the queues that exist; a sweep frees the keys of deleted ones."""
     with server.session() as ask:
-        names = ask("KEYS", front + b"n*")
+        queues = set(ask("HKEYS", front + b"qn"))
+        names = [name for name in ask("KEYS", front + b"n*") if name.removeprefix(front + b"n")[:4] in queues]
         totals = [[int(number or 0) for number in ask("HMGET", name, "e", "s")] for name in names]
         lines = [name.removeprefix(front + b"n") for name in names]
         sizes = {index: sum(ask("ZCARD", front + index + line) for line in lines) for index in (b"r", b"i", b"s", b"f")}

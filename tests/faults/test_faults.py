@@ -75,6 +75,7 @@ async def test_a_shard_stands_still_for_some_seconds(stage: Stage) -> None:
     await nothing_is_broken_by("a_database_stands_still", stage)
 
 
+@pytest.mark.thorough
 async def test_answers_of_commits_are_lost_under_load(stage: Stage) -> None:
     """On every shard."""
     await nothing_is_broken_by("answers_of_commits_are_lost", stage)
@@ -104,6 +105,7 @@ async def test_a_claims_answer_is_lost_and_connections_are_refused_during_long_p
     await nothing_is_broken_by("a_claims_answer_is_lost_and_connections_are_refused", stage)
 
 
+@pytest.mark.thorough
 async def test_a_database_restarts_under_long_polls(stage: Stage) -> None:
     """In order, as for an upgrade."""
     await nothing_is_broken_by("a_database_restarts_under_long_polls", stage)
@@ -114,6 +116,7 @@ async def test_queues_come_and_go_by_way_of_different_servers_under_load(stage: 
     await nothing_is_broken_by("queues_come_and_go", stage)
 
 
+@pytest.mark.thorough
 async def test_one_of_three_servers_on_the_same_shards_is_killed(stage: Stage) -> None:
     """Two servers of ours, then three."""
     await nothing_is_broken_by("a_server_is_killed", stage)

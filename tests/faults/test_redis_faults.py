@@ -53,6 +53,7 @@ async def test_a_redis_is_killed_and_comes_back(stage: Stage) -> None:
     await nothing_is_broken_by("a_database_is_killed", stage)
 
 
+@pytest.mark.thorough
 async def test_answers_of_scripts_are_lost_under_load(stage: Stage) -> None:
     """Cut, or silent, between a script and its answer, on every shard."""
     await nothing_is_broken_by("answers_of_commits_are_lost", stage)
@@ -64,6 +65,7 @@ async def test_a_claims_answer_is_lost_and_connections_are_refused_during_long_p
     await nothing_is_broken_by("a_claims_answer_is_lost_and_connections_are_refused", stage)
 
 
+@pytest.mark.thorough
 async def test_a_redis_restarts_under_long_polls(stage: Stage) -> None:
     """In order, as for an upgrade."""
     await nothing_is_broken_by("a_database_restarts_under_long_polls", stage)
@@ -74,6 +76,7 @@ async def test_queues_come_and_go_by_way_of_different_servers_under_load(stage: 
     await nothing_is_broken_by("queues_come_and_go", stage)
 
 
+@pytest.mark.thorough
 async def test_a_replica_that_lacks_the_tail_takes_over_under_load(stage: Stage) -> None:
     """What was answered while it was cut off is lost, and nothing else."""
     await nothing_is_broken_by("a_replica_without_the_tail_takes_over", stage)

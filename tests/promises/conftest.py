@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -101,7 +102,7 @@ async def run() -> AsyncIterator[Callable[..., Awaitable[App]]]:
         ports = {"store": "memory:", "thrift.port": 0, "http.port": 0}
         settings = load(None, {}, ports | hour | flags).settings
         if clock is not None:  # one that is turned looks like a server that stood still
-            settings = replace(settings, thrift=replace(settings.thrift, standstill_s=1e9))
+            settings = replace(settings, thrift=replace(settings.thrift, standstill_s=math.inf))
         app = App(settings, clock=clock)
         await app.start()
         apps.append(app)

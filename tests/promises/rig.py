@@ -6,6 +6,7 @@ Put together as `app` does it, but with as many shards as a test wants, and with
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,7 +119,7 @@ async def start_rig(
 
     sweeps = Sweeps(map_of_shards, dispatcher, times_to_live, metrics, clock, MaintenanceSettings())
     # A clock that is turned looks like a server that stood still.
-    turned = replace(thrift or ThriftSettings(port=0), standstill_s=1e9)
+    turned = replace(thrift or ThriftSettings(port=0), standstill_s=math.inf)
     server = ThriftServer(service, turned, metrics, clock)
     await service.book.refresh()
     await server.start()
