@@ -11,7 +11,7 @@ from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
-from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address, on_each_shard
+from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address_in_turns, on_each_shard
 from pinlater.service.body_limit import BodyLimit
 from pinlater.service.identity import kept_source
 from pinlater.service.per_item import LaneOf, Orders, PerItem
@@ -62,18 +62,20 @@ class Acknowledge:
 
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
         """Ends attempts. Nothing happens if a descriptor can't be parsed or the queue is missing."""
-        parts = self.parse(batch)
+        parts = await self.parse(batch)
         if self._book.get(batch.queue) is None:
             await self._book.require(batch.queue)
         return await self.carry_out(caller, batch, parts)
 
-    def parse(self, batch: AckBatch) -> list[OnShard]:
+    async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
         """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
         for item in batch.items:
             if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
                 raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
         descriptors = [item.descriptor for item in batch.items]
-        return address(self._shards, batch.queue, descriptors, self._settings.max_descriptors_per_request)
+        return await address_in_turns(
+            self._shards, batch.queue, descriptors, self._settings.max_descriptors_per_request
+        )
 
     async def carry_out(
         self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
@@ -89,7 +91,7 @@ class Acknowledge:
             parts, _FINISH, acks_of, len(items), per_item_errors=batch.per_item_errors, then_claims=then_claims
         )
         self._count_acks(caller, batch, answers)
-        return ack_results([item.descriptor for item in items], answers)
+        return await ack_results([item.descriptor for item in items], answers)
 
     def _tell(
         self,
@@ -191,7 +193,7 @@ class Acknowledge:
         if without_effect:
             metrics.checkpoint_noop += len(without_effect)
             _log_each("checkpoint without effect", caller, queue, without_effect)
-        return ack_results(descriptors, answers)
+        return await ack_results(descriptors, answers)
 
     def _check_checkpoint(self, item: CheckpointItem) -> None:
         limit = self._body_limit
@@ -216,7 +218,7 @@ class Acknowledge:
             parts, _EXTEND, lambda part: _claim_refs(claims, part), len(claims), per_item_errors=per_item_errors
         )
         self._metrics.queue(queue).heartbeat += len(claims)
-        return ack_results(descriptors, answers)
+        return await ack_results(descriptors, answers)
 
     async def release(
         self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int, *, per_item_errors: bool = False
@@ -238,7 +240,7 @@ class Acknowledge:
             if not isinstance(acked, PinLaterError) and acked.outcome is Outcome.APPLIED:
                 self._metrics.queue(queue).released += 1
                 self._ready_again(queue, acked, now_ms)
-        return ack_results(descriptors, answers)
+        return await ack_results(descriptors, answers)
 
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
         """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
@@ -250,11 +252,11 @@ class Acknowledge:
         parts = await self._in_hand(queue, descriptors)
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
         self._metrics.queue(queue).cancelled += sum(acked.outcome is Outcome.APPLIED for acked in answers)
-        return ack_results(descriptors, answers)
+        return await ack_results(descriptors, answers)
 
-    async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> list[OnShard]:
+    async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> Sequence[OnShard]:
         """The jobs named, by shard; nothing has happened where it raises."""
-        parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
         return parts
 
