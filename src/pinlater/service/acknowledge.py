@@ -17,6 +17,7 @@ from pinlater.service.identity import kept_source
 from pinlater.service.per_item import LaneOf, Orders, PerItem
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.turns import in_turns, pairs_in_turns
 from pinlater.service.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
 from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
@@ -90,7 +91,10 @@ class Acknowledge:
         answers = await self._tell(
             parts, _FINISH, acks_of, len(items), per_item_errors=batch.per_item_errors, then_claims=then_claims
         )
-        self._count_acks(caller, batch, answers)
+        stale = await pairs_in_turns(items, answers, lambda some, of: self._count_acks(batch.queue, some, of))
+        if stale:
+            self._metrics.queue(batch.queue).stale_claim += len(stale)
+            _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
         return await ack_results([item.descriptor for item in items], answers)
 
     def _tell(
@@ -113,12 +117,15 @@ class Acknowledge:
 
         return on_each_shard(parts, act, answers)
 
-    def _count_acks(self, caller: Caller, batch: AckBatch, answers: Sequence[Acked | PinLaterError]) -> None:
-        metrics = self._metrics.queue(batch.queue)
+    def _count_acks(
+        self, queue: str, items: Sequence[AckItem], answers: Sequence[Acked | PinLaterError]
+    ) -> list[tuple[str, Acked]]:
+        """Counts what became of these acks. Returns those of claims that were no longer the caller's."""
+        metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         succeeded = 0
         stale: list[tuple[str, Acked]] = []
-        for item, acked in zip(batch.items, answers, strict=True):
+        for item, acked in zip(items, answers, strict=True):
             if isinstance(acked, PinLaterError):
                 continue
             if acked.outcome is Outcome.STALE_CLAIM:
@@ -132,11 +139,9 @@ class Acknowledge:
                 metrics.ack_failed += 1
                 if acked.state is JobState.PENDING:
                     metrics.retried += 1
-                    self._ready_again(batch.queue, acked, now_ms)
+                    self._ready_again(queue, acked, now_ms)
         metrics.ack_succeeded += succeeded
-        if stale:
-            metrics.stale_claim += len(stale)
-            _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
+        return stale
 
     def _ready_again(self, queue: str, acked: Acked, now_ms: int) -> None:
         if acked.due_at_ms is None or acked.due_at_ms <= now_ms:
@@ -178,6 +183,16 @@ class Acknowledge:
         )
         if not per_item_errors:
             answers = [raise_error(one) for one in answers]
+        without_effect = await pairs_in_turns(items, answers, lambda some, of: self._count_checkpoints(queue, some, of))
+        if without_effect:
+            self._metrics.queue(queue).checkpoint_noop += len(without_effect)
+            _log_each("checkpoint without effect", caller, queue, without_effect)
+        return await ack_results(descriptors, answers)
+
+    def _count_checkpoints(
+        self, queue: str, items: Sequence[CheckpointItem], answers: Sequence[Acked | PinLaterError]
+    ) -> list[tuple[str, Acked]]:
+        """Counts what became of these checkpoints. Returns those without effect."""
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         without_effect: list[tuple[str, Acked]] = []
@@ -190,10 +205,7 @@ class Acknowledge:
                     self._ready_again(queue, acked, now_ms)
             else:
                 without_effect.append((item.descriptor, acked))
-        if without_effect:
-            metrics.checkpoint_noop += len(without_effect)
-            _log_each("checkpoint without effect", caller, queue, without_effect)
-        return await ack_results(descriptors, answers)
+        return without_effect
 
     def _check_checkpoint(self, item: CheckpointItem) -> None:
         limit = self._body_limit
@@ -235,12 +247,17 @@ class Acknowledge:
             len(claims),
             per_item_errors=per_item_errors,
         )
+        await in_turns(answers, lambda some: self._count_released(queue, some))
+        return await ack_results(descriptors, answers)
+
+    def _count_released(self, queue: str, answers: Sequence[Acked | PinLaterError]) -> Sequence[None]:
+        metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         for acked in answers:
             if not isinstance(acked, PinLaterError) and acked.outcome is Outcome.APPLIED:
-                self._metrics.queue(queue).released += 1
+                metrics.released += 1
                 self._ready_again(queue, acked, now_ms)
-        return await ack_results(descriptors, answers)
+        return ()
 
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
         """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
