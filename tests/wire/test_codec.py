@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -10,7 +11,14 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from pinlater.wire.codec import Decoder, encode_application_error, encode_call, encode_exception, encode_reply
+from pinlater.wire.codec import (
+    Decoder,
+    encode_application_error,
+    encode_call,
+    encode_exception,
+    encode_reply,
+    encode_reply_in_steps,
+)
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.generated import PinLater
 from pinlater.wire.generated import ttypes as types
@@ -336,3 +344,52 @@ def test_what_is_no_reply_is_our_one_error(frame: bytes) -> None:
 def test_what_cannot_be_encoded_is_our_one_error(job: Any) -> None:
     with pytest.raises(WireError):
         encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+
+
+def in_steps(steps: Generator[None, None, Any]) -> tuple[Any, int]:
+    """What the generator returns, and in how many steps."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@pytest.mark.parametrize("name", METHODS_BY_NAME)
+def test_a_call_that_is_decoded_in_steps_is_the_same_call(name: str) -> None:
+    frame = message(full_calls()[name])
+    call, steps = in_steps(Decoder().call_in_steps(frame))
+    assert steps == 2
+    assert plain(call.arguments) == plain(Decoder().call(frame).arguments)
+    assert call[:3] == Decoder().call(frame)[:3]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"context": CONTEXT}, {"context": types.RequestContext("a\ufffd", None), "name": "q"}]
+)
+def test_what_is_wrong_with_a_call_is_found_in_steps_too(arguments: dict[str, Any]) -> None:
+    frame = message(encode_call("createQueue", 7, **arguments)).replace("\ufffd".encode(), b"\xff\xff\xff")
+    with pytest.raises(WireError) as at_once:
+        Decoder().call(frame)
+    with pytest.raises(WireError) as steps:
+        in_steps(Decoder().call_in_steps(frame))
+    assert str(steps.value) == str(at_once.value)
+    assert (steps.value.name, steps.value.seqid) == (at_once.value.name, at_once.value.seqid)
+
+
+@pytest.mark.parametrize("items_a_step", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ackJobs", [types.AckOutcome(f"q:s1:p1:{number}", number % 3) for number in range(7)]),
+        ("lookupJobs", {f"q:s1:p1:{number}": types.PinLaterJobInfo(f"d{number}", 1, 2, 3) for number in range(7)}),
+        ("getQueueStats", [types.QueueStats(f"q{number}", False, [], 0) for number in range(7)]),
+    ],
+)
+def test_a_reply_that_is_encoded_in_steps_has_the_same_bytes(name: str, value: Any, items_a_step: int) -> None:
+    method = METHODS_BY_NAME[name]
+    encoded, steps = in_steps(encode_reply_in_steps(method, 9, value, items_a_step))
+    assert encoded == encode_reply(method, 9, value)
+    assert steps == -(-7 // items_a_step)

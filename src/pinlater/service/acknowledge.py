@@ -11,12 +11,13 @@ from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
-from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address, on_each_shard
+from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address_in_turns, on_each_shard
 from pinlater.service.body_limit import BodyLimit
 from pinlater.service.identity import kept_source
 from pinlater.service.per_item import LaneOf, Orders, PerItem
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.turns import in_turns, pairs_in_turns
 from pinlater.service.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
 from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
@@ -62,18 +63,20 @@ class Acknowledge:
 
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
         """Ends attempts. Nothing happens if a descriptor can't be parsed or the queue is missing."""
-        parts = self.parse(batch)
+        parts = await self.parse(batch)
         if self._book.get(batch.queue) is None:
             await self._book.require(batch.queue)
         return await self.carry_out(caller, batch, parts)
 
-    def parse(self, batch: AckBatch) -> list[OnShard]:
+    async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
         """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
         for item in batch.items:
             if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
                 raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
         descriptors = [item.descriptor for item in batch.items]
-        return address(self._shards, batch.queue, descriptors, self._settings.max_descriptors_per_request)
+        return await address_in_turns(
+            self._shards, batch.queue, descriptors, self._settings.max_descriptors_per_request
+        )
 
     async def carry_out(
         self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
@@ -88,8 +91,11 @@ class Acknowledge:
         answers = await self._tell(
             parts, _FINISH, acks_of, len(items), per_item_errors=batch.per_item_errors, then_claims=then_claims
         )
-        self._count_acks(caller, batch, answers)
-        return ack_results([item.descriptor for item in items], answers)
+        stale = await pairs_in_turns(items, answers, lambda some, of: self._count_acks(batch.queue, some, of))
+        if stale:
+            self._metrics.queue(batch.queue).stale_claim += len(stale)
+            _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
+        return await ack_results([item.descriptor for item in items], answers)
 
     def _tell(
         self,
@@ -111,12 +117,15 @@ class Acknowledge:
 
         return on_each_shard(parts, act, answers)
 
-    def _count_acks(self, caller: Caller, batch: AckBatch, answers: Sequence[Acked | PinLaterError]) -> None:
-        metrics = self._metrics.queue(batch.queue)
+    def _count_acks(
+        self, queue: str, items: Sequence[AckItem], answers: Sequence[Acked | PinLaterError]
+    ) -> list[tuple[str, Acked]]:
+        """Counts what became of these acks. Returns those of claims that were no longer the caller's."""
+        metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         succeeded = 0
         stale: list[tuple[str, Acked]] = []
-        for item, acked in zip(batch.items, answers, strict=True):
+        for item, acked in zip(items, answers, strict=True):
             if isinstance(acked, PinLaterError):
                 continue
             if acked.outcome is Outcome.STALE_CLAIM:
@@ -130,11 +139,9 @@ class Acknowledge:
                 metrics.ack_failed += 1
                 if acked.state is JobState.PENDING:
                     metrics.retried += 1
-                    self._ready_again(batch.queue, acked, now_ms)
+                    self._ready_again(queue, acked, now_ms)
         metrics.ack_succeeded += succeeded
-        if stale:
-            metrics.stale_claim += len(stale)
-            _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
+        return stale
 
     def _ready_again(self, queue: str, acked: Acked, now_ms: int) -> None:
         if acked.due_at_ms is None or acked.due_at_ms <= now_ms:
@@ -176,6 +183,16 @@ class Acknowledge:
         )
         if not per_item_errors:
             answers = [raise_error(one) for one in answers]
+        without_effect = await pairs_in_turns(items, answers, lambda some, of: self._count_checkpoints(queue, some, of))
+        if without_effect:
+            self._metrics.queue(queue).checkpoint_noop += len(without_effect)
+            _log_each("checkpoint without effect", caller, queue, without_effect)
+        return await ack_results(descriptors, answers)
+
+    def _count_checkpoints(
+        self, queue: str, items: Sequence[CheckpointItem], answers: Sequence[Acked | PinLaterError]
+    ) -> list[tuple[str, Acked]]:
+        """Counts what became of these checkpoints. Returns those without effect."""
         metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         without_effect: list[tuple[str, Acked]] = []
@@ -188,10 +205,7 @@ class Acknowledge:
                     self._ready_again(queue, acked, now_ms)
             else:
                 without_effect.append((item.descriptor, acked))
-        if without_effect:
-            metrics.checkpoint_noop += len(without_effect)
-            _log_each("checkpoint without effect", caller, queue, without_effect)
-        return ack_results(descriptors, answers)
+        return without_effect
 
     def _check_checkpoint(self, item: CheckpointItem) -> None:
         limit = self._body_limit
@@ -216,7 +230,7 @@ class Acknowledge:
             parts, _EXTEND, lambda part: _claim_refs(claims, part), len(claims), per_item_errors=per_item_errors
         )
         self._metrics.queue(queue).heartbeat += len(claims)
-        return ack_results(descriptors, answers)
+        return await ack_results(descriptors, answers)
 
     async def release(
         self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int, *, per_item_errors: bool = False
@@ -233,12 +247,17 @@ class Acknowledge:
             len(claims),
             per_item_errors=per_item_errors,
         )
+        await in_turns(answers, lambda some: self._count_released(queue, some))
+        return await ack_results(descriptors, answers)
+
+    def _count_released(self, queue: str, answers: Sequence[Acked | PinLaterError]) -> Sequence[None]:
+        metrics = self._metrics.queue(queue)
         now_ms = self._clock.now_ms()
         for acked in answers:
             if not isinstance(acked, PinLaterError) and acked.outcome is Outcome.APPLIED:
-                self._metrics.queue(queue).released += 1
+                metrics.released += 1
                 self._ready_again(queue, acked, now_ms)
-        return ack_results(descriptors, answers)
+        return ()
 
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
         """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
@@ -250,11 +269,11 @@ class Acknowledge:
         parts = await self._in_hand(queue, descriptors)
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
         self._metrics.queue(queue).cancelled += sum(acked.outcome is Outcome.APPLIED for acked in answers)
-        return ack_results(descriptors, answers)
+        return await ack_results(descriptors, answers)
 
-    async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> list[OnShard]:
+    async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> Sequence[OnShard]:
         """The jobs named, by shard; nothing has happened where it raises."""
-        parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
         return parts
 

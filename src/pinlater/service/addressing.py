@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
 from pinlater.domain.job import Outcome
+from pinlater.service.turns import ITEMS_A_TURN, in_turns
 from pinlater.service.values import AckResult
 from pinlater.sharding.guarded import out_of_reach
 from pinlater.sharding.shards import ShardLanes, Shards
@@ -40,35 +41,63 @@ def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most:
 
     A descriptor of another queue than `queue` (None: any), or of a shard that isn't ours, names nothing and is left out.
     """
-    if len(descriptors) > most:
-        raise InvalidArgument(
-            f"{len(descriptors)} descriptors in one request; at most {most} are taken", detail="TOO_MANY"
-        )
-    parts: dict[str, OnShard] = {}
-    # Descriptors of one request mostly differ in their id alone; what stands before it is parsed once.
-    heads: dict[str, tuple[OnShard | None, str, int]] = {}
-    for index, text in enumerate(descriptors):
-        head, _, tail = text.rpartition(":")
-        known = heads.get(head)
-        if known is None or not (tail.isdecimal() and tail.isascii() and len(tail) < _ID_DIGITS_ALWAYS_FIT):
-            name, shard_name, priority, local_id = parse_descriptor(text)
-            part = None if queue is not None and name != queue else _part(parts, shards, shard_name)
-            heads[head] = (part, name, priority)
-        else:
-            part, name, priority = known
-            local_id = int(tail)
-        if part is not None:
-            part.indices.append(index)
-            part.keys.append(JobKey(name, priority, local_id))
-    return [part for part in parts.values() if part.keys]
+    addressed = _Addressed(shards, queue, len(descriptors), most)
+    addressed.add(descriptors)
+    return addressed.parts()
 
 
-def _part(parts: dict[str, OnShard], shards: Shards, name: str) -> OnShard | None:
-    """The part of that shard, made when it is named first; None for a shard that isn't ours."""
-    part = parts.get(name)
-    if part is None and (shard := shards.get(name)) is not None:
-        part = parts[name] = OnShard(shard, [], [])
-    return part
+async def address_in_turns(
+    shards: Shards, queue: str | None, descriptors: Sequence[str], most: int
+) -> Sequence[OnShard]:
+    """As `address`; of very many descriptors a slice in each turn of the loop."""
+    if len(descriptors) <= ITEMS_A_TURN:
+        return address(shards, queue, descriptors, most)
+    addressed = _Addressed(shards, queue, len(descriptors), most)
+    await in_turns(descriptors, addressed.add)
+    return addressed.parts()
+
+
+class _Addressed:
+    """The parts of a request so far. Raises `InvalidArgument` where it names more than `most` jobs."""
+
+    def __init__(self, shards: Shards, queue: str | None, count: int, most: int) -> None:
+        if count > most:
+            raise InvalidArgument(f"{count} descriptors in one request; at most {most} are taken", detail="TOO_MANY")
+        self._shards = shards
+        self._queue = queue
+        self._parts: dict[str, OnShard] = {}
+        # Descriptors of one request mostly differ in their id alone; what stands before it is parsed once.
+        self._heads: dict[str, tuple[OnShard | None, str, int]] = {}
+        self._count = 0
+
+    def parts(self) -> list[OnShard]:
+        return [part for part in self._parts.values() if part.keys]
+
+    def add(self, descriptors: Sequence[str]) -> Sequence[None]:
+        """The next descriptors of the request."""
+        queue, heads = self._queue, self._heads
+        for index, text in enumerate(descriptors, self._count):
+            head, _, tail = text.rpartition(":")
+            known = heads.get(head)
+            if known is None or not (tail.isdecimal() and tail.isascii() and len(tail) < _ID_DIGITS_ALWAYS_FIT):
+                name, shard_name, priority, local_id = parse_descriptor(text)
+                part = None if queue is not None and name != queue else self._part(shard_name)
+                heads[head] = (part, name, priority)
+            else:
+                part, name, priority = known
+                local_id = int(tail)
+            if part is not None:
+                part.indices.append(index)
+                part.keys.append(JobKey(name, priority, local_id))
+        self._count += len(descriptors)
+        return ()
+
+    def _part(self, name: str) -> OnShard | None:
+        """The part of that shard, made when it is named first; None for a shard that isn't ours."""
+        part = self._parts.get(name)
+        if part is None and (shard := self._shards.get(name)) is not None:
+            part = self._parts[name] = OnShard(shard, [], [])
+        return part
 
 
 async def on_each_shard(
@@ -177,11 +206,15 @@ async def one_after_another(
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
-def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
+async def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
     """The stores' answers in the service's words."""
+    return await in_turns(list(zip(descriptors, answers, strict=True)), _ack_results)
+
+
+def _ack_results(answered: Sequence[tuple[str, Acked | PinLaterError]]) -> list[AckResult]:
     return [
         AckResult(descriptor, Outcome.ERROR, error=acked)
         if isinstance(acked, PinLaterError)
         else AckResult(descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms)
-        for descriptor, acked in zip(descriptors, answers, strict=True)
+        for descriptor, acked in answered
     ]

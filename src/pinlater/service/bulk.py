@@ -9,7 +9,7 @@ from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState
-from pinlater.service.addressing import OnShard, address, in_pieces, one_after_another
+from pinlater.service.addressing import OnShard, address_in_turns, in_pieces, one_after_another
 from pinlater.service.inspect import Inspect, check_priority
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
@@ -117,7 +117,7 @@ class Bulk:
 
     async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
         """Deletes these jobs of this queue, in whatever state; how many there were."""
-        parts = address(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._book.require(queue)
         done = 0
 

@@ -56,7 +56,7 @@ class Dequeue:
             queue = self._book.get(command.queue) or await self._book.require(command.queue)
             results: Sequence[AckResult] = ()
         else:
-            parts = self._acknowledge.parse(batch)
+            parts = await self._acknowledge.parse(batch)
             queue = await self._book.require(command.queue)
             await self._book.require(batch.queue)
             try:

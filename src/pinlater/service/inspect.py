@@ -16,7 +16,7 @@ from pinlater.domain.job import Job, JobState
 from pinlater.domain.queue import QueueCounts
 from pinlater.service.addressing import (
     OnShard,
-    address,
+    address_in_turns,
     left_out,
     on_each_shard,
     on_reachable,
@@ -27,6 +27,7 @@ from pinlater.service.queue_book import QueueBook
 from pinlater.service.regex import BodyRegex
 from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import DUE_ROWS_MAX, ServiceSettings
+from pinlater.service.turns import in_turns
 from pinlater.service.values import JobFilter, ScanCommand, Scanned
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import JobKey, Page, PageRow, raise_error
@@ -89,7 +90,7 @@ class Inspect:
 
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, Job]]:
         """All that is known of these jobs; those not found are left out."""
-        parts = address(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
+        parts = await address_in_turns(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
         shown = _Shown()
 
@@ -100,9 +101,10 @@ class Inspect:
 
         empty: list[Job | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
-        found = {descriptor: job for descriptor, job in zip(descriptors, jobs, strict=True) if job is not None}
-        self._check_answer(sum(_shown_bytes(job) for job in found.values()))
-        return list(found.items())
+        named = {descriptor: job for descriptor, job in zip(descriptors, jobs, strict=True) if job is not None}
+        found = list(named.items())
+        self._check_answer(sum(await in_turns(found, lambda part: [_shown_bytes(job) for _, job in part])))
+        return found
 
     async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[Job | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""

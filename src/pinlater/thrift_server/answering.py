@@ -14,6 +14,7 @@ from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.service.service import Operations
+from pinlater.service.turns import ITEMS_A_TURN, step_by_step
 from pinlater.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.thrift_server import audit
 from pinlater.thrift_server.answers import Delivery
@@ -29,7 +30,14 @@ from pinlater.thrift_server.failures import (
     unexpected,
 )
 from pinlater.thrift_server.settings import ThriftSettings
-from pinlater.wire.codec import Call, Decoder, encode_application_error, encode_exception, encode_reply
+from pinlater.wire.codec import (
+    Call,
+    Decoder,
+    encode_application_error,
+    encode_exception,
+    encode_reply,
+    encode_reply_in_steps,
+)
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
 from pinlater.wire.limits import WireLimits
@@ -38,6 +46,7 @@ from pinlater.wire.methods import METHODS
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
+_LARGE_FRAME_BYTES = 256 * 1024  # thousands of items, or few large ones; decoded in more than one turn of the loop
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
 # With a regex these take long and mostly look: for a caller who has gone they are ended.
 METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
@@ -86,6 +95,7 @@ class Answering:
         self._monotonic = clock.monotonic
         limits = WireLimits(settings.max_frame_bytes, settings.max_container_items)
         decoder = Decoder(limits)
+        self._decoder = decoder
         self._decode = decoder.call
         self._header = decoder.header
         self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
@@ -109,7 +119,10 @@ class Answering:
     async def answer(self, frame: bytes, arrived_s: float, recipient: Recipient) -> bytes:
         """The framed reply, or `NO_ANSWER`. Raises `WireError` only where the connection is lost with it."""
         try:
-            call = self._decode(frame)
+            if len(frame) < _LARGE_FRAME_BYTES:
+                call = self._decode(frame)
+            else:
+                call = await step_by_step(self._decoder.call_in_steps(frame))
         except WireError as error:
             return self._undecodable(error)
         route = self._routes[call.method.name]
@@ -169,7 +182,11 @@ class Answering:
         answer: object = None
         try:
             answer = await route.handle(self._operations, call.arguments)
-            reply = encode_reply(call.method, call.seqid, answer)
+            if isinstance(answer, list | dict) and len(answer) > ITEMS_A_TURN:
+                steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
+                reply = await step_by_step(steps)
+            else:
+                reply = encode_reply(call.method, call.seqid, answer)
             if len(reply) > self._answer_bytes_max:
                 raise AnswerTooLarge(len(reply) - LENGTH_BYTES, self._settings.max_frame_bytes)
         except PinLaterError as error:

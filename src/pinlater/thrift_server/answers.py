@@ -20,7 +20,9 @@ class Delivery(types.PinLaterDequeueResponse):
 
     __slots__ = ("caller", "dequeued", "queue")
 
-    def __init__(self, caller: Caller, queue: str, dequeued: Dequeued) -> None:
+    def __init__(
+        self, caller: Caller, queue: str, dequeued: Dequeued, outcomes: list[types.AckOutcome] | None = None
+    ) -> None:
         self.caller = caller
         self.queue = queue
         self.dequeued = dequeued
@@ -38,7 +40,9 @@ class Delivery(types.PinLaterDequeueResponse):
             )
             for descriptor, token, job in handed_out
         }
-        self.ackOutcomes = ack_outcomes(dequeued.ack_results) if dequeued.ack_results else None
+        self.ackOutcomes = outcomes
+        if outcomes is None and dequeued.ack_results:
+            self.ackOutcomes = ack_outcomes(dequeued.ack_results)
         self.jobOrder = list(self.jobs) if handed_out else None
 
     @property
@@ -116,9 +120,9 @@ def job_info(descriptor: str, job: Job) -> types.PinLaterJobInfo:
     )
 
 
-def looked_up(jobs: Sequence[tuple[str, Job]]) -> dict[str, types.PinLaterJobInfo]:
+def looked_up(jobs: Sequence[tuple[str, Job]]) -> list[tuple[str, types.PinLaterJobInfo]]:
     """Jobs by descriptor."""
-    return {descriptor: job_info(descriptor, job) for descriptor, job in jobs}
+    return [(descriptor, job_info(descriptor, job)) for descriptor, job in jobs]
 
 
 def scanned(value: Scanned) -> types.PinLaterScanJobsResponse:

@@ -5,10 +5,12 @@ A handler takes the operations and the decoded arguments, and returns what the w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pinlater.service.service import Operations
+from pinlater.service.turns import ITEMS_A_TURN, in_turns
 from pinlater.thrift_server import answers, requests
 from pinlater.thrift_server.requests import caller
 
@@ -37,21 +39,30 @@ async def enqueue_jobs(operations: Operations, call: Any) -> Any:
 
 async def dequeue_jobs(operations: Operations, call: Any) -> Any:
     who = caller(call.context)
-    dequeued = await operations.dequeue(who, requests.dequeue_command(call.request))
-    return answers.Delivery(who, call.request.queueName, dequeued)
+    dequeued = await operations.dequeue(who, await requests.dequeue_command(call.request))
+    if len(dequeued.ack_results) <= ITEMS_A_TURN:
+        return answers.Delivery(who, call.request.queueName, dequeued)
+    try:
+        outcomes = await in_turns(dequeued.ack_results, answers.ack_outcomes)
+    except asyncio.CancelledError:  # the caller has gone: what was claimed goes back, unspent
+        operations.undelivered(who, call.request.queueName, dequeued)
+        raise
+    return answers.Delivery(who, call.request.queueName, dequeued, outcomes)
 
 
 async def ack_dequeued_jobs(operations: Operations, call: Any) -> None:
     # Its answer has no outcomes: an error that were one would be lost.
-    await operations.acknowledge(caller(call.context), requests.ack_batch(call.request)._replace(per_item_errors=False))
+    batch = await requests.ack_batch(call.request)
+    await operations.acknowledge(caller(call.context), batch._replace(per_item_errors=False))
 
 
 async def ack_jobs(operations: Operations, call: Any) -> Any:
-    return answers.ack_outcomes(await operations.acknowledge(caller(call.context), requests.ack_batch(call.request)))
+    results = await operations.acknowledge(caller(call.context), await requests.ack_batch(call.request))
+    return await in_turns(results, answers.ack_outcomes)
 
 
 async def checkpoint_jobs(operations: Operations, call: Any) -> None:
-    await operations.checkpoint(caller(call.context), call.request.queueName, requests.checkpoints(call.request))
+    await operations.checkpoint(caller(call.context), call.request.queueName, await requests.checkpoints(call.request))
 
 
 async def checkpoint_jobs_fenced(operations: Operations, call: Any) -> Any:
@@ -59,24 +70,24 @@ async def checkpoint_jobs_fenced(operations: Operations, call: Any) -> Any:
     results = await operations.checkpoint(
         caller(call.context),
         request.queueName,
-        requests.checkpoints(request),
+        await requests.checkpoints(request),
         per_item_errors=bool(request.perItemErrors),
     )
-    return answers.ack_outcomes(results)
+    return await in_turns(results, answers.ack_outcomes)
 
 
 async def heartbeat_claims(operations: Operations, call: Any) -> Any:
     request = call.request
-    claims = requests.claims(request)
+    claims = await requests.claims(request)
     results = await operations.heartbeat(
         caller(call.context), request.queueName, claims, per_item_errors=bool(request.perItemErrors)
     )
-    return answers.ack_outcomes(results)
+    return await in_turns(results, answers.ack_outcomes)
 
 
 async def release_jobs(operations: Operations, call: Any) -> Any:
     request = call.request
-    claims = requests.claims(request)
+    claims = await requests.claims(request)
     results = await operations.release(
         caller(call.context),
         request.queueName,
@@ -84,16 +95,18 @@ async def release_jobs(operations: Operations, call: Any) -> Any:
         request.delayMillis,
         per_item_errors=bool(request.perItemErrors),
     )
-    return answers.ack_outcomes(results)
+    return await in_turns(results, answers.ack_outcomes)
 
 
 async def cancel_jobs(operations: Operations, call: Any) -> Any:
-    return answers.ack_outcomes(await operations.cancel(caller(call.context), call.queueName, call.jobDescriptors))
+    results = await operations.cancel(caller(call.context), call.queueName, call.jobDescriptors)
+    return await in_turns(results, answers.ack_outcomes)
 
 
 async def lookup_jobs(operations: Operations, call: Any) -> Any:
     request = call.request
-    return answers.looked_up(await operations.lookup(request.jobDescriptors, bodies=request.includeBody))
+    found = await operations.lookup(request.jobDescriptors, bodies=request.includeBody)
+    return dict(await in_turns(found, answers.looked_up))
 
 
 async def get_job_count(operations: Operations, call: Any) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.service.turns import in_turns
 from pinlater.service.values import (
     AckBatch,
     AckItem,
@@ -45,7 +47,7 @@ def _unique(job: Any) -> UniqueKey | None:
     return UniqueKey(job.uniqueKey, scope, job.uniqueForMillis or 0)
 
 
-def jobs_to_enqueue(jobs: list[Any]) -> list[JobToEnqueue]:
+def jobs_to_enqueue(jobs: Sequence[Any]) -> list[JobToEnqueue]:
     """Jobs as a producer described them. Attempts that were not said stay None: the queue's default holds."""
     return [
         JobToEnqueue(
@@ -76,29 +78,41 @@ def _ack(info: Any, succeeded: bool) -> AckItem:
     )
 
 
-def ack_batch(request: Any) -> AckBatch:
+def _succeeded(infos: Sequence[Any]) -> list[AckItem]:
+    return [_ack(info, True) for info in infos]
+
+
+def _failed(infos: Sequence[Any]) -> list[AckItem]:
+    return [_ack(info, False) for info in infos]
+
+
+async def ack_batch(request: Any) -> AckBatch:
     """Acks in the order of their outcomes: succeeded ones first."""
-    items = [_ack(info, True) for info in request.jobsSucceeded] if request.jobsSucceeded else []
+    items = await in_turns(request.jobsSucceeded, _succeeded) if request.jobsSucceeded else []
     if request.jobsFailed:
-        items += [_ack(info, False) for info in request.jobsFailed]
+        items += await in_turns(request.jobsFailed, _failed)
     return AckBatch(request.queueName, items, bool(request.perItemErrors))
 
 
-def dequeue_command(request: Any) -> DequeueCommand:
+async def dequeue_command(request: Any) -> DequeueCommand:
     """A dequeue with the acks that ride on it."""
     riding = request.jobAckRequest
     return DequeueCommand(
         request.queueName,
         request.limit,
-        None if riding is None else ack_batch(riding),
+        None if riding is None else await ack_batch(riding),
         request.dryRun,
         request.coverage,
         request.waitMillis or 0,
     )
 
 
-def checkpoints(request: Any) -> list[CheckpointItem]:
+async def checkpoints(request: Any) -> list[CheckpointItem]:
     """Checkpoints, in order."""
+    return await in_turns(request.requests, _checkpoints)
+
+
+def _checkpoints(requests: Sequence[Any]) -> list[CheckpointItem]:
     return [
         CheckpointItem(
             one.jobDescriptor,
@@ -109,13 +123,17 @@ def checkpoints(request: Any) -> list[CheckpointItem]:
             one.numOfAttemptsAllowed,
             one.prependCustomStatus or "",
         )
-        for one in request.requests
+        for one in requests
     ]
 
 
-def claims(request: Any) -> list[ClaimItem]:
+async def claims(request: Any) -> list[ClaimItem]:
     """Claims of a heartbeat or a release, in order."""
-    return [ClaimItem(claim.jobDescriptor, claim.claimToken) for claim in request.claims]
+    return await in_turns(request.claims, _claims)
+
+
+def _claims(claims: Sequence[Any]) -> list[ClaimItem]:
+    return [ClaimItem(claim.jobDescriptor, claim.claimToken) for claim in claims]
 
 
 def count_filter(request: Any) -> JobFilter:

@@ -10,6 +10,7 @@ then, and the call is refused. Weakness: a wrongly typed *optional* field theref
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from io import BytesIO
 from struct import Struct
 from struct import error as StructError  # noqa: N812 it is called like nothing
@@ -193,14 +194,31 @@ class Decoder:
         try:
             body = frame[body_at:]
             arguments = self._struct(body, method.received_arguments)
-            missing = method.check_arguments.missing(arguments)
-            if missing:
-                raise WireError(f"Required field {missing} is missing")
-            if not body.isascii() and method.check_arguments.suspicious(arguments):
-                self._prove_utf8(body, method)
+            self._check(arguments, body, method)
         except WireError as error:
             raise WireError(error.message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
         return Call(method, seqid, oneway, arguments)
+
+    def call_in_steps(self, frame: bytes) -> Generator[None, None, Call]:
+        """As `call`, for a large frame: others may get their turn after each yield."""
+        method, seqid, oneway, body_at = self._unusual(frame)
+        try:
+            body = frame[body_at:]
+            arguments = self._struct(body, method.received_arguments)
+            yield
+            self._check(arguments, body, method)
+            yield
+        except WireError as error:
+            raise WireError(error.message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
+        return Call(method, seqid, oneway, arguments)
+
+    def _check(self, arguments: Any, body: bytes, method: Method) -> None:
+        """What the C codec does not look at."""
+        missing = method.check_arguments.missing(arguments)
+        if missing:
+            raise WireError(f"Required field {missing} is missing")
+        if not body.isascii() and method.check_arguments.suspicious(arguments):
+            self._prove_utf8(body, method)
 
     def _unusual(self, frame: bytes) -> tuple[Method, int, bool, int]:
         """Method, sequence id, whether it is one-way, and where the arguments begin, by a closer look."""
@@ -299,6 +317,28 @@ def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
     """A framed reply with a result; `value` is not looked at where the method returns nothing."""
     body = _encode_struct(_Success(value), method.result_pair) if method.returns else EMPTY_STRUCT
     return _frame(method.reply_head, seqid, body)
+
+
+def encode_reply_in_steps(
+    method: Method, seqid: int, value: list[Any] | dict[Any, Any], items_a_step: int
+) -> Generator[None, None, bytes]:
+    """As `encode_reply`, of a long list or map: others may get their turn after each yield.
+
+    A slice is encoded as the result it would be alone; of that only the items are kept, between the head of a container's field
+    (its type and id, what it holds, and how many) and the end of the struct.
+    """
+    is_map = isinstance(value, dict)
+    head_bytes = 9 if is_map else 8
+    items = list(value.items()) if isinstance(value, dict) else value
+    body_head = b""
+    pieces: list[bytes] = []
+    for start in range(0, len(items), items_a_step):
+        part = items[start : start + items_a_step]
+        encoded = _encode_struct(_Success(dict(part) if is_map else part), method.result_pair)
+        body_head = encoded[: head_bytes - 4]
+        pieces.append(encoded[head_bytes:-1])
+        yield
+    return _frame(method.reply_head, seqid, b"".join((body_head, _i32.pack(len(items)), *pieces, EMPTY_STRUCT)))
 
 
 def encode_exception(method: Method, seqid: int, exception: object) -> bytes:

@@ -2,11 +2,13 @@
 
 The rows of `ready` are copied from `jobs` within SQLite: new ids lie behind the highest one known, so a range finds exactly the new
 rows. Ids that don't (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
+
+A call of very many jobs, or of very many bytes, does the same in steps of the writer (`insert_in_steps`), each of a bounded part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueScope
@@ -37,6 +39,44 @@ def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: 
     results = [batch.add(request) for request in requests]
     batch.store()
     return results
+
+
+# A call beyond these is carried out in steps of at most so many jobs and, beyond one job, so many bytes.
+_LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
+_STEP_JOBS, _STEP_BYTES = 1_000, 2**20
+
+
+def is_long(requests: Sequence[InsertRequest]) -> bool:
+    """Whether a call would hold the loop for long."""
+    sizes = [len(job[1]) for request in requests for job in request.jobs]
+    return len(sizes) > _LONG_JOBS or sum(sizes) > _LONG_BYTES
+
+
+def insert_in_steps(
+    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
+) -> Generator[None, None, list[Inserted | PinLaterError]]:
+    """As `insert`; yields between two steps. The transaction must let nothing else in meanwhile."""
+    batch = _Batch(transaction, now_ms)
+    if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
+        batch.recall(requests)
+    results: list[Inserted | PinLaterError] = []
+    for request in requests:
+        result = yield from batch.add_in_steps(request)
+        results.append(result)
+    batch.store()
+    return results
+
+
+def _steps(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """The jobs in parts of a step's size."""
+    start = size = 0
+    for index, job in enumerate(jobs):
+        size += len(job.body)
+        if index > start and (index - start >= _STEP_JOBS or size > _STEP_BYTES):
+            yield jobs[start:index]
+            start, size = index, len(job.body)
+    if start < len(jobs):
+        yield jobs[start:]
 
 
 class _Batch:
@@ -79,17 +119,42 @@ class _Batch:
         jobs = request.jobs
         existing: dict[int, tuple[int, int]] = {}
         if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
-            existing = self._existing(queue, jobs)
-        if request.max_pending is not None:
-            pending = queue.pending()
-            growth = len(jobs) - len(existing)
-            if growth and pending + growth > request.max_pending:
-                return QueueFull(request.queue, pending, request.max_pending)
+            self._look_for_keys(queue, jobs, existing, {})
+        if request.max_pending is not None and (full := _full(queue, request, existing)) is not None:
+            return full
+        self._add_rows(queue, _without(jobs, existing) if existing else jobs)
+        return self._answer(queue, request, existing)
+
+    def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
+        """As `add`, with the rows stored step by step."""
+        queue = self._ledger.queues.get(request.queue)
+        if queue is None:
+            return QueueNotFound(request.queue)
+        if request.request_key is not None:
+            answered = self._answered(queue, request)
+            if answered is not None:
+                return answered
+        existing: dict[int, tuple[int, int]] = {}
+        if any(job.unique is not None for job in request.jobs):
+            taken: dict[str, tuple[int, int]] = {}
+            first = 0
+            for part in _steps(request.jobs):
+                self._look_for_keys(queue, part, existing, taken, first)
+                first += len(part)
+                yield
+        if request.max_pending is not None and (full := _full(queue, request, existing)) is not None:
+            return full
+        for part in _steps(_without(request.jobs, existing) if existing else request.jobs):
+            self._add_rows(queue, part)
+            self._store_part()
+            yield
+        return self._answer(queue, request, existing)
+
+    def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> Inserted:
+        jobs = request.jobs
         if existing:
-            self._add_rows(queue, [job for index, job in enumerate(jobs) if index not in existing])
             answer = Inserted([existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)], existing)
         else:
-            self._add_rows(queue, jobs)
             answer = Inserted([job[0] for job in jobs], existing)
         if request.request_key is not None:
             self._remember(queue, request, answer)
@@ -169,6 +234,12 @@ class _Batch:
             execute(_READY_AFTER, (self._floor,))
             self._ledger.highest_id = self._highest
 
+    def _store_part(self) -> None:
+        """What there is so far. Ids of what follows that don't lie behind these are looked for, as any other lane's would be."""
+        self.store()
+        self._floor = self._highest
+        self._plain, self._with_options, self._expiries, self._behind, self._new_keys = [], [], [], [], []
+
     def _is_new(self, job_id: int) -> bool:
         """For an id below the highest known one: not in the file, nor in this call."""
         if job_id in self._known or self._transaction.execute(_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
@@ -179,11 +250,17 @@ class _Batch:
 
     # --- unique keys and request keys -----------------------------------------------------------------------------------------
 
-    def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, tuple[int, int]]:
-        """Which of the jobs are there already under their keys, in the file or earlier in the same request."""
-        existing: dict[int, tuple[int, int]] = {}
-        taken: dict[str, tuple[int, int]] = {}
-        for index, job in enumerate(jobs):
+    def _look_for_keys(
+        self,
+        queue: QueueEntry,
+        jobs: Sequence[NewJob],
+        existing: dict[int, tuple[int, int]],
+        taken: dict[str, tuple[int, int]],
+        first: int = 0,
+    ) -> None:
+        """Adds to `existing`, by their index, the jobs that are there already under their keys: in the file, or earlier in the same
+        request (`taken`). `first` is the index of the first of these jobs."""
+        for index, job in enumerate(jobs, first):
             if job.unique is None:
                 continue
             twin = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
@@ -191,7 +268,6 @@ class _Batch:
                 taken[job.unique.key] = (job.id, job.priority)
             else:
                 existing[index] = twin
-        return existing
 
     def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
         row = self._transaction.execute(_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
@@ -211,3 +287,16 @@ class _Batch:
         self._new_keys.extend((queue.queue_id, key, *kept))
         if self._now_ms < self._ledger.first_request_key_ms:
             self._ledger.first_request_key_ms = self._now_ms
+
+
+def _full(queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> QueueFull | None:
+    """The refusal, where the request's new jobs are more than its queue may take."""
+    pending = queue.pending()
+    growth = len(request.jobs) - len(existing)
+    if request.max_pending is not None and growth and pending + growth > request.max_pending:
+        return QueueFull(request.queue, pending, request.max_pending)
+    return None
+
+
+def _without(jobs: Sequence[NewJob], existing: dict[int, tuple[int, int]]) -> list[NewJob]:
+    return [job for index, job in enumerate(jobs) if index not in existing]

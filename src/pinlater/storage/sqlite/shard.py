@@ -194,6 +194,8 @@ class SqliteShard:
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         awaited = any(request.awaited for request in requests)
+        if inserting.is_long(requests):
+            return await self._open.writer.carry_out_in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
         return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=awaited)
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:

@@ -12,7 +12,12 @@ two statements. So a call's work may run twice and must depend on nothing but it
 Where another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
 and the loop turns meanwhile.
 
-Weakness: a very long call (thousands of jobs) holds the loop for as long as its statements take; whoever makes calls bounds them.
+A long call (an enqueue of thousands of jobs) is carried out in steps, each in a turn of the loop of its own, in a transaction that it
+has for itself: the transaction stays open meanwhile, other calls wait for the next one, and the thread commits it. Readers see nothing
+of it before its COMMIT, since they have connections of their own. The ledger is ahead of the file until then, as it is while the thread
+commits: what reads it on the loop takes it for a hint.
+
+Weakness: any other call holds the loop for as long as its statements take; its caller bounds it.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import logging
 import math
 import sqlite3
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +40,7 @@ from pinlater.storage.sqlite.presence import Presence
 from pinlater.storage.sqlite.settings import SqliteSettings
 
 T = TypeVar("T")
+Steps = Generator[None, None, T]
 logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
@@ -46,12 +52,15 @@ _BUSY_PAUSES_S = (0.001, 0.025)
 
 
 class _Call:
-    __slots__ = ("alone", "future", "work")
+    __slots__ = ("alone", "future", "in_steps", "work")
 
-    def __init__(self, work: Callable[[Transaction], Any], future: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, work: Callable[[Transaction], Any], future: asyncio.Future[Any], *, in_steps: bool = False
+    ) -> None:
         self.work = work
         self.future = future
-        self.alone = False
+        self.in_steps = in_steps
+        self.alone = in_steps
 
 
 class Writer:
@@ -79,7 +88,7 @@ class Writer:
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
         self._waiting: deque[_Call] = deque()
         self._scheduled = False
-        self._in_thread = False
+        self._in_thread = False  # or in the middle of a call in steps: nothing else may use the connection
         self._checkpoint_wanted = False
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
@@ -94,14 +103,25 @@ class Writer:
 
     async def carry_out(self, work: Callable[[Transaction], T], *, linger: bool = False) -> T:
         """The result of `work`, once what it did is on the disk. `linger`: something that belongs to it is about to follow."""
-        if self._closed:
-            raise ShardConnectionFailed(f"{self._path} is closed")
-        if len(self._waiting) >= self._settings.waiting_calls_max:
-            raise TooManyWaiting(f"{len(self._waiting)} calls wait for the store already", retry_after_ms=100)
+        self._check_room()
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(_Call(work, future))
         self._schedule(_TURNS_LINGERED if linger else 0)
         return await future
+
+    async def carry_out_in_steps(self, work: Callable[[Transaction], Steps[T]]) -> T:
+        """The same for long work: the loop turns wherever it yields. It has a transaction for itself."""
+        self._check_room()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.append(_Call(work, future, in_steps=True))
+        self._schedule()
+        return await future
+
+    def _check_room(self) -> None:
+        if self._closed:
+            raise ShardConnectionFailed(f"{self._path} is closed")
+        if len(self._waiting) >= self._settings.waiting_calls_max:
+            raise TooManyWaiting(f"{len(self._waiting)} calls wait for the store already", retry_after_ms=100)
 
     def want_checkpoint(self) -> None:
         """A short checkpoint between two transactions, so that the WAL can start over."""
@@ -163,6 +183,9 @@ class Writer:
             self._look_for_others()
             before = connection.total_changes
             self._run_calls(carried)
+            if carried and carried[0][0].in_steps:
+                self._begin_steps(*carried[0], before)
+                return
             self._ledger.write(connection.execute)
             changed = connection.total_changes - before
         except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
@@ -184,6 +207,41 @@ class Writer:
         else:
             self._in_thread = True
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
+
+    # --- calls in steps -------------------------------------------------------------------------------------------------------
+
+    def _begin_steps(self, call: _Call, steps: Steps[Any], before: int) -> None:
+        self._in_thread = True
+        self._loop.call_soon(self._step, call, steps, before)
+
+    def _step(self, call: _Call, steps: Steps[Any], before: int) -> None:
+        """The next step; after the last one the thread commits. `before`: the connection's changes before the transaction."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._end_steps([(call, end.value)], before)
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
+            self._in_thread = False
+            self._undo([(call, None)], error)
+            self._rest()
+        else:
+            self._loop.call_soon(self._step, call, steps, before)
+
+    def _end_steps(self, carried: list[tuple[_Call, Any]], before: int) -> None:
+        try:
+            self._ledger.write(self._connection.execute)
+        except sqlite3.Error as error:
+            self._in_thread = False
+            self._undo(carried, error)
+            self._rest()
+            return
+        if self._connection.total_changes != before:
+            self.commits += 1
+            self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
+            return
+        self._in_thread = False
+        self._commit_now(carried, changed=False)
+        self._rest()
 
     def _look_for_others(self) -> None:
         """Reads the ledger anew where another connection has changed the file: an operator, as no other server can. Costs a microsecond."""

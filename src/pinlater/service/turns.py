@@ -1,0 +1,53 @@
+"""Long lists in slices, with a turn of the event loop between two of them, so that a request at its bounds holds up no other.
+
+Short lists take no turn: their callers look at the length first, or get the one slice there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Other = TypeVar("Other")
+Value = TypeVar("Value")
+
+# The dearest conversion takes about 3 µs an item.
+ITEMS_A_TURN = 2_500
+
+
+async def in_turns(items: Sequence[Item], convert: Callable[[Sequence[Item]], Iterable[Value]]) -> list[Value]:
+    """What `convert` makes of all items, a slice at a time."""
+    if len(items) <= ITEMS_A_TURN:
+        return list(convert(items))
+    values: list[Value] = []
+    for start in range(0, len(items), ITEMS_A_TURN):
+        values += convert(items[start : start + ITEMS_A_TURN])
+        await asyncio.sleep(0)
+    return values
+
+
+async def pairs_in_turns(
+    items: Sequence[Item], others: Sequence[Other], convert: Callable[[Sequence[Item], Sequence[Other]], list[Value]]
+) -> list[Value]:
+    """The same for two lists that belong together."""
+    if len(items) <= ITEMS_A_TURN:
+        return convert(items, others)
+    values: list[Value] = []
+    for start in range(0, len(items), ITEMS_A_TURN):
+        end = start + ITEMS_A_TURN
+        values += convert(items[start:end], others[start:end])
+        await asyncio.sleep(0)
+    return values
+
+
+async def step_by_step(steps: Generator[None, None, Value]) -> Value:
+    """What the generator returns; a turn of the loop passes wherever it yields."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: Value = end.value
+            return value
+        await asyncio.sleep(0)
