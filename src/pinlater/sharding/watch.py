@@ -102,16 +102,14 @@ class Watch:
             health.probe_failed(repr(error))
         else:
             health.probe_succeeded()
-        was_away = not shard.healthy
         shard.follow_health()
         if shard.healthy:
-            await self._catch_up(shard, was_away=was_away)
+            await self._catch_up(shard)
 
-    async def _catch_up(self, shard: ShardLanes, *, was_away: bool) -> None:
-        """Shards that came back when there was no other to ask get what this one has. One that was away until now gets what was made
-        without it after the look that brought it up to date."""
+    async def _catch_up(self, shard: ShardLanes) -> None:
+        """Shards that came back when there was no other to ask get what this one has."""
         for other in self._shards.in_reach():
-            if was_away if other is shard else other.is_behind:
+            if other.is_behind and other is not shard:
                 try:
                     await bring_up_to_date(self._shards, other, settings=False)
                 except PinLaterError as error:
