@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.interface import ClaimRef, JobKey
+from pinlater.storage.interface import Acked, Checkpoint, ClaimRef, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 
 
@@ -39,6 +42,26 @@ async def test_a_job_with_heartbeats_does_not_time_out(desk: Desk) -> None:
         desk.clock.advance(ms=TIMEOUT_MS - 1)
         await desk.heartbeat(held.ref)
         assert list(await desk.shard.time_out_claims(desk.now, ALL)) == []
+
+
+@pytest.mark.parametrize("word", ["heartbeat", "checkpoint"])
+async def test_a_word_that_was_held_up_shortens_no_claim(desk: Desk, word: str) -> None:
+    """It comes from a server that stood still, or from a connection that hung, after a later heartbeat has counted."""
+    held = await desk.put_and_take()
+    sent_ms = desk.now + TIMEOUT_MS // 4
+    desk.clock.advance(ms=TIMEOUT_MS // 2)
+    renewed = await desk.heartbeat(held.ref)
+
+    if word == "heartbeat":
+        [late] = await desk.shard.extend_claims([held.ref], sent_ms)
+    else:
+        progress = Checkpoint(held.key, held.holder.source, held.holder.token)
+        [late] = cast("Sequence[Acked]", await desk.shard.checkpoint_jobs([progress], sent_ms))
+
+    assert (late.outcome, late.deadline_ms) == (Outcome.APPLIED, renewed.deadline_ms)
+    assert renewed.deadline_ms is not None
+    assert list(await desk.shard.time_out_claims(renewed.deadline_ms, ALL)) == []
+    assert list(await desk.shard.time_out_claims(renewed.deadline_ms + 1, ALL)) != []
 
 
 async def test_a_heartbeat_never_revives_a_claim(desk: Desk) -> None:

@@ -125,6 +125,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_request_keys": keys_are("request_key", keys),
         "keys select_request_keys": keys_are("request_key", keys),
+        "keys lock_request_keys": keys_are("request_key", keys),
         "ids drop_queues": [1],
         "ids delete_rows": json_ids(ids),
         "ids select_known_ids": json_ids(ids),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from pinlater.domain.errors import OutcomeUnknown, RequestKeyConflict, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueScope
 from pinlater.sharding.placement import rendezvous_order
+from pinlater.storage.interface import Inserted, InsertRequest
 from tests.sharding.farm import Farm, on_farm, shard_of, shards_of
 
 
@@ -344,3 +346,45 @@ async def test_a_repeat_that_is_not_found_goes_where_another_server_may_be_stori
     fault.release()
     await farm.turns()
     await claiming
+
+
+@on_farm()
+async def test_a_repeat_goes_elsewhere_only_once_the_first_can_no_longer_be_stored(farm: Farm) -> None:
+    """The first try's COMMIT is still on its way when its outcome is given up as unknown. A store ends it before the writer's next."""
+    key = await key_for(farm, "1")
+    farm.lanes("1").put_out_of_use("test")
+    store = farm.store("2").within
+    insert, on_its_way = store.insert_jobs, list[tuple[Sequence[InsertRequest], int]]()
+
+    async def insert_jobs(requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        if any(request.request_key == key for request in requests):
+            on_its_way.append((requests, now_ms))
+            raise OutcomeUnknown("the connection is gone")
+        on_its_way.clear()
+        return await insert(requests, now_ms)
+
+    store.insert_jobs = insert_jobs  # type: ignore[method-assign]
+    with pytest.raises(OutcomeUnknown):
+        await farm.enqueue(b"x", key=key)
+    farm.lanes("1").health.suspect()
+    await farm.pass_time(400)
+    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    for requests, now_ms in on_its_way:
+        await insert(requests, now_ms)
+    assert await jobs(farm) == 1
+
+
+@on_farm()
+async def test_a_repeat_is_refused_while_an_unknown_outcome_can_not_be_ended(farm: Farm) -> None:
+    key = await key_for(farm, "1")
+    farm.lanes("1").put_out_of_use("test")
+    for _ in range(2):
+        farm.store("2").fails("insert_jobs", error=OutcomeUnknown("the connection is gone"))
+    with pytest.raises(OutcomeUnknown):
+        await farm.enqueue(b"x", key=key)
+    farm.lanes("1").health.suspect()
+    await farm.pass_time(400)
+    with pytest.raises(ShardConnectionFailed, match="given up"):
+        await farm.enqueue(b"x", key=key, repeat=True)
+    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    assert await jobs(farm) == 1

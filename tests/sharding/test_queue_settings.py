@@ -194,6 +194,41 @@ async def test_a_queue_that_is_deleted_while_a_shard_is_away_is_there_again_with
 
 
 @on_farm(shards=NAMES)
+async def test_a_delete_during_which_an_away_shard_comes_back_says_that_this_one_kept_the_queue(farm: Farm) -> None:
+    """The shard was not asked, so the delete must not be answered as done: its jobs are still there, and handed out."""
+    for name in NAMES:
+        await farm.put(name)
+    await go_away(farm, "1")
+    held_up = farm.store("2").hangs("delete_queues")
+    deleting = asyncio.ensure_future(farm.service.delete_queue("q", PASSWORD))
+    await asyncio.wait_for(held_up.met.wait(), 60)
+    await come_back(farm, "1")
+    held_up.release()
+    with pytest.raises(ShardConnectionFailed, match="was deleted from the others"):
+        await deleting
+    assert list(await farm.service.queue_names()) == ["q"]
+    await farm.service.delete_queue("q", PASSWORD)
+    assert [await farm.jobs_on(name) for name in NAMES] == [0, 0, 0]
+
+
+@on_farm(shards=NAMES)
+async def test_a_queue_made_while_a_shard_comes_back_is_on_that_shard_too(farm: Farm) -> None:
+    """The shard was brought up to date before the others had the queue, and was no longer away when they did."""
+    await go_away(farm, "1")
+    held_up = farm.store("2").hangs("create_queues")
+    held_up_too = farm.store("3").hangs("create_queues")
+    making = asyncio.ensure_future(farm.service.create_queue("made"))
+    await asyncio.wait_for(asyncio.gather(held_up.met.wait(), held_up_too.met.wait()), 60)
+    await come_back(farm, "1")
+    held_up.release()
+    held_up_too.release()
+    await making
+    await farm.pass_time(10_000)
+    for name in NAMES:
+        assert "made" in {queue.name for queue in await farm.store(name).within.list_queues()}, name
+
+
+@on_farm(shards=NAMES)
 async def test_a_change_by_a_server_that_keeps_no_versions_is_not_undone(farm: Farm) -> None:
     """While a new version is rolled out an older server changes the shards one after the other, and its text has no versions."""
     await farm.service.set_paused("q", paused=True)

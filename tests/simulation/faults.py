@@ -117,14 +117,25 @@ class Faults:
         server, shared = self._server(), self._random.choice(self._cluster.stores)
         calls, after = self._random.randrange(8), self._random.random() < 0.5
 
+        over = False
+
+        def die() -> None:
+            server.kill(told=True)
+            if over:  # its last call was under way when the fault ended
+                server.restart_after(0.0)
+
         def begin() -> None:
             if server.loop is not None:
-                point = CrashPoint(server.loop, calls, after, lambda: server.kill(told=True))
-                shared.crash_points.append(point)
+                shared.crash_points.append(CrashPoint(server.loop, calls, after, die))
+
+        def end() -> None:
+            nonlocal over
+            over = True
+            server.restart_after(0.0)
 
         when = "after" if after else "before"
         name = f"{server.name} dies {when} its call {calls} to shard {shared.name} is carried out"
-        return name, begin, lambda: server.restart_after(0.0)
+        return name, begin, end
 
     # --- clients --------------------------------------------------------------------------------------------------------------
 

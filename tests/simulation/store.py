@@ -72,6 +72,8 @@ _CHANGES = frozenset(
         "release_tokens",
     )
 )
+# Calls that have a connection of their own, as in MySQL's and Redis' stores; all others share one.
+_WRITERS = {"insert_jobs": "inserts", "claim_jobs": "claims", "release_tokens": "claims", "finish_jobs": "ends"}
 # Of these the servers that wait elsewhere are told through the store; the first argument of each says which queues.
 _MAKES_READY = frozenset({"insert_jobs", "release_jobs", "finish_jobs", "checkpoint_jobs"})
 
@@ -208,7 +210,9 @@ class SharedStore:
         loop = cast("ProcessLoop", asyncio.get_running_loop())
         answer: asyncio.Future[Any] = loop.create_future()
         fate = self.fate(method, loop.host)
-        call = _Call(self, session, loop, answer, fate, act, self._crash_point(loop))
+        call = _Call(
+            self, session, loop, answer, fate, act, self._crash_point(loop), _WRITERS.get(method, ""), self.calls
+        )
         now_s = self.timeline.now_s
         if fate.carried_out_s is not None:
             self._wire.call_at(now_s + fate.carried_out_s, self.take, call.carry_out)
@@ -275,7 +279,7 @@ class SharedStore:
 class _Call:
     """One call on its way."""
 
-    __slots__ = ("act", "answer", "crash", "fate", "loop", "session", "store")
+    __slots__ = ("act", "answer", "crash", "fate", "loop", "number", "session", "store", "writer")
 
     def __init__(
         self,
@@ -286,7 +290,11 @@ class _Call:
         fate: Fate,
         act: Callable[[], Any],
         crash: CrashPoint | None,
+        writer: str,
+        number: int,
     ) -> None:
+        self.writer = writer
+        self.number = number
         self.store = store
         self.session = session
         self.loop = loop
@@ -300,6 +308,10 @@ class _Call:
         if self.crash is not None and not self.crash.after:
             self.crash.kill()
             return
+        newest = self.session.newest
+        if self.fate.error is OutcomeUnknown and newest.get(self.writer, 0) > self.number:
+            return  # a writer's next call ends what its last one had left
+        newest[self.writer] = max(self.number, newest.get(self.writer, 0))
         result, error = None, None
         try:
             result = self.act()
@@ -333,6 +345,7 @@ class Session:
         self.highest_id = 0
         self.lost: set[int] = set()
         self._open = False
+        self.newest: dict[str, int] = {}  # by writer: the newest of its calls that was carried out
         self._doubtful: dict[
             str, None
         ] = {}  # tokens of claims whose outcome is unknown, in the order in which that came

@@ -59,7 +59,11 @@ class Queues:
             [queue] = await shard.shard.create_queues([name], self._clock.now_ms())
             return queue
 
+        away = [shard for shard in self._shards if not shard.healthy]
         found = await self._on_each("createQueue", create)
+        for shard in away:
+            if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
+                await create(shard)
         self._book.add(next((queue for queue in found if queue != Queue(name)), found[0]))
 
     async def delete_queue(self, name: str, password: str) -> None:
@@ -69,10 +73,12 @@ class Queues:
         """
         if not await self._passwords.check(password):
             raise PasswordInvalid(configured=self._passwords.configured)
+        kept_by = [
+            shard.name for shard in self._shards if not shard.healthy
+        ]  # also if they are back before this is done
         await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name]))
-        for shard in self._shards:
-            if not shard.healthy:
-                raise out_of_reach(shard.name).adding("; the queue was deleted from the others")
+        if kept_by:
+            raise out_of_reach(kept_by[0]).adding("; the queue was deleted from the others")
         self._book.remove(name)
         self._metrics.forget_queue(name)
 

@@ -14,6 +14,7 @@ the store recognises it; where this server has passed that shard by (full, stall
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ from pinlater.domain.queue import Queue
 from pinlater.service.values import Enqueued, JobToEnqueue
 from pinlater.sharding.guarded import out_of_reach
 from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import Inserted, RequestRef, UniqueRef
+from pinlater.storage.interface import Inserted, InsertRequest, RequestRef, UniqueRef
 
 Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Awaitable[Inserted]]
 Finish = Callable[[Queue, Sequence[JobToEnqueue], str, Inserted], Enqueued]
@@ -134,18 +135,20 @@ class Spread:
         wanted = [whole, *(part for part in parts if part.key != whole.key)]
         refs = [RequestRef(queue.name, part.key or "", fingerprint) for part in wanted]
         shards = self._shards.that_may_hold_requests()
-        late = [shard.insert.has_late_calls for shard in shards]
-        answers = await asyncio.gather(
-            *(
-                self._ask(shard, lambda shard: shard.shard.find_requests(refs, self._clock.now_ms()))
-                for shard in shards
-            ),
-            return_exceptions=True,
-        )
+        late: set[str] = set()
+
+        async def look(shard: ShardLanes) -> Sequence[Any]:
+            if await self._has_unended(
+                shard, queue
+            ):  # before it is asked: what it finds now is not all that it may do yet
+                late.add(shard.name)
+            return await self._ask(shard, lambda shard: shard.shard.find_requests(refs, self._clock.now_ms()))
+
+        answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
         found: dict[str | None, Stored] = {}
         failure: WorldError | None = None
-        for shard, answer, was_late in zip(shards, answers, late, strict=True):
-            if was_late:  # before it was asked: what it finds now is not all that it may do yet
+        for shard, answer in zip(shards, answers, strict=True):
+            if shard.name in late:
                 failure = _unended(shard)
             if isinstance(answer, WorldError):
                 failure = answer
@@ -162,6 +165,14 @@ class Spread:
         if failure is not None and len(found) < len(parts):
             raise _cannot_say("whether this request was stored already", failure)
         return list(found.values())
+
+    async def _has_unended(self, shard: ShardLanes, queue: Queue) -> bool:
+        """Whether an insert of which nobody knows the outcome may be carried out there yet. One of nothing, that ends well, says no."""
+        lane = shard.insert
+        if lane.in_doubt and shard.healthy and not lane.has_late_calls:
+            with contextlib.suppress(PinLaterError):
+                await lane.submit(InsertRequest(queue.name, []))
+        return lane.in_doubt or lane.has_late_calls
 
     async def _ask(
         self, shard: ShardLanes, call: Callable[[ShardLanes], Coroutine[Any, Any, Sequence[Any]]]
@@ -219,7 +230,7 @@ class Spread:
                 keys_by_shard.setdefault(shard.name, (shard, []))[1].append(key)
         asked = list(keys_by_shard.values())
         for shard, _ in asked:
-            if shard.insert.has_late_calls:
+            if await self._has_unended(shard, queue):
                 raise _cannot_say("whether a unique key is taken there", _unended(shard))
         answers = await asyncio.gather(
             *(self._ask(shard, self._look_for(queue, keys)) for shard, keys in asked), return_exceptions=True

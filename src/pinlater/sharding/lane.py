@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from pinlater.domain.errors import Draining, PinLaterError, TooManyWaiting
+from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, TooManyWaiting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -73,6 +73,9 @@ class Lane(Generic[Item, Result]):
         self._late: set[asyncio.Task[None]] = set()  # with a call that was given up
         self._closed = False
         self._successor: Lane[Item, Result] | None = None
+        self.in_doubt = False
+        """Whether a call may be carried out yet although it has ended: its outcome is unknown, or it was given up. A store ends what it
+        has of a writer's call before it carries out the writer's next one, so that a call that ends well ends the doubt."""
         self.calls = 0
         self.items = 0
         self.busy_s = 0.0
@@ -146,6 +149,7 @@ class Lane(Generic[Item, Result]):
         if batch is None or self._task is None:
             return False
         self._under_way = None
+        self.in_doubt = True
         self.busy_s += self._monotonic() - self._began_at
         self._fail(batch, error)
         loop, late = asyncio.get_running_loop(), self._task
@@ -216,6 +220,7 @@ class Lane(Generic[Item, Result]):
             results = await self._execute([item for item, _, _ in batch])
         except PinLaterError as error:
             if self._ended(batch, error):
+                self.in_doubt = self.in_doubt or isinstance(error, OutcomeUnknown)
                 self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
             if self._ended(batch, None):
@@ -230,6 +235,7 @@ class Lane(Generic[Item, Result]):
                     await asyncio.sleep(0)  # what has arrived already is read in this turn, and rides in the next call
             finally:
                 if self._ended(batch, None):
+                    self.in_doubt = False
                     self._answer(batch, results)
                 else:
                     self._orphan(batch, results)

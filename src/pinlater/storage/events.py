@@ -138,8 +138,11 @@ class Events(ABC):
         self.extend(job)
 
     def extend(self, job: Record) -> None:
-        """A heartbeat: the claim lasts its whole timeout from now on. Not a change of the job."""
-        job.deadline_ms = later(self._now_ms, job.timeout_ms)
+        """A heartbeat: the claim lasts its whole timeout from now on. Not a change of the job.
+
+        One that was held up on its way says an earlier time than the holder's next one did, and ends the claim no sooner for it.
+        """
+        job.deadline_ms = max(job.deadline_ms or 0, later(self._now_ms, job.timeout_ms))
         self._touched[job.id] = job
 
     def release(self, job: Record, delay_ms: int) -> None:

@@ -70,9 +70,12 @@ def checkpoint(job: Record, progress: Checkpoint, now_ms: int) -> None:
 
 
 def extend(job: Record, now_ms: int) -> None:
-    """A heartbeat: the claim lasts its whole timeout from now on. Not a change of the job."""
+    """A heartbeat: the claim lasts its whole timeout from now on. Not a change of the job.
+
+    One that was held up on its way says an earlier time than the holder's next one did, and ends the claim no sooner for it.
+    """
     assert job.claim is not None  # noqa: S101
-    job.claim.deadline_ms = now_ms + job.claim.timeout_ms
+    job.claim.deadline_ms = max(job.claim.deadline_ms, now_ms + job.claim.timeout_ms)
 
 
 def release(job: Record, delay_ms: int, now_ms: int) -> None:

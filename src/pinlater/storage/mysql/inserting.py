@@ -35,7 +35,7 @@ _READY = sql("insert_ready")
 _FUTURE = sql("insert_future")
 _EXPIRIES = sql("insert_expiries")
 _REQUEST_KEYS = sql("insert_request_keys")
-_SELECT_REQUEST_KEYS = sql("select_request_keys")
+_LOCK_REQUEST_KEYS = sql("lock_request_keys")
 _DELETE_REQUEST_KEYS = sql("delete_request_keys")
 _LOCK_UNIQUE_KEYS = sql("lock_unique_keys")
 _DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
@@ -132,7 +132,7 @@ class _Batch:
         keys = [(queue.queue_id, request.request_key) for queue, request in known if request.request_key is not None]
         if keys:
             wanted = self._conditions("request_key", [(queue_id, key.encode()) for queue_id, key in keys])
-            for found in await self._transaction.select(*[_SELECT_REQUEST_KEYS(keys=some) for some in wanted]):
+            for found in await self._transaction.select(*[_LOCK_REQUEST_KEYS(keys=some) for some in wanted]):
                 for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
                     if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
                         self._old_keys.append((queue_id, key))

@@ -57,9 +57,11 @@ class RedisRecord(Record):
         queue, priority, job_id = parts_of(ref)
         stored, past, claim = read_job(stored_bytes), read_past(self.past_bytes), read_claim(self.claim_bytes)
         self.plain = is_simple(stored)
+        self.renewed_at_ms = 0  # of a claim: from when on its deadline counts
         held: tuple[Any, ...] = (None,) * 10
         if claim is not None and claim.state is IN_PROGRESS:
-            deadline_ms = later(claim.renewed_at_ms or 0, claim.timeout_ms or 0)
+            self.renewed_at_ms = claim.renewed_at_ms or 0
+            deadline_ms = later(self.renewed_at_ms, claim.timeout_ms or 0)
             held = (1, claim.claimed_at_ms, deadline_ms, claim.timeout_ms, claim.flags, claim.token, claim.source)
             held = (*held, claim.holder, None, None)
         elif claim is not None:
@@ -223,7 +225,7 @@ class Changes(Events):
                 job.size_now,
                 job.claimed_at_ms,
                 timeout_ms,
-                self._now_ms,
+                max(job.renewed_at_ms, self._now_ms),
                 job.token,
                 job.holder,
                 job.source,

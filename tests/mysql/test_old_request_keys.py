@@ -1,0 +1,31 @@
+"""A request key whose time was over is used again, by way of two servers at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
+from tests.mysql.rig import QUEUE, Rig
+
+_TRIES = 20
+
+
+async def test_two_servers_that_get_a_repeat_under_an_old_key_store_it_once(rig: Rig) -> None:
+    """What the key meant before is forgotten by one of them; the other one must not forget what the first has just stored."""
+    one, other = await rig.desk(direct=True), await rig.desk(direct=True)
+    for number in range(_TRIES):
+        key = f"daily-{number}"
+        await one.request(InsertRequest(QUEUE, [one.job(b"old")], key, b"same"))
+        later = one.now + REQUEST_KEY_KEPT_MS + 1_000
+        answers = await asyncio.gather(
+            *(
+                desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job(b"new")], key, b"same")], later)
+                for desk in (one, other)
+            )
+        )
+        ids = set()
+        for [answer] in answers:
+            assert isinstance(answer, Inserted)
+            ids.add(tuple(answer.ids))
+        assert len(ids) == 1, f"stored twice at try {number}: {answers}"
