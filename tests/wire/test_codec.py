@@ -336,3 +336,40 @@ def test_what_is_no_reply_is_our_one_error(frame: bytes) -> None:
 def test_what_cannot_be_encoded_is_our_one_error(job: Any) -> None:
     with pytest.raises(WireError):
         encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
+
+
+class TestInPieces:
+    """A decoder that gives other threads their turn in between."""
+
+    def request(self, jobs: int) -> types.PinLaterEnqueueRequest:
+        bodies = [bytes([number % 256]) * (number * 7 % 1_000) for number in range(jobs)]
+        return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=body, headers={"a": "é"}) for body in bodies])
+
+    @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 4_096, 10**6])
+    def test_it_decodes_as_one_without(self, piece_bytes: int) -> None:
+        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
+        whole, in_pieces = Decoder().call(frame), Decoder(piece_bytes=piece_bytes).call(frame)
+        assert in_pieces.method is whole.method
+        assert in_pieces.seqid == whole.seqid
+        assert [(job.body, job.headers) for job in in_pieces.arguments.request.jobs] == [
+            (job.body, job.headers) for job in whole.arguments.request.jobs
+        ]
+
+    @pytest.mark.parametrize("piece_bytes", [1, 100, 10**6])
+    def test_a_message_that_is_cut_or_too_long_is_refused(self, piece_bytes: int) -> None:
+        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(5)))
+        decoder = Decoder(piece_bytes=piece_bytes)
+        for cut in range(30, len(frame)):
+            with pytest.raises(WireError, match="can't be decoded"):
+                decoder.call(frame[:cut])
+        with pytest.raises(WireError, match="3 bytes left over"):
+            decoder.call(frame + b"abc")
+        assert decoder.call(frame).seqid == 5
+
+    def test_a_message_that_takes_too_long_is_refused_and_the_next_one_is_not(self) -> None:
+        slow = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
+        decoder = Decoder(piece_bytes=1_000, cpu_s_max=-1.0)
+        with pytest.raises(WireError, match="takes too long") as caught:
+            decoder.call(slow)
+        assert caught.value.name == b"enqueueJobs"
+        assert decoder.call(message(encode_call("getQueueNames", 6, context=CONTEXT))).seqid == 6

@@ -28,11 +28,11 @@ from pinlater.thrift_server.failures import (
     declared_exception,
     unexpected,
 )
+from pinlater.thrift_server.large_frames import SMALL_BYTES, LargeFrames
 from pinlater.thrift_server.settings import ThriftSettings
 from pinlater.wire.codec import Call, Decoder, encode_application_error, encode_exception, encode_reply
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
-from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import METHODS
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,10 @@ class Route(NamedTuple):
 
 
 class Answering:
-    """One server's way from frames to replies. `running` counts requests under way, long polls excepted."""
+    """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
+
+    `large_frames` decodes what is large; not given, that is done on the event loop as well.
+    """
 
     def __init__(
         self,
@@ -78,14 +81,17 @@ class Answering:
         metrics: Metrics,
         clock: Clock,
         budget: ByteBudget | None = None,
+        *,
+        large_frames: LargeFrames | None = None,
     ) -> None:
         self.budget = budget or ByteBudget(settings.max_buffered_bytes)
         self._operations = operations
         self._settings = settings
         self._metrics = metrics
         self._monotonic = clock.monotonic
-        limits = WireLimits(settings.max_frame_bytes, settings.max_container_items)
-        decoder = Decoder(limits)
+        decoder = Decoder(settings.wire_limits)
+        self._large_frames = large_frames
+        self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES
         self._decode = decoder.call
         self._header = decoder.header
         self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
@@ -109,7 +115,10 @@ class Answering:
     async def answer(self, frame: bytes, arrived_s: float, recipient: Recipient) -> bytes:
         """The framed reply, or `NO_ANSWER`. Raises `WireError` only where the connection is lost with it."""
         try:
-            call = self._decode(frame)
+            if len(frame) <= self._inline_bytes_max or self._large_frames is None:
+                call = self._decode(frame)
+            else:
+                call = await self._large_frames.decode(frame)
         except WireError as error:
             return self._undecodable(error)
         route = self._routes[call.method.name]
