@@ -58,6 +58,20 @@ def failed_acks_of_a_thousand_jobs(caller: Caller, _: list[str]) -> object:
     return caller.call("ackJobs", request=types.PinLaterJobAckRequest("q", jobsFailed=acks)).value
 
 
+def a_frame_of_millions_of_empty_jobs(caller: Caller, _: list[str]) -> object:
+    """One field again and again, as long a list as may be each time; each job is one byte."""
+    empty_jobs = b"\x0f\0\2\x0c" + (100_000).to_bytes(4, "big") + bytes(100_000)
+    context = b"\x0c\0\1\x0b\0\1\0\0\0\1x\0"
+    body = context + b"\x0c\0\2\x0b\0\1\0\0\0\1q" + empty_jobs * 160 + b"\0\0"
+    frame = b"\x80\1\0\1" + (11).to_bytes(4, "big") + b"enqueueJobs" + (1).to_bytes(4, "big") + body
+    caller.socket.sendall(len(frame).to_bytes(4, "big") + frame)
+    return caller.receive().application_error
+
+
+def an_enqueue_of_a_hundred_thousand_jobs(caller: Caller, _: list[str]) -> object:
+    return caller.call("enqueueJobs", request=enqueue(100_000, 10)).exception
+
+
 LARGE = [
     the_largest_enqueue,
     an_enqueue_of_most_jobs,
@@ -66,6 +80,8 @@ LARGE = [
     a_scan_of_most_jobs,
     failed_acks_of_a_thousand_jobs,
     a_frame_that_is_refused,
+    a_frame_of_millions_of_empty_jobs,
+    an_enqueue_of_a_hundred_thousand_jobs,
 ]
 
 

@@ -121,6 +121,22 @@ def test_answers_that_are_not_read_take_bounded_memory_and_the_others_are_refuse
     assert len(callers[-1].call("dequeueJobs", request=peek).value.jobs) >= 12
 
 
+def test_dequeues_at_once_share_the_bytes_of_their_claim(server: Server, stack: ExitStack) -> None:
+    """They are joined into one claim, which the budget sees only once it is made."""
+    filled(server, 400, MEBIBYTE - 100)
+    memory = Memory(server)
+    callers = [stack.enter_context(Caller(server)) for _ in range(40)]
+    for caller in callers:
+        caller.queue(call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 10)))
+    flood(callers, memory.look)
+    until(lambda: memory.after("dequeueJobs", 40))
+    assert memory.peak_mb < GROWTH_MB_MAX
+    goes_on(server)
+    for caller in callers:
+        caller.reset()
+    until(lambda: in_flight(server) == 0)
+
+
 def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back(
     server: Server, stack: ExitStack
 ) -> None:

@@ -357,28 +357,6 @@ def in_steps(steps: Generator[None, None, Any]) -> tuple[Any, int]:
         count += 1
 
 
-@pytest.mark.parametrize("name", METHODS_BY_NAME)
-def test_a_call_that_is_decoded_in_steps_is_the_same_call(name: str) -> None:
-    frame = message(full_calls()[name])
-    call, steps = in_steps(Decoder().call_in_steps(frame))
-    assert steps == 2
-    assert plain(call.arguments) == plain(Decoder().call(frame).arguments)
-    assert call[:3] == Decoder().call(frame)[:3]
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"context": CONTEXT}, {"context": types.RequestContext("a\ufffd", None), "name": "q"}]
-)
-def test_what_is_wrong_with_a_call_is_found_in_steps_too(arguments: dict[str, Any]) -> None:
-    frame = message(encode_call("createQueue", 7, **arguments)).replace("\ufffd".encode(), b"\xff\xff\xff")
-    with pytest.raises(WireError) as at_once:
-        Decoder().call(frame)
-    with pytest.raises(WireError) as steps:
-        in_steps(Decoder().call_in_steps(frame))
-    assert str(steps.value) == str(at_once.value)
-    assert (steps.value.name, steps.value.seqid) == (at_once.value.name, at_once.value.seqid)
-
-
 @pytest.mark.parametrize("items_a_step", [1, 2, 3, 7])
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -393,3 +371,40 @@ def test_a_reply_that_is_encoded_in_steps_has_the_same_bytes(name: str, value: A
     encoded, steps = in_steps(encode_reply_in_steps(method, 9, value, items_a_step))
     assert encoded == encode_reply(method, 9, value)
     assert steps == -(-7 // items_a_step)
+
+
+class TestInPieces:
+    """A decoder that gives other threads their turn in between."""
+
+    def request(self, jobs: int) -> types.PinLaterEnqueueRequest:
+        bodies = [bytes([number % 256]) * (number * 7 % 1_000) for number in range(jobs)]
+        return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=body, headers={"a": "é"}) for body in bodies])
+
+    @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 4_096, 10**6])
+    def test_it_decodes_as_one_without(self, piece_bytes: int) -> None:
+        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
+        whole, in_pieces = Decoder().call(frame), Decoder(piece_bytes=piece_bytes).call(frame)
+        assert in_pieces.method is whole.method
+        assert in_pieces.seqid == whole.seqid
+        assert [(job.body, job.headers) for job in in_pieces.arguments.request.jobs] == [
+            (job.body, job.headers) for job in whole.arguments.request.jobs
+        ]
+
+    @pytest.mark.parametrize("piece_bytes", [1, 100, 10**6])
+    def test_a_message_that_is_cut_or_too_long_is_refused(self, piece_bytes: int) -> None:
+        frame = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(5)))
+        decoder = Decoder(piece_bytes=piece_bytes)
+        for cut in range(30, len(frame)):
+            with pytest.raises(WireError, match="can't be decoded"):
+                decoder.call(frame[:cut])
+        with pytest.raises(WireError, match="3 bytes left over"):
+            decoder.call(frame + b"abc")
+        assert decoder.call(frame).seqid == 5
+
+    def test_a_message_that_takes_too_long_is_refused_and_the_next_one_is_not(self) -> None:
+        slow = message(encode_call("enqueueJobs", 5, context=CONTEXT, request=self.request(50)))
+        decoder = Decoder(piece_bytes=1_000, cpu_s_max=-1.0)
+        with pytest.raises(WireError, match="takes too long") as caught:
+            decoder.call(slow)
+        assert caught.value.name == b"enqueueJobs"
+        assert decoder.call(message(encode_call("getQueueNames", 6, context=CONTEXT))).seqid == 6

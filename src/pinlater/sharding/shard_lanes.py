@@ -40,6 +40,8 @@ Answer = TypeVar("Answer")
 _CLAIMS_WAITING_MAX = 10_000_000
 # So many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
 _BYTES_A_JOB = 4096
+# Of bodies that one joined claim may load, unless each of its calls takes a single job.
+_CLAIM_BYTES_MAX = 64 * 1024 * 1024
 # Where the store is another process, a call with all that waits would have it and us wait for each other. So few requests share one anyhow.
 _WHOLE_UP_TO_ELSEWHERE = 24
 # A full shard gets no enqueues for so long while others have room.
@@ -214,12 +216,16 @@ class ShardLanes:
         return awaited
 
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError]:
-        """Joins the calls of each queue into one order, and shares its answer out again."""
+        """Joins the calls of each queue into one order, and shares its answer out again.
+
+        Together they hold no more bodies than a few large calls do; a call that takes one job takes it whatever its size.
+        """
+        most_bytes = _CLAIM_BYTES_MAX // len(requests)
         joined: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
             joined.setdefault(request[0], []).append(index)
         orders = [
-            ClaimOrder(queue, [requests[i][1] for i in indices], requests[indices[0]][2])
+            ClaimOrder(queue, [_within(requests[i][1], most_bytes) for i in indices], requests[indices[0]][2])
             for queue, indices in joined.items()
         ]
         results = await self.raw.claim_jobs(orders, self.clock.now_ms())
@@ -365,6 +371,13 @@ class ShardLanes:
             logger.warning("a shard could not be closed in time", extra={"shard": self.name})
         elif (error := closed.exception()) is not None:
             raise error
+
+
+def _within(call: ClaimCall, most_bytes: int) -> ClaimCall:
+    """The call with its share of the bytes that a joined claim may load."""
+    if call.limit == 1 or call.max_bytes <= most_bytes:
+        return call
+    return ClaimCall(call.limit, call.holder, most_bytes)
 
 
 def _weight_of_insert(request: InsertRequest) -> int:

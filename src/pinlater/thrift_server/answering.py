@@ -29,6 +29,7 @@ from pinlater.thrift_server.failures import (
     declared_exception,
     unexpected,
 )
+from pinlater.thrift_server.large_frames import SMALL_BYTES, LargeFrames
 from pinlater.thrift_server.settings import ThriftSettings
 from pinlater.wire.codec import (
     Call,
@@ -40,13 +41,11 @@ from pinlater.wire.codec import (
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
-from pinlater.wire.limits import WireLimits
 from pinlater.wire.methods import METHODS
 
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
-_LARGE_FRAME_BYTES = 256 * 1024  # thousands of items, or few large ones; decoded in more than one turn of the loop
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
 # With a regex these take long and mostly look: for a caller who has gone they are ended.
 METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
@@ -78,7 +77,10 @@ class Route(NamedTuple):
 
 
 class Answering:
-    """One server's way from frames to replies. `running` counts requests under way, long polls excepted."""
+    """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
+
+    `large_frames` decodes what is large; not given, that is done on the event loop as well.
+    """
 
     def __init__(
         self,
@@ -87,15 +89,17 @@ class Answering:
         metrics: Metrics,
         clock: Clock,
         budget: ByteBudget | None = None,
+        *,
+        large_frames: LargeFrames | None = None,
     ) -> None:
         self.budget = budget or ByteBudget(settings.max_buffered_bytes)
         self._operations = operations
         self._settings = settings
         self._metrics = metrics
         self._monotonic = clock.monotonic
-        limits = WireLimits(settings.max_frame_bytes, settings.max_container_items)
-        decoder = Decoder(limits)
-        self._decoder = decoder
+        decoder = Decoder(settings.wire_limits)
+        self._large_frames = large_frames
+        self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES
         self._decode = decoder.call
         self._header = decoder.header
         self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
@@ -119,10 +123,10 @@ class Answering:
     async def answer(self, frame: bytes, arrived_s: float, recipient: Recipient) -> bytes:
         """The framed reply, or `NO_ANSWER`. Raises `WireError` only where the connection is lost with it."""
         try:
-            if len(frame) < _LARGE_FRAME_BYTES:
+            if len(frame) <= self._inline_bytes_max or self._large_frames is None:
                 call = self._decode(frame)
             else:
-                call = await step_by_step(self._decoder.call_in_steps(frame))
+                call = await self._large_frames.decode(frame)
         except WireError as error:
             return self._undecodable(error)
         route = self._routes[call.method.name]

@@ -17,6 +17,7 @@ from pinlater.service.standstill import Standstill
 from pinlater.telemetry.metrics import Metrics
 from pinlater.thrift_server.answering import Answering
 from pinlater.thrift_server.connection import Connection
+from pinlater.thrift_server.large_frames import LargeFrames
 from pinlater.thrift_server.open_files import make_room
 from pinlater.thrift_server.settings import ThriftSettings
 
@@ -53,7 +54,8 @@ class ThriftServer:
         self.settings = settings
         self.metrics = metrics
         self.monotonic = clock.monotonic
-        self.answering = Answering(operations, settings, metrics, clock, budget)
+        self._large_frames = LargeFrames(settings.wire_limits)
+        self.answering = Answering(operations, settings, metrics, clock, budget, large_frames=self._large_frames)
         self.budget = self.answering.budget
         self._connections: dict[Connection, None] = {}
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
@@ -159,6 +161,7 @@ class ThriftServer:
         for connection in list(self._connections):
             connection.abort()
         await self._empty.wait()
+        self._large_frames.close()
 
     async def _last_call(self) -> None:
         if self._connections:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pinlater.wire.limits import WireLimits
+
 
 @dataclass(frozen=True, slots=True)
 class ThriftSettings:
@@ -36,3 +38,8 @@ class ThriftSettings:
     write_stall_timeout_s: float = 30.0
     # A server that did not run for this long (it was stopped, or its event loop was blocked) closes its connections unread.
     standstill_s: float = 20.0
+
+    @property
+    def wire_limits(self) -> WireLimits:
+        """The decoder's bounds."""
+        return WireLimits(self.max_frame_bytes, self.max_container_items)

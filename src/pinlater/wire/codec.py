@@ -10,6 +10,7 @@ then, and the call is refused. Weakness: a wrongly typed *optional* field theref
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from io import BytesIO
 from struct import Struct
@@ -102,13 +103,50 @@ class _Source:
         raise EOFError("the message ends too early")
 
 
+class _Pieces(_Source):
+    """Gives out a message piece by piece. In between other threads get their turn, and the time that it took is looked at."""
+
+    __slots__ = ("_began_s", "_body", "_cpu_s_max", "_end", "_piece_bytes", "overdue")
+
+    def __init__(self, piece_bytes: int, cpu_s_max: float) -> None:
+        self._piece_bytes = piece_bytes
+        self._cpu_s_max = cpu_s_max
+
+    def begin(self, body: bytes) -> None:
+        """Before the C codec asks for the first byte."""
+        self._body, self._end, self._began_s = body, 0, time.thread_time()
+        self.overdue = False  # the C codec puts an error of its own in the place of some of ours
+        self._give(b"", 0)
+
+    def end(self) -> int:
+        """How many bytes were not asked for. The message is let go."""
+        left = len(self._body) - self._end + len(self.cstringio_buf.read())
+        self._body, self.cstringio_buf = b"", BytesIO()
+        return left
+
+    def _give(self, partial: bytes, wanted: int) -> BytesIO:
+        start = self._end
+        self._end = min(len(self._body), start + max(self._piece_bytes, wanted - len(partial)))
+        given = self.cstringio_buf = BytesIO(partial + self._body[start : self._end])
+        return given
+
+    def cstringio_refill(self, partial: bytes, wanted: int) -> BytesIO:  # type: ignore[override]
+        if len(partial) + len(self._body) - self._end < wanted:
+            raise EOFError("the message ends too early")
+        if time.thread_time() - self._began_s > self._cpu_s_max:
+            self.overdue = True
+            raise EOFError
+        time.sleep(0)
+        return self._give(partial, wanted)
+
+
 class _Protocol:
     """What the C codec wants of a protocol."""
 
     __slots__ = ("container_length_limit", "string_length_limit", "trans")
 
-    def __init__(self, limits: WireLimits) -> None:
-        self.trans = _Source()
+    def __init__(self, limits: WireLimits, source: _Source) -> None:
+        self.trans = source
         self.string_length_limit = limits.max_frame_bytes
         self.container_length_limit = limits.max_container_items
 
@@ -150,13 +188,19 @@ class _Failure:
 
 
 class Decoder:
-    """Decodes frames within limits. One for each thread."""
+    """Decodes frames within limits. One for each thread.
 
-    __slots__ = ("_protocol", "_source")
+    `piece_bytes`: after so many bytes other threads get their turn; a frame that takes more than `cpu_s_max` of CPU time is refused then.
+    """
 
-    def __init__(self, limits: WireLimits | None = None) -> None:
+    __slots__ = ("_pieces", "_protocol", "_source")
+
+    def __init__(
+        self, limits: WireLimits | None = None, *, piece_bytes: int | None = None, cpu_s_max: float = float("inf")
+    ) -> None:
         limits = limits or WireLimits()
-        self._protocol = _Protocol(limits)
+        self._pieces = None if piece_bytes is None else _Pieces(piece_bytes, cpu_s_max)
+        self._protocol = _Protocol(limits, self._pieces or _Source())
         self._source = self._protocol.trans
 
     def header(self, frame: bytes) -> Header:
@@ -195,19 +239,6 @@ class Decoder:
             body = frame[body_at:]
             arguments = self._struct(body, method.received_arguments)
             self._check(arguments, body, method)
-        except WireError as error:
-            raise WireError(error.message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
-        return Call(method, seqid, oneway, arguments)
-
-    def call_in_steps(self, frame: bytes) -> Generator[None, None, Call]:
-        """As `call`, for a large frame: others may get their turn after each yield."""
-        method, seqid, oneway, body_at = self._unusual(frame)
-        try:
-            body = frame[body_at:]
-            arguments = self._struct(body, method.received_arguments)
-            yield
-            self._check(arguments, body, method)
-            yield
         except WireError as error:
             raise WireError(error.message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
         return Call(method, seqid, oneway, arguments)
@@ -273,6 +304,8 @@ class Decoder:
 
     def _struct(self, body: bytes, shape: Shape) -> Any:
         """One struct that is all of `body`."""
+        if self._pieces is not None:
+            return self._struct_in_pieces(body, shape, self._pieces)
         value = shape.cls()
         buffer = self._source.cstringio_buf = BytesIO(body)
         try:
@@ -281,6 +314,21 @@ class Decoder:
             raise WireError(f"can't be decoded: {error or type(error).__name__}") from error
         if buffer.tell() != len(body):
             raise WireError(f"{len(body) - buffer.tell()} bytes left over after the message")
+        return value
+
+    def _struct_in_pieces(self, body: bytes, shape: Shape, pieces: _Pieces) -> Any:
+        value = shape.cls()
+        pieces.begin(body)
+        try:
+            _decode(value, self._protocol, shape.pair)
+        except _DECODE_ERRORS as error:
+            if pieces.overdue:
+                raise WireError("it takes too long to decode; send less at a time") from error
+            raise WireError(f"can't be decoded: {error or type(error).__name__}") from error
+        finally:
+            left = pieces.end()
+        if left:
+            raise WireError(f"{left} bytes left over after the message")
         return value
 
 
