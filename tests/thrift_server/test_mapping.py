@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.service.service import Operations
 from pinlater.service.turns import ITEMS_A_TURN
 from pinlater.service.values import (
     AckBatch,
@@ -333,7 +334,7 @@ async def test_jobs_of_a_caller_who_goes_while_the_outcomes_of_many_acks_are_ans
     desk.operations.answers["dequeue"] = Dequeued(jobs, results)
     request = types.PinLaterDequeueRequest("emails", 10)
     arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
-    call = asyncio.ensure_future(HANDLERS["dequeueJobs"](desk.operations, arguments))
+    call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Operations, desk.operations), arguments))
     while not desk.operations.asked:
         await asyncio.sleep(0)
     await asyncio.sleep(0)
