@@ -157,7 +157,7 @@ LONG_TURN_MS = 50
 
 
 @contextmanager
-def no_long_turn(server: Server) -> Iterator[None]:
+def no_long_turn(server: Server, name: str = "") -> Iterator[None]:
     """Fails where a turn of the server's event loop took more than 50 ms of CPU time inside the block.
 
     CPU time of the loop's thread and not time on the wall: the machine may be busy with other tests. Start the server with
@@ -169,5 +169,5 @@ def no_long_turn(server: Server) -> Iterator[None]:
     longest_s = samples(server, "pinlater_loop_turn_cpu_seconds_max")[""]
     more = after[str(LONG_TURN_MS)] - before[str(LONG_TURN_MS)]
     assert not more, (
-        f"{more:.0f} turns of the event loop took more than {LONG_TURN_MS} ms, up to {longest_s * 1000:.0f} ms"
+        f"{name} {more:.0f} turns of the event loop took more than {LONG_TURN_MS} ms, up to {longest_s * 1000:.0f} ms"
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,17 @@ from tests.hostile.callers import Caller, no_long_turn
 pytestmark = pytest.mark.crash
 
 
-def enqueue(jobs: int, body_bytes: int) -> types.PinLaterEnqueueRequest:
-    return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * body_bytes) for _ in range(jobs)])
+JOBS_MAX, DESCRIPTORS_MAX = 10_000, 50_000  # the defaults of max_jobs_per_request and max_descriptors_per_request
+
+
+def enqueue(jobs: int, body_bytes: int, **options: Any) -> types.PinLaterEnqueueRequest:
+    """`options` of the jobs; a function is called with the job's number."""
+
+    def job(number: int) -> types.PinLaterJob:
+        said = {name: value(number) if callable(value) else value for name, value in options.items()}
+        return types.PinLaterJob(body=b"x" * body_bytes, **said)
+
+    return types.PinLaterEnqueueRequest("q", [job(number) for number in range(jobs)])
 
 
 def filled(caller: Caller, times: int, jobs: int, body_bytes: int) -> list[str]:
@@ -32,7 +42,26 @@ def the_largest_enqueue(caller: Caller, _: list[str]) -> object:
 
 
 def an_enqueue_of_most_jobs(caller: Caller, _: list[str]) -> object:
-    return caller.call("enqueueJobs", request=enqueue(1_000, 1_000)).value
+    return caller.call("enqueueJobs", request=enqueue(JOBS_MAX, 10)).value
+
+
+def an_enqueue_of_most_jobs_and_bytes(caller: Caller, _: list[str]) -> object:
+    return caller.call("enqueueJobs", request=enqueue(JOBS_MAX, 1_500)).value
+
+
+def an_enqueue_of_most_jobs_with_all_options(caller: Caller, _: list[str]) -> object:
+    request = enqueue(
+        JOBS_MAX,
+        100,
+        headers=lambda number: {"number": str(number)},
+        uniqueKey=lambda number: f"key {number}",
+        uniqueScope=1,
+        customStatus="new",
+        claimTimeoutMillis=60_000,
+        expiresAtMillis=2**50,
+    )
+    request.requestKey = "all of it"
+    return caller.call("enqueueJobs", request=request).value
 
 
 def a_dequeue_of_most_jobs(caller: Caller, _: list[str]) -> object:
@@ -40,7 +69,7 @@ def a_dequeue_of_most_jobs(caller: Caller, _: list[str]) -> object:
 
 
 def a_lookup_of_most_jobs(caller: Caller, descriptors: list[str]) -> object:
-    return caller.call("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors * 2, True)).value
+    return caller.call("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors, True)).value
 
 
 def a_scan_of_most_jobs(caller: Caller, _: list[str]) -> object:
@@ -75,6 +104,8 @@ def an_enqueue_of_a_hundred_thousand_jobs(caller: Caller, _: list[str]) -> objec
 LARGE = [
     the_largest_enqueue,
     an_enqueue_of_most_jobs,
+    an_enqueue_of_most_jobs_and_bytes,
+    an_enqueue_of_most_jobs_with_all_options,
     a_dequeue_of_most_jobs,
     a_lookup_of_most_jobs,
     a_scan_of_most_jobs,
@@ -93,6 +124,66 @@ def test_a_request_at_its_bounds_blocks_the_loop_for_no_longer_than_50_ms(
         descriptors = filled(caller, 2, 1_000, 1_000)
         with no_long_turn(server):
             assert request_of(caller, descriptors)
+
+
+def claimed(caller: Caller, jobs: int) -> list[types.ClaimRef]:
+    """New jobs that are in the caller's hands."""
+    for _ in range(0, jobs, JOBS_MAX):
+        caller.call("enqueueJobs", request=enqueue(JOBS_MAX, 10))
+    claims: list[types.ClaimRef] = []
+    while len(claims) < jobs:
+        given = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value
+        claims += [types.ClaimRef(each, given.jobMetadata[each].claimToken) for each in given.jobOrder]
+    return claims
+
+
+def acks(claims: list[types.ClaimRef], *, succeeded: bool, per_item_errors: bool) -> types.PinLaterJobAckRequest:
+    infos = [types.PinLaterJobAckInfo(each.jobDescriptor, claimToken=each.claimToken) for each in claims]
+    return types.PinLaterJobAckRequest("q", infos if succeeded else [], [] if succeeded else infos, per_item_errors)
+
+
+@pytest.mark.timeout(300)
+def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(server: Server) -> None:
+    """Every operation on jobs by name, each of fifty thousand of them, all of which it applies to."""
+    with Caller(server) as caller:
+
+        def ask(method: str, **arguments: Any) -> Any:
+            with no_long_turn(server, method):
+                reply = caller.call(method, **arguments)
+            assert reply.exception is None, (method, reply.exception)
+            assert reply.application_error is None, (method, reply.application_error)
+            return reply.value
+
+        def all_applied(outcomes: list[types.AckOutcome], claims: list[types.ClaimRef]) -> bool:
+            return [(each.descriptor, each.outcome) for each in outcomes] == [
+                (each.jobDescriptor, types.Outcome.APPLIED) for each in claims
+            ]
+
+        claims = claimed(caller, DESCRIPTORS_MAX)
+        descriptors = [each.jobDescriptor for each in claims]
+        assert all_applied(ask("heartbeatClaims", request=types.ClaimsRequest("q", claims)), claims)
+        checkpoints = [types.PinLaterCheckpointJobRequest(each.jobDescriptor, newBody=b"new") for each in claims]
+        for checkpoint, claim in zip(checkpoints, claims, strict=True):
+            checkpoint.claimToken = claim.claimToken
+        request = types.PinLaterCheckpointJobsRequest("q", checkpoints)
+        assert all_applied(ask("checkpointJobsFenced", request=request), claims)
+        found = ask("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors, True))
+        assert list(found) == descriptors
+        assert {job.body for job in found.values()} == {b"new"}
+        failed = acks(claims, succeeded=False, per_item_errors=False)
+        assert all_applied(ask("ackJobs", request=failed), claims)
+        claims = claimed(caller, DESCRIPTORS_MAX)
+        riding = acks(claims, succeeded=True, per_item_errors=True)
+        given = ask("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000, jobAckRequest=riding))
+        assert all_applied(given.ackOutcomes, claims)
+        assert len(given.jobOrder) == 1_000
+        claims = claimed(caller, DESCRIPTORS_MAX)
+        descriptors = [each.jobDescriptor for each in claims]
+        assert all_applied(ask("releaseJobs", request=types.ReleaseRequest("q", claims)), claims)
+        assert all_applied(ask("cancelJobs", queueName="q", jobDescriptors=descriptors), claims)
+        assert ask("deleteJobsByDescriptor", queueName="q", jobDescriptors=descriptors) == DESCRIPTORS_MAX
+        claims = claimed(caller, DESCRIPTORS_MAX)
+        ask("ackDequeuedJobs", request=acks(claims, succeeded=True, per_item_errors=False))
 
 
 def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> None:

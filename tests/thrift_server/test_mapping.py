@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.service.service import Operations
+from pinlater.service.turns import ITEMS_A_TURN
 from pinlater.service.values import (
     AckBatch,
     AckItem,
+    AckResult,
     Caller,
     CheckpointItem,
     ClaimItem,
@@ -25,7 +30,7 @@ from pinlater.service.values import (
 from pinlater.thrift_server.dispatch import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import Desk
-from tests.thrift_server.fake_operations import DESCRIPTOR, HEADERS
+from tests.thrift_server.fake_operations import ANSWERS, DESCRIPTOR, HEADERS
 from tests.wire.samples import full_arguments
 
 ME = Caller("worker-1", "request-1")
@@ -318,3 +323,24 @@ async def test_a_dry_run_s_jobs_have_no_token(desk: Desk) -> None:
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 4, dryRun=True))
     metadata = reply.value.jobMetadata[DESCRIPTOR]
     assert (metadata.claimToken, metadata.claimDeadlineMillis) == (None, None)
+
+
+async def test_jobs_of_a_caller_who_goes_while_the_outcomes_of_many_acks_are_answered_go_back_unspent(
+    desk: Desk,
+) -> None:
+    """After the claim there are turns of the loop between slices of the outcomes, and the call may be cancelled in each."""
+    jobs = ANSWERS["dequeue"].jobs
+    results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]
+    desk.operations.answers["dequeue"] = Dequeued(jobs, results)
+    request = types.PinLaterDequeueRequest("emails", 10)
+    arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
+    call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Operations, desk.operations), arguments))
+    while not desk.operations.asked:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not call.done()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    [(caller, queue, dequeued)] = desk.operations.undelivered_calls
+    assert (caller, queue, dequeued.jobs) == (ME, "emails", jobs)

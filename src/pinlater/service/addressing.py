@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 # A request may name fifty thousand jobs. A shard is asked for so many at a time: no transaction, statement or turn of the loop grows with
 # the request, and other requests get their turn in between.
-KEYS_A_CALL = 1_000
+KEYS_A_CALL = 500
 
 _ID_DIGITS_ALWAYS_FIT = 19  # fewer digits than this are within an i64 for sure; the rest is for the parser
 
