@@ -340,3 +340,30 @@ async def test_a_new_shard_is_set_only_where_a_queue_has_settings(farm: Farm) ->
     await farm.replace(*[farm.desired(name) for name in "1234"])
     assert farm.store("4").calls["create_queues"] == 1
     assert farm.store("4").calls["configure_queue"] == 1
+
+
+@on_farm(shards=("1", "2"))
+async def test_a_shard_that_fails_again_while_its_last_probe_brings_another_up_to_date_comes_back(farm: Farm) -> None:
+    """The probe goes on for a while after it has found the shard well; that the next one is due meanwhile is not forgotten."""
+    for name in "12":
+        farm.store(name).dead = "connection refused"
+        farm.lanes(name).put_out_of_use("test")
+    farm.store("1").dead = None
+    farm.lanes("1").health.suspect()
+    await farm.pass_time(3_000)
+    assert farm.lanes("1").is_behind
+    await farm.store("2").within.create_queues(["made_elsewhere"], farm.clock.now_ms())
+    slow = farm.store("1").hangs("create_queues")
+    farm.store("2").dead = None
+    farm.lanes("2").health.suspect()
+    while not slow.met.is_set():
+        await farm.pass_time(200)
+    assert farm.lanes("2").healthy
+    farm.store("2").dead = "connection refused"
+    farm.lanes("2").put_out_of_use("test")
+    farm.lanes("2").health.suspect()
+    await farm.pass_time(1_000)
+    farm.store("2").dead = None
+    slow.release()
+    await farm.pass_time(30_000)
+    assert farm.lanes("2").healthy

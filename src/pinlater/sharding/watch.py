@@ -43,7 +43,7 @@ class Watch:
                 shard.forgive(late_s)
             if shard.look_at_calls() and any(other.usable for other in self._shards if other is not shard):
                 shard.turn_away()
-            if not shard.trusted and shard.health.probe_due() and shard not in self._probes:
+            if not shard.trusted and shard not in self._probes and shard.health.probe_due():  # which says so once
                 task = self._probes[shard] = asyncio.create_task(self._probe(shard), name=f"probe {shard.name}")
                 task.add_done_callback(lambda _, shard=shard: self._probes.pop(shard, None))  # type: ignore[misc]
 
@@ -102,14 +102,16 @@ class Watch:
             health.probe_failed(repr(error))
         else:
             health.probe_succeeded()
+        was_away = not shard.healthy
         shard.follow_health()
         if shard.healthy:
-            await self._catch_up(shard)
+            await self._catch_up(shard, was_away=was_away)
 
-    async def _catch_up(self, shard: ShardLanes) -> None:
-        """Shards that came back when there was no other to ask get what this one has."""
+    async def _catch_up(self, shard: ShardLanes, *, was_away: bool) -> None:
+        """Shards that came back when there was no other to ask get what this one has. One that was away until now gets what was made
+        without it after the look that brought it up to date."""
         for other in self._shards.in_reach():
-            if other.is_behind and other is not shard:
+            if was_away if other is shard else other.is_behind:
                 try:
                     await bring_up_to_date(self._shards, other, settings=False)
                 except PinLaterError as error:
