@@ -1,8 +1,8 @@
 """Large frames are decoded in a thread, one at a time, so that no frame keeps the event loop from turning for long.
 
 What a frame costs does not follow from its length: sixteen mebibytes hold a few bodies, or sixteen million empty structs. So the thread
-decodes piece by piece, lets the loop go on in between, and gives up a frame that takes much longer than a request at its bounds. One at a time,
-because what is decoded takes up to twenty times the frame's bytes.
+decodes piece by piece, lets the loop go on in between, and gives up a frame that takes much longer than a request at its bounds. One at
+a time, because what is decoded takes up to twenty times the frame's bytes.
 
 Weakness: a frame that is decoded slowly holds up other large ones for that long.
 """
