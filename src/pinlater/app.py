@@ -24,7 +24,7 @@ from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.queue import QueueCounts
-from pinlater.http_server.server import HttpServer, OneServer, Readiness
+from pinlater.http_server.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
 from pinlater.maintenance.rates import RateSampler
 from pinlater.maintenance.runner import Periodic, Runner
 from pinlater.maintenance.sweeps import Sweeps
@@ -184,6 +184,7 @@ class App:
             shared_port=self._one_of_many,
             budget=ByteBudget(settings.thrift.max_buffered_bytes),
             standstill=standstill,
+            other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
         )
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)

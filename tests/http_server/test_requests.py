@@ -83,6 +83,14 @@ async def test_what_is_malformed_or_too_large_gets_an_answer_and_the_connection_
     assert b"Connection: close" in answer
 
 
+async def test_a_body_with_two_lengths_is_refused_and_nothing_behind_it_is_answered(site: Site) -> None:
+    """A proxy in front may see the end of the body elsewhere, and what follows as another's request."""
+    two = b"POST /ping.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    answer = await site.raw(two + b"GET /ping.txt HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
 async def test_a_body_in_chunks_is_bounded_too(serve: Serve) -> None:
     site = await serve(HttpSettings(port=0, max_body_bytes=1_000))
     head = b"POST /ping HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -110,6 +110,16 @@ async def test_a_symbolic_link_in_place_of_the_lock_file_is_refused(tmp_path: Pa
     assert victim.read_text() == "precious"
 
 
+async def test_a_store_is_opened_by_a_link_to_it(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db").symlink_to(tmp_path / "real.db")
+    bench = Bench(tmp_path / "jobs.db")
+    for _ in range(2):
+        await bench.open()
+        assert await bench.insert()
+        await bench.shard.close()
+    assert (tmp_path / "real.db").exists()
+
+
 async def test_only_the_owner_may_read_what_the_store_writes(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

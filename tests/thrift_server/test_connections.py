@@ -449,12 +449,27 @@ async def test_two_thousand_silent_connections_harm_nobody(start: Start) -> None
 async def test_connections_are_bound_by_what_the_system_lets_a_process_open(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + 12, RESERVED + 12))
-    desk = await start(max_connections=1000, max_connections_refused=10)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + 4, RESERVED + 4))
+    desk = await start(max_connections=1000, max_connections_refused=2)
     clients = [await desk.connect() for _ in range(2)]
     for client in clients:
         assert (await client.call("getQueueNames")).exception is None
     assert (await (await desk.connect()).call("getQueueNames")).exception.detail == "TOO_MANY_CONNECTIONS"
+
+
+async def test_with_few_files_most_connections_are_served_and_not_refused(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There had been fewer than none: the places for those that are refused had taken them all."""
+    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + 4, RESERVED + 4))
+    desk = await start(max_connections=1000, max_connections_refused=256)
+    assert desk.server.max_connections == 2
+    assert (await (await desk.connect()).call("getQueueNames")).exception is None
+
+
+def test_room_is_left_for_the_connections_of_other_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
+    assert make_room(20_000, 272) == 4096 - RESERVED - 272
 
 
 def test_room_is_made_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,11 @@ class Connection:
 
     async def _read_body(self, head: h11.Request) -> bytes:
         limit = self._settings.max_body_bytes
+        names = {name for name, _ in head.headers}
+        if b"content-length" in names and b"transfer-encoding" in names:
+            raise BadRequest(
+                "A body has either Content-Length or Transfer-Encoding"
+            )  # a proxy may see another end of it
         declared = next((value for name, value in head.headers if name == b"content-length"), b"0")
         if int(declared) > limit:
             raise BadRequest(f"The body is longer than {limit} bytes", 413)

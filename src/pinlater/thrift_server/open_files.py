@@ -11,9 +11,13 @@ import resource
 RESERVED = 128  # stores, logs, listeners, the event loop's own
 
 
-def make_room(connections: int) -> int:
-    """Raises the process's soft limit of open files, as far as it may, towards `connections`; returns how many fit."""
-    wanted = connections + RESERVED
+def make_room(connections: int, others: int = 0) -> int:
+    """Raises the process's soft limit of open files, as far as it may, towards `connections`; returns how many fit.
+
+    `others`: how many descriptors the connections of other listeners may take.
+    """
+    reserved = RESERVED + others
+    wanted = connections + reserved
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return connections
@@ -21,4 +25,4 @@ def make_room(connections: int) -> int:
     if soft < possible:
         soft = possible
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return min(connections, max(1, soft - RESERVED))
+    return min(connections, max(1, soft - reserved))

@@ -37,7 +37,8 @@ PARTIAL_FRAME_S_MAX = 30.0
 class ThriftServer:
     """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
 
-    `budget` counts the bytes in flight; not given, it has the settings' limit.
+    `budget` counts the bytes in flight; not given, it has the settings' limit. `other_connections`: how many other listeners of this
+    process may hold; the system's bound on open files is shared with them.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class ThriftServer:
         shared_port: bool = False,
         budget: ByteBudget | None = None,
         standstill: Standstill | None = None,
+        other_connections: int = 0,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
@@ -62,6 +64,8 @@ class ThriftServer:
         self._paused: dict[Connection, None] = {}  # not read from: too much waits on them
         self._stalled: dict[Connection, None] = {}  # with answers that the kernel doesn't take, oldest first
         self.max_connections = settings.max_connections
+        self._max_refused = settings.max_connections_refused
+        self._other_connections = other_connections
         self.standstill = standstill or Standstill(clock.monotonic, settings.standstill_s)
         self.standstill.noticed = self._stood_still
         self._beat: asyncio.TimerHandle | None = None
@@ -90,8 +94,9 @@ class ThriftServer:
         """Listens. Raises `OSError` where the address can't be had."""
         loop = asyncio.get_running_loop()
         settings = self.settings
-        with_refused = settings.max_connections + settings.max_connections_refused
-        self.max_connections -= with_refused - make_room(with_refused)
+        room = make_room(settings.max_connections + settings.max_connections_refused, self._other_connections)
+        self._max_refused = min(settings.max_connections_refused, room // 2)
+        self.max_connections = min(settings.max_connections, room - self._max_refused)
         if self.max_connections < settings.max_connections:
             logger.warning(
                 "open files bound connections",
@@ -185,7 +190,7 @@ class ThriftServer:
             return
         connection.over_limit = True
         self.metrics.count("thrift_connections_over_limit")
-        if count >= self.max_connections + self.settings.max_connections_refused:
+        if count >= self.max_connections + self._max_refused:
             oldest = next(iter(self._silent))
             del self._silent[oldest]
             oldest.abort()

@@ -102,7 +102,7 @@ class SqliteShard:
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.name = name
-        self.path = Path(path)
+        self.path = Path(path).resolve()  # SQLite names the log after the file, not after a link to it
         self._settings = settings or SqliteSettings()
         self._monotonic = monotonic
         self._lock = FileLock(self.path)
