@@ -9,7 +9,7 @@ from pinlater.cli.main import main
 from pinlater.service.service import Operations
 from pinlater.thrift_server import dispatch
 
-BUSY_S = 0.08
+BUSY_S = 3.0  # beyond what the slowest machine is allowed
 _get_server_info = dispatch.HANDLERS["getServerInfo"]
 
 

@@ -196,5 +196,5 @@ def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> No
     ):
         with no_long_turn(server):
             assert caller.call("getQueueNames").exception is None
-        with pytest.raises(AssertionError, match="took more than 50 ms"), no_long_turn(server):
+        with pytest.raises(AssertionError, match="took more than"), no_long_turn(server):
             assert caller.call("getServerInfo").exception is None
