@@ -117,6 +117,7 @@ class Faults:
         server, shared = self._server(), self._random.choice(self._cluster.stores)
         calls, after = self._random.randrange(8), self._random.random() < 0.5
 
+        armed: list[CrashPoint] = []
         over = False
 
         def die() -> None:
@@ -126,11 +127,13 @@ class Faults:
 
         def begin() -> None:
             if server.loop is not None:
-                shared.crash_points.append(CrashPoint(server.loop, calls, after, die))
+                armed.append(CrashPoint(server.loop, calls, after, die))
+                shared.crash_points += armed
 
         def end() -> None:
             nonlocal over
             over = True
+            shared.crash_points[:] = [point for point in shared.crash_points if point not in armed]
             server.restart_after(0.0)
 
         when = "after" if after else "before"

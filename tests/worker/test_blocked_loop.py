@@ -19,7 +19,7 @@ from pinlater.worker._pulse import Pulse
 from tests.worker.conftest import eventually
 
 T = TypeVar("T")
-PATIENCE_S = 20.0
+PATIENCE_S = 50.0
 SETTINGS = WorkerSettings(concurrency=4, prefetch_max=0, backoff_first_ms=10, backoff_max_ms=50)
 
 
