@@ -220,10 +220,8 @@ class Dispatcher:
                 bytes_left -= sum([len(job.body) for job in jobs])
                 if bytes_left <= 0:
                     break
-        except (
-            Exception,
-            asyncio.CancelledError,
-        ):  # the caller has gone, or `Woken`, or a fault of ours: these jobs reach nobody
+        except (Exception, asyncio.CancelledError):
+            # The caller has gone, or `Woken`, or our own fault: these jobs reach no caller.
             for part in claimed:
                 self.give_back(wish.queue, part, charged=False)
             raise
