@@ -285,7 +285,7 @@ class Run:
     # --- the verdict ------------------------------------------------------------------------------------------------------------
 
     async def _drain(self) -> None:
-        """Until every job has ended and every server serves from every shard."""
+        """Until every job has ended and every server takes calls and serves from every shard."""
         timeout_s = self.plan.load.claim_timeout_ms / 1000
         for process in self._workers:
             process.hurried = True
@@ -298,7 +298,7 @@ class Run:
             all(job.finished_at_ms is not None for store in self.cluster.stores for job in store.jobs())
             and all(self.timeline.now_s > store.fails_until_s + _SETTLE_S for store in self.cluster.stores)
             and all(
-                server.ready and not server.app.readiness().reasons  # type: ignore[union-attr]
+                server.ready and not server.refuses and not server.app.readiness().reasons  # type: ignore[union-attr]
                 for server in self.cluster.servers
             )
         )
