@@ -4,7 +4,6 @@ the other keys is put right. What a lost job's own data (`j`) means is in `test_
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
@@ -14,13 +13,11 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnection
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.storage.interface import InsertRequest, JobKey, Page, raise_error
-from pinlater.storage.redis import keys
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
 from tests.redis.consistency import keys_of
+from tests.redis.lost_keys import KINDS, keys_of_kind
 from tests.redis.rig import FRONT, Rig, stats_of
 
-# All that the head of `keys.py` lists, but `x`, which is never there.
-KINDS = [kind for kind in re.findall(r"^    (\w+)(?:<\w+>)?\s", keys.__doc__ or "", re.MULTILINE) if kind != "x"]
 # Those whose loss takes a job along, or more than one.
 TAKES_JOBS = {"j"}
 
@@ -56,10 +53,7 @@ async def live(desk: Desk) -> Life:
 
 def delete(rig: Rig, kind: str) -> None:
     """All keys of a kind."""
-    pattern = re.compile(
-        re.escape(FRONT) + kind.encode() + (b"" if len(kind) > 1 or kind in "qzphcetoa" else b".*"), re.DOTALL
-    )
-    found = [key for key in keys_of(rig.server) if pattern.fullmatch(key)]
+    found = keys_of_kind(keys_of(rig.server), FRONT, kind)
     assert found, f"there is no {kind}"
     rig.server.execute("DEL", *found)
 

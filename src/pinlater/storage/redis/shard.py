@@ -45,8 +45,9 @@ from pinlater.storage.redis import bulk, claiming, finishing, inserting, reading
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.book import Book
-from pinlater.storage.redis.connection import Connection, connect
+from pinlater.storage.redis.connection import Address, Connection, connect
 from pinlater.storage.redis.errors import StaleBook
+from pinlater.storage.redis.failover import MasterWatch
 from pinlater.storage.redis.fitness import Memory, check_server
 from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
@@ -110,6 +111,7 @@ class RedisShard:
             Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, _WRITERS) for _ in range(_WRITERS)
         ]
         self._joining = asyncio.Lock()
+        self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
         self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
         self._doubtful: list[tuple[bytes, str]] = []  # claims that nobody ever got
@@ -157,12 +159,14 @@ class RedisShard:
             self._is_open = False
             with contextlib.suppress(PinLaterError):  # the lease lapses by itself
                 await self._membership.leave(self._readers.run)
+        await self._master.close()
         await asyncio.gather(*(writer.close() for writer in self._writers))
         await self._readers.close()
 
     async def ping(self, now_ms: int | None = None) -> None:
         """A sign of life in the store, which is a write."""
         self._check_open()
+        self._master.look()
         slot, asked = self._membership.slot, self._monotonic()
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
         if not await self._membership.renew(self._readers.run, time_ms):
@@ -198,6 +202,9 @@ class RedisShard:
 
     async def _connect(self) -> Connection:
         return await connect(self.endpoint, self._front, self._settings, self.stats)
+
+    def _leave(self, address: Address) -> int:
+        return self._readers.leave(address) + sum(writer.leave(address) for writer in self._writers)
 
     async def _refresh(self) -> None:
         """The book as Redis has it."""
@@ -397,6 +404,7 @@ class RedisShard:
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> Facts:
+        self._master.look()
         found = await self._readers.run("pulse", self._seen_change)
         self._changed.update(found[7])
         self._seen_change = found[8]
