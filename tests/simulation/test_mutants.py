@@ -10,6 +10,7 @@ import pytest
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.others import Others
 from pinlater.domain.job import Holder, JobState, Outcome
+from pinlater.domain.queue import Queue
 from pinlater.service.identity import Identity
 from pinlater.storage.interface import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
 from pinlater.storage.memory import claiming, finishing, inserting
@@ -124,6 +125,16 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(Dispatcher, "_wake", lambda *_: None)
     monkeypatch.setattr(Others, "look", look_nowhere)
     assert "UNWOKEN" in caught()
+
+
+def test_a_unique_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QueueState, "key_holder", lambda *_: None)
+    assert "TWINS" in caught()
+
+
+def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "changed", lambda self, *_: self)
+    assert caught() >= {"UNSETTLED", "UNPAUSED"}
 
 
 def test_jobs_whose_claims_never_time_out_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
