@@ -121,6 +121,12 @@ async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_
         rig.assert_consistent()
 
 
+async def test_no_key_expires_so_a_policy_that_evicts_what_expires_evicts_none(rig: Rig, desk: Desk) -> None:
+    """`volatile-*`, of which no server warns."""
+    await live(desk)
+    assert [key for key in keys_of(rig.server) if rig.server.execute("PTTL", key) != -1] == []
+
+
 async def test_what_was_put_right_is_counted_and_said(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         await desk.put()
