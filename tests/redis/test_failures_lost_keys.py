@@ -44,7 +44,7 @@ async def live(desk: Desk) -> Life:
     await desk.shard.configure_queue(QUEUE, config=QueueConfig())
     await desk.shard.create_queues(["gone"], desk.now)
     await desk.put(b"gone", queue="gone")
-    await desk.shard.delete_queues(["gone"])
+    await desk.shard.delete_queues(["gone"], desk.now)
     await desk.shard.announce("127.0.0.1:9010")
     await desk.shard.note_map("{}", desk.now)
     bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
@@ -73,10 +73,11 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
 async def look_after(desk: Desk) -> None:
     """What a server does by itself, and some time."""
     for _ in range(4):
-        # The first of each turn makes the next look a new one; a server would wait for it for a second.
+        # A change makes the next look a new one; a server would wait for it for a second.
         with contextlib.suppress(PinLaterError):
             await desk.shard.ping()
             await desk.shard.create_queues(["another"], desk.now)
+            await desk.shard.configure_queue("another", paused=False)
         await desk.shard.time_out_claims(desk.now, ALL)
         await desk.shard.expire_jobs(desk.now, ALL)
         await desk.collect(succeeded_ms=100 * TIMEOUT_MS, failed_ms=100 * TIMEOUT_MS)

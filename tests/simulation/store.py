@@ -52,6 +52,7 @@ _READS = frozenset(
 _CHANGES = frozenset(
     (
         "create_queues",
+        "merge_queues",
         "delete_queues",
         "configure_queue",
         "insert_jobs",

@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.domain.queue import Queue
 from pinlater.storage.interface import JobKey
 from pinlater.storage.sqlite import SqliteSettings
 from pinlater.storage.sqlite.ledger import Transaction
@@ -88,7 +89,7 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
         queue = transaction.ledger.queues[QUEUE]
         transaction.ledger.counter(queue, 1).pending += 100
         transaction.ledger.counter(queue, 2).pending += 1
-        transaction.ledger.add(77, "ghost")
+        transaction.ledger.add(77, Queue("ghost"))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

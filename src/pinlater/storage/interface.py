@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, Outcome
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 
 
 class Capabilities(NamedTuple):
@@ -295,6 +295,10 @@ class Member(NamedTuple):
     seen_at_ms: int
 
 
+DELETION_KEPT_MS = 24 * 3_600_000
+"""How long a shard remembers that it deleted a queue: a server that stood still for less does not make it again."""
+
+
 class Shard(Protocol):
     """One shard of the store. Every method may be called concurrently; every method is one transaction."""
 
@@ -352,15 +356,25 @@ class Shard(Protocol):
         ...
 
     # --- queues -----------------------------------------------------------------------------------------------------------
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        """Makes them; one that exists stays as it is. All of them as they are now, in this order.
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        """Makes them, as `merge_queues` does with queues of that life on which nothing is set."""
+        ...
 
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        """Makes those that are missing as they are given, and gives those that are there what is newer (`Queue.newest`). All of them as
+        they are now, in this order.
+
+        One that was deleted here not before it was made is not made; its answer says so (`Queue.life.over`).
         Its cost must not grow with the number of queues that there are.
         """
         ...
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
-        """Removes them with all their jobs, at once for every caller (the space may be freed later). Missing ones: nothing."""
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms` for at
+        least `DELETION_KEPT_MS`, also of those that are missing. 0: nothing is remembered.
+
+        One that was made after `deleted_ms` stays. Answers the newest time that any of them carried (`Queue.newest_ms`), 0 for none.
+        """
         ...
 
     async def list_queues(self) -> Sequence[Queue]:

@@ -18,7 +18,7 @@ from asyncmy import errors as driver
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.storage.interface import (
     Ack,
@@ -43,7 +43,8 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.mysql import bulk, claiming, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.mysql import bulk, claiming, finishing, inserting, migration, reading, sweeping
+from pinlater.storage.mysql import queues as queue_rows
 from pinlater.storage.mysql.book import Book
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
 from pinlater.storage.mysql.errors import is_ours, translate
@@ -254,13 +255,17 @@ class MysqlShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        """The book learns of them when they are used first."""
-        return await self._other.carry_out(lambda t: queues.create(t, names, now_ms))
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
-        await self._other.carry_out(lambda t: queues.delete(t, names))
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        """The book learns of them when they are used first."""
+        return await self._other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = await self._other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
         await self._refresh()
+        return newest_ms
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
@@ -272,7 +277,7 @@ class MysqlShard:
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        if not await self._other.carry_out(lambda t: queues.configure(t, name, config, paused, version)):
+        if not await self._other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
             raise QueueNotFound(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, settings_text
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts, settings_text
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.storage.interface import (
+    DELETION_KEPT_MS,
     Ack,
     Acked,
     Capabilities,
@@ -235,19 +236,39 @@ class RedisShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        kept: list[bytes] = []
-        for start in range(0, len(names), _QUEUES_A_CALL):
-            some = list(names[start : start + _QUEUES_A_CALL])
-            part = encode(some)
-            kept += await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
-            self._book.learn(zip(some, await self._readers.run("find_queues", part), strict=True))
-        return [reading.unpacked(name, settings) for name, settings in zip(names, kept, strict=True)]
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        merged: list[Queue] = []
+        for start in range(0, len(queues), _QUEUES_A_CALL):
+            some = queues[start : start + _QUEUES_A_CALL]
+            merged += await self._merge(some)
+            names = [queue.name for queue in some]
+            self._book.learn(zip(names, await self._readers.run("find_queues", encode(names)), strict=True))
+        return merged
+
+    async def _merge(self, queues: Sequence[Queue]) -> list[Queue]:
+        """Decided here from what Redis has, and decided anew where that has changed meanwhile."""
+        for _ in range(_SETTINGS_TRIES):
+            states = await self._readers.run("find_states", encode([queue.name for queue in queues]))
+            decided = [reading.merged(queue, state) for queue, state in zip(queues, states, strict=True)]
+            changes = [change for _, change in decided if change is not None]
+            if not changes:
+                return [queue for queue, _ in decided]
+            first_number = secrets.randbelow(_FIRST_NUMBER_MAX)
+            if await self._other.run("merge_queues", encode(changes), first_number) == [_CONFIGURED]:
+                return [queue for queue, _ in decided]
+        raise conflict()
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = 0
         for start in range(0, len(names), _QUEUES_A_CALL):
-            await self._other.run("delete_queues", encode(list(names[start : start + _QUEUES_A_CALL])))
+            part = encode(list(names[start : start + _QUEUES_A_CALL]))
+            [found] = await self._other.run("delete_queues", part, deleted_ms, deleted_ms - DELETION_KEPT_MS)
+            newest_ms = max(newest_ms, int(found))
         await self._refresh()
+        return newest_ms
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()

@@ -164,8 +164,8 @@ class Ledger:
         self.first_request_key_ms = NEVER_MS if seen_ms is None else seen_ms
         self.first_key_until_ms = NEVER_MS if until_ms is None else until_ms
 
-    def add(self, queue_id: int, name: str) -> None:
-        self.queues[name] = self.by_id[queue_id] = QueueEntry(queue_id, Queue(name))
+    def add(self, queue_id: int, queue: Queue) -> None:
+        self.queues[queue.name] = self.by_id[queue_id] = QueueEntry(queue_id, queue)
 
     def drop(self, entry: QueueEntry) -> None:
         del self.queues[entry.name], self.by_id[entry.queue_id]

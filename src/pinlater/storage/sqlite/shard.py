@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.storage.interface import (
     Ack,
@@ -36,7 +36,8 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.sqlite import bulk, claiming, finding, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.sqlite import bulk, claiming, finding, finishing, inserting, migration, reading, sweeping
+from pinlater.storage.sqlite import queues as queue_rows
 from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.storage.sqlite.errors import translate
@@ -174,11 +175,14 @@ class SqliteShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        return await self._open.writer.carry_out(lambda t: queues.create(t, names, now_ms))
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
-        await self._open.writer.carry_out(lambda t: queues.delete(t, names))
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return await self._open.writer.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        return await self._open.writer.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
 
     async def list_queues(self) -> Sequence[Queue]:
         return await self._open.readers.long(reading.list_queues)
@@ -186,7 +190,7 @@ class SqliteShard:
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        found = await self._open.writer.carry_out(lambda t: queues.configure(t, name, config, paused, version))
+        found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version))
         if not found:
             raise QueueNotFound(name)
 

@@ -1,1 +1,1 @@
-INSERT INTO queues (name, created_at_ms) VALUES (?, ?)
+INSERT INTO queues (name, paused, config, created_at_ms) VALUES (?, ?, ?, ?)

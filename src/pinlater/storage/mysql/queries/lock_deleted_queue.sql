@@ -1,0 +1,1 @@
+SELECT deleted_at_ms FROM deleted_queues WHERE name = :name LOCK IN SHARE MODE
