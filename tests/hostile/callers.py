@@ -26,8 +26,9 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(\w+)=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
 class Caller:
     """One connection; sends and reads only what it is told to."""
 
-    def __init__(self, server: Server) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
+    def __init__(self, server: Server, host: str = "127.0.0.1") -> None:
+        """`host`: the address of this machine to connect from."""
+        self.socket = socket.create_connection(("127.0.0.1", server.port), PATIENCE_S, source_address=(host, 0))
         self._decoder = Decoder()
         self._unsent = b""
 
