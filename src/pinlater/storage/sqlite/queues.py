@@ -38,6 +38,7 @@ def configure(
     queue = transaction.ledger.queues.get(name)
     if queue is None:
         return False
+    transaction.ledger.will_change(queue)
     settings = queue.settings = queue.settings.changed(config, paused, version)
     row = (settings.paused, settings_text(settings), queue.queue_id)
     transaction.execute(sql("configure_queue"), row)
