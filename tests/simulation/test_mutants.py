@@ -16,6 +16,7 @@ from pinlater.storage.interface import Ack, Acked, Claimed, ClaimOrder, ClaimRef
 from pinlater.storage.memory import claiming, finishing, inserting
 from pinlater.storage.memory.queue_state import QueueState
 from pinlater.storage.memory.record import Record
+from pinlater.storage.together import BytesTogether
 from tests.simulation.run import SMALL, Run, Verdict, carry_out, plan_of, simulate
 from tests.simulation.store import Session, SharedStore, at_once
 
@@ -88,8 +89,8 @@ def test_a_job_that_is_handed_out_though_it_is_claimed_is_caught(monkeypatch: py
     """Each job once, so that workers do not run after the same one for ever."""
     plain, given_away = claiming.claim, set[bytes]()
 
-    def claim(queue: QueueState, order: ClaimOrder, now_ms: int) -> Claimed:
-        given = plain(queue, order, now_ms)
+    def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesTogether) -> Claimed:
+        given = plain(queue, order, now_ms, together)
         for job in list(queue.jobs.values()):
             if job.claim is not None and job.body not in given_away:
                 given_away.add(job.body)

@@ -10,10 +10,11 @@ from typing import NoReturn
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
-from pinlater.domain.queue import Queue
+from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.storage.interface import JobKey
-from pinlater.storage.sqlite import SqliteSettings
-from pinlater.storage.sqlite.ledger import Transaction
+from pinlater.storage.sqlite import SqliteSettings, queues
+from pinlater.storage.sqlite.changes import Changes, _counter
+from pinlater.storage.sqlite.ledger import Ledger, Transaction
 from pinlater.storage.sqlite.writer import Writer
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
@@ -98,6 +99,49 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
     assert "ghost" not in writer_of(either)._ledger.queues
     assert {priority: counter.pending for priority, counter in queue.counters.items()} == {1: 5}
     assert len(await either.claim(100)) == 5
+
+
+def _memory_of(ledger: Ledger) -> object:
+    """All that the ledger knows of queues."""
+    queues = {
+        entry.name: (entry.queue_id, entry.settings, [counter.row() for counter in entry.counters.values()])
+        for entry in ledger.queues.values()
+    }
+    dropped = {queue_id: [counter.row() for counter in counters] for queue_id, counters in ledger.dropped.items()}
+    return queues, sorted(ledger.by_id), dropped, ledger.first_expiry_ms
+
+
+async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand queues would keep the loop busy for a tenth of a second."""
+    others = [f"other {number}" for number in range(10)]
+    await bench.shard.create_queues(others, NOW)
+    await bench.insert(5)
+    await bench.claim(2)
+    await bench.shard.delete_queues(["other 9"])
+    ledger = writer_of(bench)._ledger
+    before = _memory_of(ledger)
+
+    def halfway(transaction: Transaction) -> None:
+        queues.merge(
+            transaction,
+            [Queue("new"), Queue("other 4", paused=True, versions=Versions("", Versions().following(NOW, 1)))],
+            NOW,
+        )
+        queues.delete(transaction, ["other 1", "other 2"], 0)
+        queues.merge(transaction, [Queue("other 1")], NOW)
+        queues.configure(transaction, "other 3", QueueConfig(max_backlog=7), True, "v")
+        changes = Changes(transaction, NOW)
+        for record in changes.load([job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]):
+            _counter(record).pending += 3
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "reload", None)
+        with pytest.raises(ZeroDivisionError):
+            await writer_of(bench).carry_out(halfway)
+    assert _memory_of(ledger) == before
+    ledger.reload(bench.shard._open.connection.execute)
+    assert _memory_of(ledger) == before
 
 
 async def test_too_many_waiting_calls_are_refused(bench: Bench) -> None:

@@ -147,6 +147,19 @@ async def test_a_failure_of_ours_and_an_overload_are_lines_too(start: Any, lines
     assert outcomes == [("UNKNOWN", "TOO_MANY_WAITING"), ("UNKNOWN", "INTERNAL")]
 
 
+async def test_a_delete_by_regex_whose_caller_goes_is_a_line_too(desk: Desk, lines: Lines) -> None:
+    """It may have deleted some of the jobs."""
+    gate = Gate("delete_jobs")
+    desk.operations.before = gate
+    client = await desk.connect()
+    request = types.PinLaterDeleteJobsRequest("emails", 0, 1, bodyRegexToMatch="x")
+    client.send("deleteJobs", request=request)
+    await gate.arrived.wait()
+    client.close()
+    await desk.until(lambda: desk.operations.cancelled)
+    assert (lines.only["outcome"], lines.only["queue"]) == ("interrupted", "emails")
+
+
 async def test_a_call_that_the_end_of_the_server_cuts_off_is_a_line_too(start: Any, lines: Lines) -> None:
     """It may or may not have taken effect; the peer is known though the connection is gone."""
     desk = await start()

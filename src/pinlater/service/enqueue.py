@@ -5,6 +5,7 @@ One call of it must stay cheap: tens of thousands a second go through here.
 
 from __future__ import annotations
 
+import asyncio
 import marshal
 from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
@@ -27,6 +28,7 @@ from pinlater.service.queues import YEAR_MS
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.spread import KeyedRequest, Spread
 from pinlater.service.standstill import Standstill
+from pinlater.service.turns import ITEMS_A_TURN
 from pinlater.service.values import Caller, Enqueued, JobToEnqueue
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Inserted, InsertRequest
@@ -82,7 +84,11 @@ class Enqueue:
         known = self._book.get(queue) or await self._book.require(queue)
         now_ms = self._clock.now_ms()
         self._check(jobs, request_key)
+        if len(jobs) > ITEMS_A_TURN:
+            await asyncio.sleep(0)
         fingerprint = _fingerprint(jobs) if request_key is not None else b""
+        if fingerprint and len(jobs) > ITEMS_A_TURN:
+            await asyncio.sleep(0)
         try:
             plain = request_key is None and not any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself

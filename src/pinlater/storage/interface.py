@@ -146,11 +146,13 @@ class ClaimOrder(NamedTuple):
     """All calls that claim from one queue now. The first call gets the first jobs.
 
     A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
+    Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies (the lowest of theirs), they hand out no more.
     """
 
     queue: str
     calls: Sequence[ClaimCall]
     claim_timeout_ms: int
+    bytes_together_max: int = 64 * 1024 * 1024
 
 
 class Claimed(NamedTuple):
@@ -158,11 +160,13 @@ class Claimed(NamedTuple):
 
     `next_due_ms` is the earliest run-after of the jobs that still wait, where a call got fewer than it asked for (else None): when
     to look again. It may be in the past where a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
+    `cut_short`: a due job stayed because of `bytes_together_max`; calls that got none may come again at once.
     """
 
     jobs: Sequence[Sequence[ClaimedJob]]
     next_due_ms: int | None = None
     expired: int = 0
+    cut_short: bool = False
 
 
 class Ack(NamedTuple):

@@ -64,6 +64,9 @@ class Recipient(Protocol):
     @property
     def peer(self) -> str: ...  # who is at the other end, for the log
 
+    @property
+    def host(self) -> str: ...  # the address of the other end, without its port
+
 
 class Route(NamedTuple):
     """Where a method's calls go."""
@@ -126,7 +129,7 @@ class Answering:
             if len(frame) <= self._inline_bytes_max or self._large_frames is None:
                 call = self._decode(frame)
             else:
-                call = await self._large_frames.decode(frame)
+                call = await self._large_frames.decode(frame, recipient.host)
         except WireError as error:
             return self._undecodable(error)
         route = self._routes[call.method.name]

@@ -5,7 +5,7 @@ requests that take no waiting go out together.
 
 What bounds it: reading stops while too much waits unanswered, answering stops while the kernel doesn't take the answers, and the
 server's sweep cuts a connection that makes no progress. All that it holds, in and out, is counted in the server's budget; what doesn't
-fit is thrown away as it comes and answered with an error, in its turn.
+fit is thrown away as it comes and answered with an error, in its turn. So is what has to give way to others' requests (`shed`).
 
 Nothing is read while reading is paused, not even that the peer has gone. So the sweep asks the kernel, and goes on reading, only to
 refuse what comes, where requests wait behind a long poll: the news that the peer has gone may be behind them.
@@ -25,6 +25,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from pinlater.thrift_server.answers import Delivery
+from pinlater.thrift_server.shedding import HELD_BYTES_MIN
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong
 
@@ -189,6 +190,8 @@ class Connection(asyncio.Protocol):
         budget.free_bytes -= more_bytes
         if more_bytes <= 0:
             return
+        if partial_bytes >= HELD_BYTES_MIN:
+            self._server.holds(self)
         if budget.free_bytes < 0 or self._refusing:
             self._refuse_partial()
         if self._task is not None and self._too_much_waits():
@@ -200,16 +203,41 @@ class Connection(asyncio.Protocol):
             return
         if self._task is not None and not self._refusing:
             return  # reading pauses: it may fit later
+        self._drop_partial()
+
+    def _drop_partial(self) -> None:
         self._budget.free_bytes += self._partial_bytes
         self._partial_bytes = 0
         self._enqueue_refused(self._server.monotonic(), self._splitter.skip(HEAD_BYTES))
         self._start()
 
     def _may_stay(self, frame_bytes: int) -> bool:
-        """Whether a frame, which is counted already, is kept and not refused."""
+        """Whether a frame, which is counted already, is kept and not refused; others' may have to give way to it."""
         if self._refusing and self.waiting:
             return False
-        return self._budget.admits(frame_bytes, alone=self._task is None and not self._queue)
+        alone = self._task is None and not self._queue
+        return self._budget.admits(frame_bytes, alone=alone) or self._server.make_room_for(self)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds of requests that are not begun: of a frame that is not whole, and of frames behind a long poll."""
+        return self._partial_bytes + (self._queued_bytes if self.waiting else 0)
+
+    @property
+    def held_since_s(self) -> float:
+        """Since when it holds the oldest of that."""
+        return self._queue[0][0] if self.waiting and self._queue else self._partial_since_s
+
+    def shed(self) -> None:
+        """Throws away what `held_bytes` counts, but for the beginnings of frames; each is answered with an error in its turn."""
+        if self.waiting:
+            for index, (arrived_s, frame, refused) in enumerate(self._queue):
+                if not refused and len(frame) > HEAD_BYTES:
+                    self._queue[index] = arrived_s, frame[:HEAD_BYTES], True
+                    self._queued_bytes -= len(frame) - HEAD_BYTES
+                    self._budget.free_bytes += len(frame) - HEAD_BYTES
+        if self._partial_bytes >= HEAD_BYTES:
+            self._drop_partial()
 
     def _pause_reading(self) -> None:
         """Reads no more before all that waits is answered, or the sweep sees that it waits for long."""
@@ -338,7 +366,10 @@ class Connection(asyncio.Protocol):
         if self._task is None:
             self._server.spoke(self)
             self._task = self._loop.create_task(self._serve())
-        elif self._too_much_waits():
+            return
+        if self._queued_bytes >= HELD_BYTES_MIN:
+            self._server.holds(self)
+        if self._too_much_waits():
             self._pause_reading()
 
     def _too_much_waits(self) -> bool:
@@ -442,6 +473,11 @@ class Connection(asyncio.Protocol):
     def peer(self) -> str:
         """Who is, or was, at the other end, for the log."""
         return str(self._peer)
+
+    @property
+    def host(self) -> str:
+        """The address of the other end, without its port."""
+        return str(self._peer[0]) if isinstance(self._peer, tuple) else str(self._peer)
 
     @property
     def busy(self) -> bool:

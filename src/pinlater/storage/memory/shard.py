@@ -39,6 +39,7 @@ from pinlater.storage.interface import (
 from pinlater.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
 from pinlater.storage.memory.queue_state import QueueState
 from pinlater.storage.memory.record import Record
+from pinlater.storage.together import BytesTogether
 
 
 class MemoryShard:
@@ -152,8 +153,9 @@ class MemoryShard:
         ]
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        together = BytesTogether(orders)
         return [
-            claiming.claim(queue, order, now_ms)
+            claiming.claim(queue, order, now_ms, together)
             if (queue := self._queues.get(order.queue))
             else QueueNotFound(order.queue)
             for order in orders

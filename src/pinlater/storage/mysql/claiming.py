@@ -21,6 +21,7 @@ from pinlater.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, delete_ready, in_statements, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
+from pinlater.storage.together import BytesTogether
 
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
@@ -43,11 +44,12 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
     """All orders at once."""
     results: list[Claimed | PinLaterError] = [QueueNotFound(order.queue) for order in orders]
     claims: list[tuple[int, _Claim]] = []
+    together = BytesTogether(orders)
     queues = await transaction.queues_named([order.queue for order in orders])
     for index, order in enumerate(orders):
         queue = queues.get(order.queue)
         if queue is not None:
-            claims.append((index, _Claim(transaction, queue, order, now_ms)))
+            claims.append((index, _Claim(transaction, queue, order, now_ms, together)))
     if claims:
         await _find([one for _, one in claims], transaction, now_ms)
         await _store([one for _, one in claims], transaction, now_ms)
@@ -77,7 +79,7 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         for record in await changes.load(expired):
             changes.expire(record)
         changes.write()
-        hungry = [one for one in hungry if one.passed_over and one.left]
+        hungry = [one for one in hungry if one.passed_over and one.left and not one.cut_short]
         if not hungry:
             return
         _move(claims, transaction)
@@ -139,7 +141,9 @@ class _Share:
 class _Claim:
     """One order being filled."""
 
-    def __init__(self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int) -> None:
+    def __init__(
+        self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
+    ) -> None:
         self._transaction = transaction
         self.queue = queue
         self._now_ms = now_ms
@@ -147,6 +151,8 @@ class _Claim:
         self._shares = [_Share(call) for call in order.calls]
         self._cut = False
         self._short = False
+        self._together = together
+        self.cut_short = False
         self._floors = transaction.book.floors(queue)
         self._about: dict[int, ClaimedJob] = {}
         self.taken: list[tuple[int, int, int, int]] = []
@@ -189,6 +195,10 @@ class _Claim:
                 share = next(shares, None)
             if share is None:
                 break
+            if self._together.left <= 0:
+                self._cut = self.cut_short = True
+                break
+            self._together.left -= size
             share.picked.append((priority, run_after_ms, job_id, flags))
             share.bytes_left -= size
             if flags & SPECIAL:
@@ -285,7 +295,7 @@ class _Claim:
                     self._due_ms = now_ms + _LOOK_AGAIN_MS
 
     def result(self) -> Claimed:
-        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired)
+        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.cut_short)
 
 
 def _has_expired(about: tuple[Any, ...], now_ms: int) -> bool:

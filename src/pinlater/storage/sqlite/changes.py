@@ -41,6 +41,7 @@ class Changes(Events):
         for row in self._transaction.execute(_LOAD, (str(ids),)).fetchall():
             queue = by_id.get(row[1])
             if queue is not None:
+                self._ledger.will_change(queue)
                 records.append(Record(row, queue.counters[row[2]]))
         return records
 

@@ -23,6 +23,7 @@ def _merge(transaction: Transaction, given: Queue, now_ms: int) -> Queue:
     if entry is not None:
         queue = entry.settings.newest(given)
         if queue != entry.settings:
+            transaction.ledger.will_change(entry)
             entry.settings = queue
             transaction.execute(sql("configure_queue"), (queue.paused, settings_text(queue), entry.queue_id))
         return queue
@@ -67,6 +68,7 @@ def configure(
     queue = transaction.ledger.queues.get(name)
     if queue is None:
         return False
+    transaction.ledger.will_change(queue)
     settings = queue.settings = queue.settings.changed(config, paused, version)
     row = (settings.paused, settings_text(settings), queue.queue_id)
     transaction.execute(sql("configure_queue"), row)
