@@ -225,7 +225,7 @@ class ShardLanes:
         for index, request in enumerate(requests):
             joined.setdefault(request[0], []).append(index)
         orders = [
-            ClaimOrder(queue, [_within(requests[i][1], most_bytes) for i in indices], requests[indices[0]][2])
+            ClaimOrder(queue, _within([requests[i][1] for i in indices], most_bytes), requests[indices[0]][2])
             for queue, indices in joined.items()
         ]
         results = await self.raw.claim_jobs(orders, self.clock.now_ms())
@@ -373,11 +373,12 @@ class ShardLanes:
             raise error
 
 
-def _within(call: ClaimCall, most_bytes: int) -> ClaimCall:
-    """The call with its share of the bytes that a joined claim may load."""
-    if call.limit == 1 or call.max_bytes <= most_bytes:
-        return call
-    return ClaimCall(call.limit, call.holder, most_bytes)
+def _within(calls: list[ClaimCall], most_bytes: int) -> list[ClaimCall]:
+    """The calls, each with its share of the bytes that a joined claim may load."""
+    return [
+        call if call.limit == 1 or call.max_bytes <= most_bytes else ClaimCall(call.limit, call.holder, most_bytes)
+        for call in calls
+    ]
 
 
 def _weight_of_insert(request: InsertRequest) -> int:

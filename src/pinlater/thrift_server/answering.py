@@ -46,6 +46,7 @@ from pinlater.wire.methods import METHODS
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
+_CONTAINERS = (list, dict)  # making a union of them for each answer would cost more than the look
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
 # With a regex these take long and mostly look: for a caller who has gone they are ended.
 METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
@@ -186,7 +187,7 @@ class Answering:
         answer: object = None
         try:
             answer = await route.handle(self._operations, call.arguments)
-            if isinstance(answer, list | dict) and len(answer) > ITEMS_A_TURN:
+            if isinstance(answer, _CONTAINERS) and len(answer) > ITEMS_A_TURN:
                 steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
                 reply = await step_by_step(steps)
             else:
@@ -209,11 +210,12 @@ class Answering:
             undelivered = route.hands_out and (recipient.gone or call.oneway)
             if route.audited is not None:
                 audit.succeeded(route.audited, call.method.name, call.arguments, recipient.peer, answer)
-        if isinstance(answer, Delivery):
+        if route.hands_out and isinstance(answer, Delivery):
             if undelivered:
                 self.undelivered(answer)
                 return NO_ANSWER if recipient.gone else reply
-            if answer.hands_out:
+            jobs = answer.dequeued.jobs
+            if jobs and jobs[0].token:  # a dry run shows jobs without one
                 recipient.handed_out = answer
         return reply
 
