@@ -86,12 +86,16 @@ class Acknowledge:
         items = batch.items
         horizon = I64_MAX - self._clock.now_ms()
 
-        def acks_of(part: OnShard) -> list[Ack]:
-            return _acks(items, part, horizon)
+        def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
+            return part.shard.finish.submit(_acks(items, part, horizon))
 
-        answers = await self._tell(
-            parts, _FINISH, acks_of, len(items), per_item_errors=batch.per_item_errors, then_claims=then_claims
-        )
+        answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(items)
+        if batch.per_item_errors:
+            answers = await self._per_item.carry_out(
+                parts, _FINISH, lambda part: _acks(items, part, horizon), answers, then_claims=then_claims
+            )
+        else:
+            answers = await on_each_shard(parts, finish, answers)
         if len(items) <= ITEMS_A_TURN:
             stale = self._count_acks(batch.queue, items, answers)
         else:
@@ -109,12 +113,11 @@ class Acknowledge:
         count: int,
         *,
         per_item_errors: bool,
-        then_claims: bool = False,
     ) -> Awaitable[Sequence[Acked | PinLaterError]]:
         """What a lane of each shard answers, at the request's positions. Errors are raised, or are values where `per_item_errors`."""
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * count
         if per_item_errors:
-            return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=then_claims)
+            return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
 
         def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
             return lane_of(part.shard).submit(orders(part))

@@ -76,7 +76,7 @@ class Enqueue:
         """
         del caller
         standstill = self._standstill
-        if standstill is not None and (now_s := standstill.monotonic()) - standstill.ran_at_s > standstill.limit_s:
+        if standstill is not None and (now_s := standstill.monotonic()) > standstill.until_s:
             standstill.found(now_s)
             raise RequestTooOld
         known = self._book.get(queue) or await self._book.require(queue)
