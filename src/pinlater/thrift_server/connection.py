@@ -378,9 +378,11 @@ class Connection(asyncio.Protocol):
                 size = 0
                 if self.handed_out is not None:
                     self._deliver(reply)
-                elif reply:
+                elif reply and (queue or self._out):
                     self._out.append(reply)
                     self._out_bytes += len(reply)
+                elif reply:
+                    self._write(reply)
                 if queue:
                     await self._between_requests()
                 elif self._reading_paused:
@@ -402,8 +404,11 @@ class Connection(asyncio.Protocol):
         if self._reading_paused and self._peer_left():
             self._take_back()
             return
-        self._out.append(reply)
-        self._flush()
+        if self._out:
+            self._out.append(reply)
+            self._flush()
+        else:
+            self._write(reply)
         if self._transport is None or self._transport.is_closing():
             self._take_back()
         elif self._drained is None:
@@ -429,15 +434,17 @@ class Connection(asyncio.Protocol):
         if self._farewell and self._task is None:
             self._out.append(self._farewell)
             self._farewell = b""
-        out, transport = self._out, self._transport
-        if not out:
-            return
+        out = self._out
+        if out:
+            self._write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+
+    def _write(self, data: bytes) -> None:
+        transport = self._transport
         if transport is not None and not transport.is_closing():
-            data = out[0] if len(out) == 1 else b"".join(out)
             transport.write(data)
             if self._drained is not None:
                 self._hold_answers(len(data))
-        out.clear()
 
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property

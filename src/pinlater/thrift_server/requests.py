@@ -27,7 +27,7 @@ _SCOPES = {int(scope): scope for scope in UniqueScope}
 
 def caller(context: Any) -> Caller:
     """Who asks."""
-    return Caller(context.source, context.requestId)
+    return tuple.__new__(Caller, (context.source, context.requestId))  # quicker than the class's own call
 
 
 def _state(number: int) -> JobState:
@@ -49,17 +49,21 @@ def _unique(job: Any) -> UniqueKey | None:
 
 def jobs_to_enqueue(jobs: Sequence[Any]) -> list[JobToEnqueue]:
     """Jobs as a producer described them. Attempts that were not said stay None: the queue's default holds."""
+    make = tuple.__new__  # quicker than a class's own call
     return [
-        JobToEnqueue(
-            job.body,
-            job.priority,
-            job.runAfterTimestampMillis,
-            job.numAttemptsAllowed,
-            job.customStatus,
-            job.headers or None,
-            _unique(job) if job.uniqueKey else None,
-            job.claimTimeoutMillis,
-            job.expiresAtMillis,
+        make(
+            JobToEnqueue,
+            (
+                job.body,
+                job.priority,
+                job.runAfterTimestampMillis,
+                job.numAttemptsAllowed,
+                job.customStatus,
+                job.headers or None,
+                _unique(job) if job.uniqueKey else None,
+                job.claimTimeoutMillis,
+                job.expiresAtMillis,
+            ),
         )
         for job in jobs
     ]
