@@ -63,14 +63,12 @@ class FromShard(NamedTuple):
 
 
 def _holder_of(wish: ClaimWish, attempt: int, place: int) -> Holder:
-    """Whose claim it is that attempt `attempt` of the wish sends to the shard at `place` in its order, both counted from 0.
+    """Whose claim it is that attempt `attempt` of the wish sends to the shard at `place` in its order, both counted from 0 and not both 0.
 
     A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
     token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
     """
     holder = wish.holder
-    if not (attempt or place):
-        return holder  # most dequeues claim once
     return Holder(holder.descriptor, holder.source, f"{holder.token}.{attempt:x}.{place:x}")
 
 
@@ -102,6 +100,8 @@ class Dispatcher:
         """
         if wish.wait_ms and wish.limit > 0:
             return await self._claim_or_wait(wish)
+        if self.limits.is_open(wish.queue):
+            return (await self._claim_now(wish, None, 0))[0]
         claimed, _, block = await self._claim_if_allowed(wish)
         if block is not None:
             raise DequeueRateLimited(wish.queue, retry_after_ms=block.retry_after_ms, paused=block.paused)
@@ -204,7 +204,7 @@ class Dispatcher:
                 try:
                     alone = len(shards) == 1 or shard.trusted
                     patient = None if alone else self._patient(shard, room, anything=bool(claimed))
-                    holder = _holder_of(wish, attempt, place)
+                    holder = _holder_of(wish, attempt, place) if attempt or place else wish.holder
                     answer = await self._claim_from(shard, wish, ClaimCall(left, holder, bytes_left), patient)
                 except PinLaterError as error:
                     failures.append(error)

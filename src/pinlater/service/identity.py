@@ -40,8 +40,7 @@ class Identity:
         """A new holder for one dequeue call."""
         source = kept_source(source)
         self._claims = number = self._claims + 1
-        return Holder(
-            f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}",
-            source,
-            f"{self._life}-{number:x}",
-        )
+        descriptor = f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}"
+        return tuple.__new__(
+            Holder, (descriptor, source, f"{self._life}-{number:x}")
+        )  # quicker than the class's own call

@@ -45,12 +45,6 @@ class Delivery(types.PinLaterDequeueResponse):
             self.ackOutcomes = ack_outcomes(dequeued.ack_results)
         self.jobOrder = list(self.jobs) if handed_out else None
 
-    @property
-    def hands_out(self) -> bool:
-        """Whether it claims jobs for its caller; a dry run shows jobs without a token."""
-        jobs = self.dequeued.jobs
-        return bool(jobs) and bool(jobs[0].token)
-
     def forget_bodies(self) -> None:
         """Keeps only what it takes to give the jobs back: the answer is encoded, and its bytes are counted."""
         self.jobs = self.jobMetadata = self.jobOrder = None

@@ -65,7 +65,6 @@ class Connection(asyncio.Protocol):
         "_queued_bytes",
         "_reading_paused",
         "_refusing",
-        "_running_bytes",
         "_server",
         "_splitter",
         "_stalled_since_s",
@@ -77,6 +76,7 @@ class Connection(asyncio.Protocol):
         "handed_out",
         "last_request",
         "over_limit",
+        "silent",
         "waiting",
     )
 
@@ -86,10 +86,9 @@ class Connection(asyncio.Protocol):
         self._answer = server.answering.answer
         self._budget = server.answering.budget
         self._splitter = FrameSplitter(server.settings.max_frame_bytes)
-        # When it came, and the frame; or, where the last is true, the beginning of one that is refused.
-        self._queue: deque[tuple[float, bytes, bool]] = deque()
+        # When it came, the frame, and what the budget counts for it; where the last is true, the beginning of a frame that is refused.
+        self._queue: deque[tuple[float, bytes, int, bool]] = deque()
         self._queued_bytes = 0
-        self._running_bytes = 0
         self._partial_bytes = 0
         self._partial_since_s = 0.0
         self._out: list[bytes] = []
@@ -112,6 +111,7 @@ class Connection(asyncio.Protocol):
         self.gone = False
         self.handed_out: Delivery | None = None
         self.waiting = False
+        self.silent = True  # the server is to be told of the next request
         self.over_limit = False
         self.last_request = False
 
@@ -134,14 +134,14 @@ class Connection(asyncio.Protocol):
             return
         frames, error = self._splitter.take_while_good(data)
         if frames:
-            self._budget.free_bytes += self._partial_bytes
-            self._partial_bytes = 0
+            if self._partial_bytes:
+                self._budget.free_bytes += self._partial_bytes
+                self._partial_bytes = 0
             self._accept(frames)
         if error is not None:
             self._refuse(error)
-        partial = 0 if error is not None else self._splitter.buffered_bytes
-        if partial or self._partial_bytes:
-            self._hold_partial(partial)
+        if self._splitter.partial or self._partial_bytes:
+            self._hold_partial(len(self._splitter.partial))
 
     def eof_received(self) -> bool:
         if self._task is None:
@@ -231,11 +231,12 @@ class Connection(asyncio.Protocol):
     def shed(self) -> None:
         """Throws away what `held_bytes` counts, but for the beginnings of frames; each is answered with an error in its turn."""
         if self.waiting:
-            for index, (arrived_s, frame, refused) in enumerate(self._queue):
-                if not refused and len(frame) > HEAD_BYTES:
-                    self._queue[index] = arrived_s, frame[:HEAD_BYTES], True
-                    self._queued_bytes -= len(frame) - HEAD_BYTES
-                    self._budget.free_bytes += len(frame) - HEAD_BYTES
+            for index, (arrived_s, frame, size, refused) in enumerate(self._queue):
+                shed_bytes = len(frame) - HEAD_BYTES
+                if not refused and shed_bytes > 0:
+                    self._queue[index] = arrived_s, frame[:HEAD_BYTES], size - shed_bytes, True
+                    self._queued_bytes -= shed_bytes
+                    self._budget.free_bytes += shed_bytes
         if self._partial_bytes >= HEAD_BYTES:
             self._drop_partial()
 
@@ -346,25 +347,29 @@ class Connection(asyncio.Protocol):
         queue, budget = self._queue, self._budget
         for frame in frames:
             size = len(frame) + QUEUED_BYTES
-            budget.free_bytes -= size
-            if (budget.free_bytes < 0 or self._refusing) and not self._may_stay(size):
+            budget.free_bytes = free_bytes = budget.free_bytes - size
+            if (free_bytes < 0 or self._refusing) and not self._may_stay(size):
                 budget.free_bytes += size
                 self._enqueue_refused(now_s, frame[:HEAD_BYTES])
             else:
                 self._queued_bytes += size
-                queue.append((now_s, frame, False))
-        self._start()
+                queue.append((now_s, frame, size, False))
+        if self._task is None and not self.silent:  # as most requests come
+            self._task = self._loop.create_task(self._serve())
+        else:
+            self._start()
 
     def _enqueue_refused(self, now_s: float, head: bytes) -> None:
         """It is answered in its turn, with an error; until then only its beginning is kept."""
         size = len(head) + QUEUED_BYTES
         self._budget.free_bytes -= size
         self._queued_bytes += size
-        self._queue.append((now_s, head, True))
+        self._queue.append((now_s, head, size, True))
 
     def _start(self) -> None:
         if self._task is None:
-            self._server.spoke(self)
+            if self.silent:
+                self._server.spoke(self)
             self._task = self._loop.create_task(self._serve())
             return
         if self._queued_bytes >= HELD_BYTES_MIN:
@@ -385,31 +390,31 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         """Answers what is queued, in order, until nothing is left."""
-        queue, server, budget = self._queue, self._server, self._budget
-        standstill, monotonic = server.standstill, server.monotonic
+        queue, budget, standstill = self._queue, self._budget, self._server.standstill
+        size = 0
         try:
             while queue and not self.last_request:
                 if self._drained is not None:
                     await self._drained
                     continue
-                now_s = monotonic()
-                if now_s - standstill.ran_at_s > standstill.limit_s:
+                if (now_s := standstill.monotonic()) > standstill.until_s:
                     standstill.found(now_s)
                     return  # nothing that came before is carried out; every connection has been cut, this one too
-                arrived_s, frame, refused = queue.popleft()
-                size = self._running_bytes = len(frame) + QUEUED_BYTES
+                arrived_s, frame, size, refused = queue.popleft()
                 self._queued_bytes -= size
                 if refused:
                     reply = self._server.answering.refuse_unread(frame, pipelined=self._refusing)
                 else:
                     reply = await self._answer(frame, arrived_s, self)
                 budget.free_bytes += size
-                self._running_bytes = 0
-                if reply:
+                size = 0
+                if self.handed_out is not None:
+                    self._deliver(reply)
+                elif reply and (queue or self._out):
                     self._out.append(reply)
                     self._out_bytes += len(reply)
-                if self.handed_out is not None:
-                    self._deliver()
+                elif reply:
+                    self._write(reply)
                 if queue:
                     await self._between_requests()
                 elif self._reading_paused:
@@ -420,19 +425,22 @@ class Connection(asyncio.Protocol):
             self.last_request = True
         finally:
             self._task = None
-            budget.free_bytes += self._running_bytes
-            self._running_bytes = 0
-            self._flush()
+            budget.free_bytes += size
+            if self._out or self._farewell:
+                self._flush()
             if self.last_request or self._draining or self.gone:
                 self._close()
 
-    def _deliver(self) -> None:
-        """Writes the answer just made, which hands out jobs. Those of which the kernel doesn't take all wait for `resume_writing`."""
+    def _deliver(self, reply: bytes) -> None:
+        """Writes an answer that hands out jobs. Those of which the kernel doesn't take all wait for `resume_writing`."""
         if self._reading_paused and self._peer_left():
-            self._out.pop()
             self._take_back()
             return
-        self._flush()
+        if self._out:
+            self._out.append(reply)
+            self._flush()
+        else:
+            self._write(reply)
         if self._transport is None or self._transport.is_closing():
             self._take_back()
         elif self._drained is None:
@@ -459,14 +467,16 @@ class Connection(asyncio.Protocol):
             self._out.append(self._farewell)
             self._farewell = b""
         out = self._out
-        if not out:
-            return
-        if self._transport is not None and not self._transport.is_closing():
-            data = out[0] if len(out) == 1 else b"".join(out)
-            self._transport.write(data)
+        if out:
+            self._write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+
+    def _write(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
             if self._drained is not None:
                 self._hold_answers(len(data))
-        out.clear()
 
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property

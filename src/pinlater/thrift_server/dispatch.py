@@ -53,7 +53,9 @@ async def dequeue_jobs(operations: Operations, call: Any) -> Any:
 async def ack_dequeued_jobs(operations: Operations, call: Any) -> None:
     # Its answer has no outcomes: an error that were one would be lost.
     batch = await requests.ack_batch(call.request)
-    await operations.acknowledge(caller(call.context), batch._replace(per_item_errors=False))
+    if batch.per_item_errors:
+        batch = batch._replace(per_item_errors=False)
+    await operations.acknowledge(caller(call.context), batch)
 
 
 async def ack_jobs(operations: Operations, call: Any) -> Any:

@@ -202,10 +202,11 @@ class ThriftServer:
             oldest.abort()
 
     def spoke(self, connection: Connection) -> None:
-        """A request came on it."""
+        """A request came on it: its first, or one while it is over the limit."""
         self._silent.pop(connection, None)
         if connection.over_limit and len(self._connections) <= self.max_connections:
             connection.over_limit = False
+        connection.silent = connection.over_limit
 
     def closed(self, connection: Connection) -> None:
         """It is gone."""
