@@ -12,9 +12,9 @@ import pytest
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.demo import expected_of
-from pinlater.cli.main import COMMANDS, TRYING, Place
-from pinlater.cli.produce import batches
+from pinlater.cli.commands.demo import expected_of
+from pinlater.cli.commands.enqueue import batches
+from pinlater.cli.main import COMMANDS, TRYING
 from pinlater.client import Job, errors
 from tests.cli.conftest import Pinlater
 
@@ -72,8 +72,8 @@ def test_version_needs_no_server(offline: Pinlater) -> None:
 
 def test_a_missing_extra_is_said_with_what_to_install(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("serve", "settings", "migrate"):
-        monkeypatch.delitem(sys.modules, f"pinlater.cli.{name}", raising=False)
-        monkeypatch.setitem(sys.modules, f"pinlater.cli.{name}", None)
+        monkeypatch.delitem(sys.modules, f"pinlater.cli.commands.{name}", raising=False)
+        monkeypatch.setitem(sys.modules, f"pinlater.cli.commands.{name}", None)
         done = offline(name, "--whatever", "x")
         assert (done.code, done.err.count("\n")) == (1, 1)
         assert "pip install 'pinlater[server]'" in done.err
@@ -101,7 +101,7 @@ def test_a_bug_is_one_line_unless_its_traceback_is_wanted(offline: Pinlater, mon
         """Fails."""
         raise RuntimeError("oops")
 
-    monkeypatch.setattr(import_module("pinlater.cli.about"), "version", broken)
+    monkeypatch.setattr(import_module("pinlater.cli.commands.version"), "version", broken)
     plain = offline("version")
     assert (plain.code, plain.err.count("\n")) == (exits.BUG, 1)
     assert "RuntimeError: oops" in plain.err
@@ -125,9 +125,11 @@ def test_a_command_that_fails_while_it_is_imported_shows_its_traceback_where_tha
     """Commands are imported before the program's own options have taken effect; --traceback must have."""
     (tmp_path / "about_to_fail.py").write_text(f"def about_to_fail(): ...\n\n\n{fails}\n")
     monkeypatch.setattr(
-        import_module("pinlater.cli"), "__path__", [str(tmp_path), *import_module("pinlater.cli").__path__]
+        import_module("pinlater.cli.commands"),
+        "__path__",
+        [str(tmp_path), *import_module("pinlater.cli.commands").__path__],
     )
-    monkeypatch.setitem(COMMANDS, "about-to-fail", Place("about_to_fail", "about_to_fail", TRYING))
+    monkeypatch.setitem(COMMANDS, "about-to-fail", TRYING)
     plain, full = offline(*arguments), offline("--traceback", *arguments)
     assert "Traceback" not in plain.err
     if "--help" in arguments and code == exits.REFUSED:  # the help says what is missing, and is no failure
@@ -145,7 +147,7 @@ def test_an_interrupt_has_its_own_exit_code(offline: Pinlater, monkeypatch: pyte
         """Is interrupted."""
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("pinlater.cli.about"), "version", interrupted)
+    monkeypatch.setattr(import_module("pinlater.cli.commands.version"), "version", interrupted)
     assert offline("version").code == exits.INTERRUPTED
 
 

@@ -58,6 +58,10 @@ class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
         return JobState[self.name]
 
 
+StateOption = Annotated[State, typer.Option("--state", help="Jobs in this state.")]
+Future = Annotated[bool, typer.Option("--future", help="Of the pending jobs those that are not due yet.")]
+
+
 def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
     """Runs `action` with an open client. An error becomes a line on standard error and an exit code."""
 

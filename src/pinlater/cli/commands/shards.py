@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.shard_looks import Seen, as_json, forget_timed_keys, health_by_server, look_at, places_of
-from pinlater.cli.store_file import settings_for, store_of
+from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, settings_for, store_of
+from pinlater.cli.shard_queries import Seen, as_json, forget_timed_keys, health_by_server, look_at, places_of
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
@@ -30,13 +30,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Config = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
-]
-Store = Annotated[
-    str | None, typer.Option("--store", help="mysql:FILE, mysql://…, redis:FILE or redis://…, as for serve.")
-]
-ShardFile = Annotated[Path | None, typer.Option("--shards", help="The shard file, as for serve.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The shard's name, or its key in the file.")]
 
 _LOOK_EVERY_S = 0.5
@@ -46,7 +39,7 @@ _SLACK_MS = 2_000
 
 @app.command("list")
 def list_shards(
-    config: Config = None, store: Store = None, shards: ShardFile = None, json: options.Json = False
+    config: ConfigFile = None, store: Store = None, shards: ShardFile = None, json: options.Json = False
 ) -> None:
     """List the shards that the settings or the shard file name. Asks no database.
 
@@ -62,7 +55,7 @@ def list_shards(
 
 @app.command()
 def status(
-    config: Config = None,
+    config: ConfigFile = None,
     store: Store = None,
     shards: ShardFile = None,
     http: Annotated[
@@ -130,7 +123,7 @@ def _status_json(shard: Seen, health: dict[str, bool] | None) -> dict[str, Any]:
 @app.command()
 def drain(
     name: Name,
-    config: Config = None,
+    config: ConfigFile = None,
     store: Store = None,
     shards: ShardFile = None,
     undo: Annotated[bool, typer.Option("--undo", help="Let it take enqueues again.")] = False,
@@ -198,7 +191,7 @@ def _say_drained(name: str, chosen: Sequence[ShardPlace], seen: Sequence[Seen] |
 @app.command()
 def remove(
     name: Name,
-    config: Config = None,
+    config: ConfigFile = None,
     store: Store = None,
     shards: ShardFile = None,
     lose_keys: Annotated[

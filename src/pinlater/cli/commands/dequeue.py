@@ -1,4 +1,4 @@
-"""`pinlater dequeue`, `check-dequeue` and `peek`."""
+"""`pinlater dequeue`."""
 
 from __future__ import annotations
 
@@ -37,46 +37,14 @@ def dequeue(
         if body_only:
             _print_bodies(dequeued.jobs)
         else:
-            _print_jobs(dequeued, json)
+            print_jobs(dequeued, json)
         if ack and dequeued.jobs:
             await client.ack(queue, [Ack(job.descriptor, token=job.token) for job in dequeued.jobs])
 
     options.ask(server, timeout, claim)
 
 
-def check_dequeue(
-    queue: options.QueueName,
-    limit: Limit = 1,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
-) -> None:
-    """Say whether a dequeue would get jobs, without claiming any.
-
-    Example: pinlater check-dequeue emails
-    """
-    shown = options.ask(server, timeout, lambda client: client.dequeue(queue, limit, dry_run=True))
-    if json:
-        output.print_json({"available": len(shown.jobs), "descriptors": [job.descriptor for job in shown.jobs]})
-    else:
-        output.print_lines([f"Jobs available for dequeue: {len(shown.jobs)}"])
-
-
-def peek(
-    queue: options.QueueName,
-    limit: Limit = 10,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
-) -> None:
-    """Show the jobs that a dequeue would get, without claiming them.
-
-    Example: pinlater peek emails --limit 3
-    """
-    _print_jobs(options.ask(server, timeout, lambda client: client.dequeue(queue, limit, dry_run=True)), json)
-
-
-def _print_jobs(dequeued: Dequeued, as_json: bool) -> None:
+def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
     jobs = dequeued.jobs
     if as_json:
         output.print_json({"jobs": [output.claimed_json(job) for job in jobs]})

@@ -17,15 +17,15 @@ import typer
 from rich.console import Console
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.import_original_copy import Copy, Imported, Plan, Tally, Told
-from pinlater.cli.import_original_servers import PASSWORD_VARIABLE, endpoints
+from pinlater.cli.commands.import_original.copy import Copy, Imported, Plan, Tally, Told
+from pinlater.cli.commands.import_original.servers import PASSWORD_VARIABLE, endpoints
 from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
 from pinlater.storage.mysql.settings import MysqlSettings
 
 if TYPE_CHECKING:  # its driver is an extra
-    from pinlater.cli.import_original_source import Original, Table
+    from pinlater.cli.commands.import_original.source import Original, Table
 
 _LEFT = ("in_progress", "succeeded", "failed", "other")
 _LINE_EVERY_S, _BLINK_S = 30.0, 0.2
@@ -88,7 +88,7 @@ def import_original(
 
     Example: pinlater import-original --from mysql://pinlater@olddb:3306/ --queue emails --dry-run
     """
-    from pinlater.cli.import_original_source import Original, SourceFailed
+    from pinlater.cli.commands.import_original.source import Original, SourceFailed
 
     plan = Plan(
         queue or (),

@@ -9,7 +9,7 @@ import pytest
 
 SHOW = """\
 import sys
-from pinlater.cli.arguments import hide_passwords
+from pinlater.cli.hide_passwords import hide_passwords
 hide_passwords()
 sys.stdout.write(open("/proc/self/cmdline").read().replace("\\0", "\\n") + "|" + "\\n".join(sys.argv[1:]))
 """

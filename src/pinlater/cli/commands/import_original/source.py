@@ -1,6 +1,6 @@
 """The tables of an original PinLater in their MySQL server, read page by page in key order.
 
-Only reads: its statements are the two SELECTs in `import_original_queries`, so a user with nothing but SELECT will do. A page is one
+Only reads: its statements are the two SELECTs in `queries`, so a user with nothing but SELECT will do. A page is one
 statement, so each row is seen as it was at one moment; rows that change behind the reader are for the next run.
 """
 
@@ -19,7 +19,7 @@ from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_o
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import Sql, Template
 
-_QUERIES = files("pinlater.cli") / "import_original_queries"
+_QUERIES = files("pinlater.cli.commands.import_original") / "queries"
 _DATABASE = re.compile(r"plq_(\d+(?:d\d+)?)_([A-Za-z0-9_]+)", re.ASCII)
 _TABLE = re.compile(r"jobs_p(\d{1,3})", re.ASCII)
 # Known by no job: for a look that takes no body along.

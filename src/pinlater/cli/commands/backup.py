@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from pinlater.cli import exits
+from pinlater.cli import exits, options
 from pinlater.cli.output import print_json, print_lines
-from pinlater.cli.store_file import store_file
+from pinlater.cli.server_settings import ConfigFile, Store, store_file
 
 
 def backup(
     target: Annotated[Path, typer.Argument(help="The copy to make; it must not exist.")],
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
-    ] = None,
-    store: Annotated[str | None, typer.Option("--store", help="sqlite:PATH, as for serve.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: ConfigFile = None,
+    store: Store = None,
+    as_json: options.Json = False,
 ) -> None:
     """Copy the store as it is now. The server goes on; to restore, stop it and put the copy in the file's place.
 

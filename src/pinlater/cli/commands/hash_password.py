@@ -6,14 +6,13 @@ The password never comes as an argument: arguments are in the shell's history an
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 import typer
 
-from pinlater.cli import exits, output
+from pinlater.cli import exits, options, output
 
 
-def hash_password(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def hash_password(json: options.Json = False) -> None:
     """Hash an admin password, asked for twice on a terminal or read as one line from standard input.
 
     Example: pinlater hash-password

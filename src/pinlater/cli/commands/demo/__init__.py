@@ -17,8 +17,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import exits, output
-from pinlater.cli.demo_server import DemoServer, DemoServerFailed
-from pinlater.cli.demo_view import DemoView, Figures
+from pinlater.cli.commands.demo.server import DemoServer, DemoServerFailed
+from pinlater.cli.commands.demo.view import DemoView, Figures
 from pinlater.client import AsyncClient, ClaimedJob, Job, QueueStats
 from pinlater.worker import Worker, WorkerSettings
 

@@ -21,7 +21,7 @@ from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
 from pinlater.domain.job import JobState
 
 if TYPE_CHECKING:  # its driver is an extra
-    from pinlater.cli.import_original_source import OldJob, Original, Table
+    from pinlater.cli.commands.import_original.source import OldJob, Original, Table
 
 T = TypeVar("T")
 _JOBS_PER_REQUEST = 500
@@ -126,7 +126,7 @@ class Copy:
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
         """Again and again while it fails in a way that passes, for as long as the plan says. Only for what may be done twice."""
-        from pinlater.cli.import_original_source import SourceFailed
+        from pinlater.cli.commands.import_original.source import SourceFailed
 
         started, pause_s = self._monotonic(), _PAUSE_S
         while True:

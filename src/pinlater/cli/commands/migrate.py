@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from pinlater.cli import exits
+from pinlater.cli import exits, options
 from pinlater.cli.output import print_json, print_lines
-from pinlater.cli.shard_looks import migrate_place, places_of
-from pinlater.cli.store_file import settings_for, store_file, store_of
+from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, settings_for, store_file, store_of
+from pinlater.cli.shard_queries import migrate_place, places_of
 from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
@@ -22,14 +21,10 @@ Migrated = tuple[int, int, Sequence[str]]
 
 
 def migrate(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Settings file, .toml or the original's .properties.")
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option("--store", help="sqlite:PATH, mysql:FILE, redis://… and so on, as for serve.")
-    ] = None,
-    shards: Annotated[Path | None, typer.Option("--shards", help="The shard file, as for serve.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: ConfigFile = None,
+    store: Store = None,
+    shards: ShardFile = None,
+    as_json: options.Json = False,
 ) -> None:
     """Bring the store's schema to this program's version. An SQLite file's server must be stopped; what isn't there is made.
 

@@ -1,4 +1,4 @@
-"""`pinlater ack` and `cancel`."""
+"""`pinlater ack`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.client import Ack, AckResult, AsyncClient
-from pinlater.domain.job import Outcome
 
 
 def ack(
@@ -50,54 +49,19 @@ def ack(
             results += await client.ack(queue, [pattern._replace(descriptor=name) for name in names])
         return results
 
-    _print_results(options.ask(server, timeout, finish), json)
+    print_results(options.ask(server, timeout, finish), json)
 
 
-def cancel(
-    descriptors: options.Descriptors,
-    server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
-    json: options.Json = False,
-) -> None:
-    """Cancel unfinished jobs: they become failed, with status `cancelled`. Exit code 1 if any was not cancelled.
-
-    Example: pinlater cancel emails:s1:p1:42
-    """
-    grouped = options.by_queue(descriptors)
-
-    async def cancel_all(client: AsyncClient) -> list[AckResult]:
-        results: list[AckResult] = []
-        for queue, names in grouped.items():
-            results += await client.cancel(queue, names)
-        return results
-
-    results = options.ask(server, timeout, cancel_all)
-    if json:
-        _print_results(results, as_json=True)
-        return
-    output.print_lines([f"{_CANCELS[result.outcome]} {result.descriptor}" for result in results])
-    _exit_unless_applied(results)
-
-
-_CANCELS = {
-    Outcome.APPLIED: "cancelled",
-    Outcome.ALREADY_FINAL: "had finished before:",
-    Outcome.STALE_CLAIM: "not cancelled:",
-    Outcome.NOT_FOUND: "no such job:",
-    Outcome.ERROR: "not cancelled:",
-}
-
-
-def _print_results(results: list[AckResult], as_json: bool) -> None:
+def print_results(results: list[AckResult], as_json: bool) -> None:
     if as_json:
         output.print_json({"results": [output.result_json(result) for result in results]})
     else:
         output.print_table(
             ["descriptor", "outcome", "holder"], [(r.descriptor, r.outcome, r.holder or None) for r in results]
         )
-    _exit_unless_applied(results)
+    exit_unless_applied(results)
 
 
-def _exit_unless_applied(results: list[AckResult]) -> None:
+def exit_unless_applied(results: list[AckResult]) -> None:
     if not all(result.applied for result in results):
         raise typer.Exit(exits.REFUSED)
