@@ -87,6 +87,9 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "pauseQueue": {"queueName": "emails"},
         "resumeQueue": {"queueName": "emails"},
         "getQueueStats": {"queueNames": ["emails"]},
+        "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
+        "getSettingsInForce": {"queueName": "emails"},
+        "getWaitingDequeues": {},
         "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
     }
 

@@ -5,6 +5,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "Attempt": ('number',),
     "ClaimRef": ('jobDescriptor', 'claimToken'),
     "ClaimsRequest": ('queueName', 'claims'),
+    "JobCount": ('jobs',),
     "PinLaterCheckpointJobRequest": ('jobDescriptor',),
     "PinLaterCheckpointJobsRequest": ('queueName', 'requests'),
     "PinLaterDeleteJobsRequest": ('queueName', 'jobState'),
@@ -27,4 +28,6 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "ReleaseRequest": ('queueName', 'claims'),
     "RequestContext": ('source',),
     "ServerInfo": ('version', 'features', 'storeKind', 'nowMillis', 'startedAtMillis', 'priorityLevels', 'maxBodyBytes', 'maxFrameBytes', 'maxJobsPerRequest', 'maxDescriptorsPerRequest', 'maxWaitMillis'),
+    "SettingsInForce": ('values', 'origins'),
+    "WaitingDequeues": ('queueName', 'source', 'number'),
 }
