@@ -180,7 +180,7 @@ def test_exit_codes_say_whose_fault_it_was(error: errors.PinLaterError, code: in
 
 def test_what_goes_to_a_terminal_can_not_steer_it() -> None:
     """Bodies and statuses are other people's bytes."""
-    assert output._cell("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
+    assert output.cell("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
     assert output.body_text(b"\xff") == "base64:/w=="
 
 

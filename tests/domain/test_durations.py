@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.durations import duration_ms
+from pinlater.domain.durations import duration_ms, duration_text
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,12 @@ def test_what_is_not_a_duration_is_refused_in_words(text: str) -> None:
 def test_a_part_of_a_millisecond_is_refused() -> None:
     with pytest.raises(ValueError, match="is not a whole number of milliseconds"):
         duration_ms("1.5ms")
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "text"),
+    [(0, "0ms"), (1_500, "1500ms"), (90_000, "90s"), (600_000, "10m"), (5_400_000, "90m"), (604_800_000, "7d")],
+)
+def test_a_duration_is_written_as_it_can_be_read(span_ms: int, text: str) -> None:
+    assert duration_text(span_ms) == text
+    assert duration_ms(text) == span_ms

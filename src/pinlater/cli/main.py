@@ -30,6 +30,8 @@ JOBS, QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measur
 COMMANDS: dict[str, str] = {
     "serve": RUNNING,
     "worker": RUNNING,
+    "workers": RUNNING,
+    "cron": RUNNING,
     "demo": TRYING,
     "queue": QUEUES,
     "enqueue": JOBS,

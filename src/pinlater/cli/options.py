@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import Enum
@@ -13,6 +14,7 @@ import typer
 from pinlater.cli import exits
 from pinlater.client import AsyncClient
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE
+from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import duration_ms
@@ -20,6 +22,7 @@ from pinlater.domain.errors import DescriptorInvalid
 from pinlater.domain.job import JobState
 
 T = TypeVar("T")
+_COMPLETION_MS = 1_000
 
 Server = Annotated[
     str,
@@ -30,6 +33,20 @@ Server = Annotated[
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
 
 
+def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
+    """Queues whose names begin so, for the shell; none where the server does not answer at once."""
+    server = context.params.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+
+    async def names() -> list[str]:
+        async with AsyncClient(server, timeout_ms=_COMPLETION_MS, retries=0) as client:
+            return await client.queue_names()
+
+    try:
+        return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
+    except (PinLaterError, ValueError, OSError):
+        return []
+
+
 def _print_json(wanted: bool) -> bool:
     exits.print_errors_as_json(wanted)
     return wanted
@@ -38,7 +55,7 @@ def _print_json(wanted: bool) -> bool:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors.", callback=_print_json, is_eager=True)]
 Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
 Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
 Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR...", show_default=False)]
 
 SERVER = DEFAULT_SERVER
@@ -122,3 +139,14 @@ def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
         except DescriptorInvalid as error:
             exits.fail(error.message, exits.REFUSED)
     return grouped
+
+
+def headers_of(texts: list[str]) -> dict[str, str] | None:
+    """`NAME=VALUE` texts as headers; None where there are none."""
+    headers = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+        headers[name] = value
+    return headers or None

@@ -24,3 +24,11 @@ def duration_ms(text: str) -> int:
     if abs(amount - round(amount)) > 1e-6:
         raise ValueError("is not a whole number of milliseconds")
     return round(amount)
+
+
+def duration_text(span_ms: int) -> str:
+    """The shortest text that `duration_ms` reads as `span_ms`, in one unit: `90s`, `10m`, `1500ms`."""
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if span_ms and span_ms % unit_ms == 0:
+            return f"{span_ms // unit_ms}{unit}"
+    return f"{span_ms}ms"

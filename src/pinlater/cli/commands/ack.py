@@ -56,7 +56,7 @@ def print_results(results: list[AckResult], as_json: bool) -> None:
     if as_json:
         output.print_json({"results": [output.result_json(result) for result in results]})
     else:
-        output.print_table(
+        output.print_blocks(
             ["descriptor", "outcome", "holder"], [(r.descriptor, r.outcome, r.holder or None) for r in results]
         )
     exit_unless_applied(results)

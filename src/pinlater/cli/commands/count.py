@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pinlater.cli import options, output
-from pinlater.client import AsyncClient
+from pinlater.client import AsyncClient, JobCount
+from pinlater.client.errors import UnknownMethod
 
 
 def count(
@@ -16,16 +17,22 @@ def count(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Count jobs.
+    """Count jobs; says `incomplete` where a shard is out of reach.
 
     Example: pinlater count emails --state failed
     """
 
-    async def ask(client: AsyncClient) -> int:
-        return await client.count(queue, state.wire, priority=priority, future=future, regex=regex)
+    async def ask(client: AsyncClient) -> JobCount:
+        try:
+            return await client.count_jobs(queue, state.wire, priority=priority, future=future, regex=regex)
+        except UnknownMethod:  # an original server
+            return JobCount(await client.count(queue, state.wire, priority=priority, future=future, regex=regex))
 
-    number = options.ask(server, timeout, ask)
+    found = options.ask(server, timeout, ask)
     if json:
-        output.print_json({"queue": queue, "state": state.name, "future": future, "count": number})
-    else:
-        output.print_lines([str(number)])
+        counted = {"queue": queue, "state": state.name, "future": future}
+        output.print_json({**counted, "count": found.jobs, "incomplete": found.incomplete})
+        return
+    output.print_lines([str(found.jobs)])
+    if found.incomplete:
+        output.warn_incomplete()

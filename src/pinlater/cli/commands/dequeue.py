@@ -11,13 +11,13 @@ import typer
 from pinlater.cli import options, output
 from pinlater.client import Ack, AsyncClient, ClaimedJob, Dequeued
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many jobs.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to take.")]
 
 
 def dequeue(
     queue: options.QueueName,
     limit: Limit = 1,
-    wait: Annotated[str, typer.Option("--wait", help="Wait so long for a job, at most 60s.")] = "0",
+    wait: Annotated[str, typer.Option("--wait", help="How long to wait for a job, at most 60s.")] = "0",
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs as succeeded once they are printed.")] = False,
     body_only: Annotated[
         bool, typer.Option("--body-only", help="Print nothing but the bodies, byte for byte.")
@@ -54,7 +54,7 @@ def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
         (job.descriptor, job.attempt, job.attempts_remaining, job.token or None, output.body_text(job.body))
         for job in jobs
     ]
-    output.print_table(columns, rows)
+    output.print_blocks(columns, rows)
 
 
 def _print_bodies(jobs: Sequence[ClaimedJob]) -> None:

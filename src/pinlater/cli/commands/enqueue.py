@@ -56,7 +56,7 @@ def enqueue(
         run_after_ms=options.due_ms(delay, at),
         attempts_allowed=attempts,
         custom_status=status,
-        headers=_headers(header or []),
+        headers=options.headers_of(header or []),
         unique=_unique(unique_key, unique_for),
         claim_timeout_ms=options.span_ms(claim_timeout),
         expires_at_ms=options.due_ms(expires_in, None),
@@ -108,16 +108,6 @@ def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:
         return [text.encode("utf-8", "surrogateescape") for text in texts] + [path.read_bytes() for path in files]
     except OSError as error:
         exits.fail(f"{error.filename}: {error.strerror}", exits.USAGE)
-
-
-def _headers(texts: list[str]) -> dict[str, str] | None:
-    headers = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
-        headers[name] = value
-    return headers or None
 
 
 def _unique(key: str | None, span: str | None) -> UniqueKey | None:

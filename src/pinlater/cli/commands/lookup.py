@@ -27,30 +27,47 @@ def lookup(
     if json:
         output.print_json({"jobs": [output.info_json(job) for job in found.values()], "missing": missing})
     else:
-        for job in found.values():
+        for number, job in enumerate(found.values()):
+            output.print_lines([""] * bool(number))
             _print_job(job)
     if missing:
         exits.fail(f"no such job: {', '.join(missing)}", exits.REFUSED)
 
 
 def _print_job(job: JobInfo) -> None:
-    times = {name: output.iso(value) for name, value in job._asdict().items() if name.endswith("_ms")}
-    shown = {name: value for name, value in job._asdict().items() if value not in (None, "", {}, ())}
-    shown |= {name: value for name, value in times.items() if value is not None}
-    shown.pop("attempts", None)
+    output.print_fields(_fields(job))
+    if job.attempts:
+        rows = [
+            (
+                attempt.number,
+                attempt.outcome,
+                output.source_of(attempt.claimed_by) or attempt.claimed_by or None,
+                output.age(attempt.ended_at_ms - attempt.claimed_at_ms),
+                output.first_line(attempt.error_type, attempt.error_text),
+            )
+            for attempt in job.attempts
+        ]
+        output.print_blocks(["attempt", "outcome", "claimed by", "took", "error"], rows, head="attempt ")
     text, _, trace = job.error_text.partition("\n")
     if trace:
-        shown["error_text"] = text
+        output.print_text(["last error:", text, *trace.splitlines()])
+
+
+def _fields(job: JobInfo) -> dict[str, object]:
+    """What is known, in the order in which an operator looks for it."""
+    shown: dict[str, object] = {
+        "descriptor": job.descriptor,
+        "state": job.state,
+        "task": output.task_of(job),
+        "holder": output.holder_of(job),
+        "age": output.age_of(job),
+    }
+    for name, value in job._asdict().items():
+        if name.endswith("_ms"):
+            shown[name.removesuffix("_ms")] = output.iso(value)
+        elif name not in ("attempts", "body"):
+            shown.setdefault(name, value)
+    shown["error_text"] = job.error_text.partition("\n")[0]
     if job.body is not None:
         shown["body"] = output.body_text(job.body)
-    output.print_table(["field", "value"], [(name.removesuffix("_ms"), value) for name, value in shown.items()])
-    if job.attempts:
-        rows = [(a.number, a.outcome, a.claimed_by, _first_line(a.error_type, a.error_text)) for a in job.attempts]
-        output.print_table(["attempt", "outcome", "claimed by", "error"], rows)
-    if trace:
-        output.print_lines(["last error:", *map(output.one_line, job.error_text.splitlines())])
-
-
-def _first_line(error_type: str, error_text: str) -> str | None:
-    """What failed in one line: workers put where it came from behind that."""
-    return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None
+    return {name: value for name, value in shown.items() if value not in (None, "", {}, ())}

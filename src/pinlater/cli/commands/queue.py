@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -9,13 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats
+from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
+from pinlater.domain.durations import duration_text
 
 app = typer.Typer(
     name="queue", help="Make, list, delete, pause and configure queues.", no_args_is_help=True, rich_markup_mode="rich"
 )
 
-Names = Annotated[list[str], typer.Argument(metavar="QUEUE...", show_default=False)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
+]
+_WATCH_MS_MIN = 100
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
 SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
@@ -86,36 +91,60 @@ def list_queues(
 
 @app.command()
 def stats(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[QUEUE...]", show_default=False)] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again, until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option("--every", help="How long --watch waits in between.")] = "2s",
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """Show counts by state, rates, and how long the oldest due job has waited; of all queues without a name.
 
-    Example: pinlater queue stats emails --json
+    Example: pinlater queue stats emails --watch
     """
-    found = options.ask(server, timeout, lambda client: client.queue_stats(*(names or [])))
-    if json:
-        output.print_json({"queues": [_stats_json(queue) for queue in found]})
+    pause_s = max(_WATCH_MS_MIN, options.span_ms(every) or 0) / 1000
+
+    async def show(client: AsyncClient) -> None:
+        while True:
+            found = await client.queue_stats(*(names or []))
+            if watch:
+                output.clear_screen()
+            _print_stats(found, json)
+            if not watch:
+                return
+            sys.stdout.flush()
+            await asyncio.sleep(pause_s)
+
+    options.ask(server, timeout, show)
+
+
+def _print_stats(found: list[QueueStats], as_json: bool) -> None:
+    incomplete = any(queue.incomplete for queue in found)
+    if as_json:
+        output.print_json({"queues": [_stats_json(queue) for queue in found], "incomplete": incomplete})
         return
-    columns = ["queue", *COUNTS, "oldest", "in/s", "done/s", "failed/s", "waiting", "paused"]
-    output.print_table(columns, [_stats_row(queue) for queue in found])
+    columns = ["queue", *COUNTS, "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
+    # A terminal is narrow; programs that read the output can rely on every column.
+    shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
+    output.print_table(columns[:shown], [_stats_row(queue)[:shown] for queue in found])
+    if incomplete:
+        output.warn_incomplete()
 
 
 def _stats_row(queue: QueueStats) -> tuple[object, ...]:
-    oldest = None if queue.oldest_waiting_ms is None else f"{queue.oldest_waiting_ms / 1000:.1f}s"
-    rates = queue.rates
-    counts = (queue.total(name) for name in COUNTS)
     return (
         queue.queue,
-        *counts,
-        oldest,
-        rates.enqueued,
-        rates.succeeded,
-        rates.failed,
+        *(queue.total(name) for name in COUNTS),
+        output.age(queue.oldest_waiting_ms),
+        queue.rates.enqueued,
+        queue.rates.succeeded,
+        queue.rates.failed,
         queue.waiting_dequeues,
         queue.paused,
+        queue.incomplete,
     )
 
 
@@ -127,6 +156,7 @@ def _stats_json(queue: QueueStats) -> dict[str, Any]:
         "oldest_waiting_ms": queue.oldest_waiting_ms,
         "rates": queue.rates._asdict(),
         "waiting_dequeues": queue.waiting_dequeues,
+        "incomplete": queue.incomplete,
         "priorities": [counts._asdict() for counts in queue.counts],
     }
 
@@ -219,14 +249,14 @@ def config(
     }
     changes = {field: _setting(field, text) for field, text in given.items() if text is not None}
 
-    async def change(client: AsyncClient) -> QueueInfo:
+    async def change(client: AsyncClient) -> tuple[QueueInfo, SettingsInForce]:
         now = await client.queue_config(name)
-        if not changes:
-            return now
-        await client.configure_queue(name, QueueConfig(**{**now.config._asdict(), **changes}))
-        return await client.queue_config(name)
+        if changes:
+            await client.configure_queue(name, QueueConfig(**{**now.config._asdict(), **changes}))
+            now = await client.queue_config(name)
+        return now, await client.settings_in_force(name)
 
-    _print_config(options.ask(server, timeout, change), json)
+    _print_config(*options.ask(server, timeout, change), json)
 
 
 def _setting(field: str, text: str) -> float | None:
@@ -240,10 +270,21 @@ def _setting(field: str, text: str) -> float | None:
         exits.fail(f"{text!r} is no number", exits.USAGE)
 
 
-def _print_config(queue: QueueInfo, as_json: bool) -> None:
-    shown = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}
+def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
+    in_force = settings.values._asdict()
     if as_json:
-        output.print_json(shown)
-    else:
-        rows = [(key, "server's default" if value is None else value) for key, value in shown.items()]
-        output.print_table(["setting", "value"], rows)
+        own = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}
+        output.print_json({**own, "in_force": in_force, "origins": settings.origins})
+        return
+    rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
+    for field, value in in_force.items():
+        shown = duration_text(int(value)) if field in SPANS and value is not None else value
+        rows.append((field.removesuffix("_ms"), shown, _origin(settings.origins.get(field))))
+    output.print_table(["setting", "in force", "from"], rows)
+
+
+def _origin(origin: str | None) -> str:
+    """Where a value comes from, in words."""
+    if origin is None:
+        return "nothing sets it"
+    return f"server ({origin})" if origin.startswith("jobs.") else origin

@@ -9,7 +9,7 @@ import typer
 from pinlater.cli import options, output
 from pinlater.client import AsyncClient
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many jobs.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="The most jobs to change.")]
 
 
 def retry_failed(

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, settings_for, store_of
-from pinlater.cli.shard_queries import Seen, as_json, forget_timed_keys, health_by_server, look_at, places_of
+from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_settings, settings_for, store_of
+from pinlater.cli.shard_queries import Seen, ServerView, as_json, ask_server, forget_timed_keys, look_at, places_of
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
+    from pinlater.config.load import Loaded
     from pinlater.config.settings import Settings
     from pinlater.config.shard_place import ShardPlace
 
@@ -59,34 +60,65 @@ def status(
     store: Store = None,
     shards: ShardFile = None,
     http: Annotated[
-        str | None, typer.Option("--http", metavar="HOST:PORT", help="A server's HTTP port, else the settings'.")
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Also ask the server with this HTTP port; else the one that the settings name, if they do.",
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Ask each shard how it is: schema, servers that use it, jobs; and a server, if one answers, whether it has the shard in use.
+    """Ask each shard how it is: schema, servers that use it, jobs; and a server, whether it has the shard in use. The answer names that
+    server, and only a server that uses these shards is believed.
 
-    Example: pinlater shards status --shards shards.json --json
+    Example: pinlater shards status --shards shards.json --http 127.0.0.1:9999 --json
     """
-    settings = settings_for(config, store_of(store, shards))
+    loaded = load_settings(config, None, {"store": store_of(store, shards)})
+    settings = loaded.settings
     seen = asyncio.run(look_at(places_of(settings), settings))
-    host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104 - compared only
-    health = health_by_server(http or f"{host}:{settings.http.port}", settings.database.connect_timeout_ms / 1000)
+    address = http or _configured_http(loaded)
+    view = None if address is None else ask_server(address, seen, settings.database.connect_timeout_ms / 1000)
+    if view is not None and not view.answered and http is None:
+        view = None  # the databases tell without a server, too
     if json:
-        output.print_json({"shards": [_status_json(shard, health) for shard in seen]})
+        output.print_json(
+            {
+                "server": None if view is None else view._asdict(),
+                "shards": [_status_json(shard, view) for shard in seen],
+            }
+        )
     else:
-        columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
-        output.print_table(columns, [_status_row(shard, health) for shard in seen])
-        for shard in seen:
-            for line in _remarks(shard, settings.jobs.max_body_bytes):
-                typer.echo(f"shard {shard.place.name}: {line}", err=True)
+        _print_status(seen, view, settings.jobs.max_body_bytes)
     if any(shard.look is None for shard in seen):
         raise typer.Exit(exits.BUSY)
+    if http is not None and view is not None and view.problem is not None:
+        raise typer.Exit(exits.REFUSED)
 
 
-def _status_row(shard: Seen, health: dict[str, bool] | None) -> tuple[object, ...]:
+def _configured_http(loaded: Loaded) -> str | None:
+    """The HTTP address that file, environment or flags name; None where it would be the default, which may be any server's."""
+    if loaded.origins["http.port"].source == "default":
+        return None
+    settings = loaded.settings.http
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared only
+    return f"{host}:{settings.port}"
+
+
+def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: int) -> None:
+    columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
+    output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
+    if view is not None:
+        typer.echo(view.problem or f"in use: as {view.name} at {view.address} says", err=True)
+    for shard in seen:
+        for line in _remarks(shard, max_body_bytes):
+            typer.echo(f"shard {shard.place.name}: {line}", err=True)
+
+
+def _status_row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:
     place, look = shard.place, shard.look
     known = (None,) * 4 if look is None else (look.schema, len(look.members), look.live, look.finished)
-    used = None if health is None else health.get(place.name)
+    used = None if view is None else view.of(place.name)
     return (place.name, str(place.endpoint), look is not None, used, not place.takes_enqueues, *known)
 
 
@@ -103,13 +135,13 @@ def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
         )
 
 
-def _status_json(shard: Seen, health: dict[str, bool] | None) -> dict[str, Any]:
+def _status_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
     look = shard.look
     return {
         **as_json(shard.place),
         "reachable": look is not None,
         "error": shard.error,
-        "in_use": None if health is None else health.get(shard.place.name),
+        "in_use": None if view is None else view.of(shard.place.name),
         "schema": None if look is None else look.schema,
         "servers": None if look is None else [member._asdict() for member in look.members],
         "live": None if look is None else look.live,

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ import typer
 
 from pinlater.cli import exits, options
 from pinlater.cli.worker_logs import log_to_stderr
+from pinlater.cli.worker_module import find_worker, split_name
 from pinlater.client import AsyncClient
 from pinlater.worker import Worker, WorkerSettings
 from pinlater.worker._line import Line
@@ -91,9 +91,9 @@ def worker(
         "health_host": health_host,
     }
     if processes is not None or reload:
-        _split(application)
+        split_name(application)
         raise typer.Exit(_supervise(_command_of_one(context, application), processes or 1, reload))
-    found = _find(application)
+    found = find_worker(application)
     try:
         client = None if server is None else options.client_for(server, options.TIMEOUT_S, connections=2)
         settings = dataclasses.replace(found.settings, **{k: v for k, v in changes.items() if v is not None})
@@ -150,32 +150,6 @@ def _line(text: str | None) -> Line | None:
         return None
     descriptor, _, number = text.partition(":")
     return Line(int(descriptor), int(number))
-
-
-def _split(application: str) -> tuple[str, str]:
-    module_name, colon, name = application.partition(":")
-    if not colon or not module_name or not name:
-        raise typer.BadParameter(f"{application!r} is not MODULE:NAME", param_hint="MODULE:NAME")
-    return module_name, name
-
-
-def _find(application: str) -> Worker:
-    """The Worker that `module:name` means; the current folder is looked in first."""
-    module_name, name = _split(application)
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
-    try:
-        found = getattr(import_module(module_name), name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
-            exits.fail(f"no module {error.name!r} here or installed", exits.USAGE)
-        exits.fail(f"{module_name} can't be loaded: {error}", exits.USAGE)
-    except AttributeError:
-        exits.fail(f"module {module_name!r} has no {name!r}", exits.USAGE)
-    except Exception as error:  # noqa: BLE001 - it is the user's module
-        exits.fail(f"{module_name} can't be loaded: {type(error).__name__}: {error}", exits.USAGE)
-    if not isinstance(found, Worker):
-        exits.fail(f"{application} is no pinlater.Worker but a {type(found).__name__}", exits.USAGE)
-    return found
 
 
 def _check_level(level: str) -> None:
