@@ -41,6 +41,7 @@ def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
         "state": "SUCCEEDED",
         "future": False,
         "count": 2,
+        "incomplete": False,
     }
 
 
