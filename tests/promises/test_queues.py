@@ -108,6 +108,7 @@ async def test_every_method_that_names_a_missing_queue_says_so(wire: Wire) -> No
         "checkpointJobs": {"request": checkpoint},
         "checkpointJobsFenced": {"request": checkpoint},
         "getJobCount": {"request": ttypes.PinLaterGetJobCountRequest(name, 0)},
+        "runJobs": {"request": ttypes.RunJobsRequest(name, [])},
         "countJobs": {"request": ttypes.PinLaterGetJobCountRequest(name, 0)},
         "getSettingsInForce": {"queueName": name},
         "scanJobs": {"request": ttypes.PinLaterScanJobsRequest(name, 0)},

@@ -69,6 +69,7 @@ ANSWERS: dict[str, Any] = {
     "count_jobs": JobCount(2**40, True),
     "scan": Scanned([(DESCRIPTOR, JOB)], "next", True),
     "retry_failed": 4,
+    "run_jobs": OUTCOMES,
     "delete_jobs": 5,
     "delete_jobs_by_descriptor": 6,
     "configure_queue": None,

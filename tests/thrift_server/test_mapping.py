@@ -80,6 +80,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "pauseQueue": ("set_paused", ("emails", True), {}),
     "resumeQueue": ("set_paused", ("emails", False), {}),
     "getQueueStats": ("queue_stats", (["emails"],), {}),
+    "runJobs": ("run_jobs", ("emails", [DESCRIPTOR], 3, 1_767_225_600_000), {}),
     "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getSettingsInForce": ("settings_in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
@@ -228,6 +229,7 @@ ANSWERED: dict[str, Any] = {
             "incomplete": True,
         }
     ],
+    "runJobs": OUTCOMES,
     "countJobs": {"jobs": 2**40, "incomplete": True},
     "getSettingsInForce": {
         "values": {

@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "lookup": JOBS,
     "count": JOBS,
     "scan": JOBS,
+    "run-now": JOBS,
     "retry-failed": JOBS,
     "delete-jobs": JOBS,
     "load": TRYING,

@@ -141,6 +141,13 @@ def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
     return grouped
 
 
+def check_queue(queue: str, descriptors: list[str]) -> None:
+    """A usage error where one of the jobs is of another queue than the one that is named beside it."""
+    others = sorted(by_queue(descriptors).keys() - {queue})
+    if others:
+        raise typer.BadParameter(f"a job of queue {others[0]}, not {queue}", param_hint="--descriptor")
+
+
 def headers_of(texts: list[str]) -> dict[str, str] | None:
     """`NAME=VALUE` texts as headers; None where there are none."""
     headers = {}

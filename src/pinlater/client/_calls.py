@@ -289,6 +289,13 @@ def retry_failed(queue: str, *, priority: int, attempts: int, run_after_ms: int 
     return Call("retryFailedJobs", (request,), _same)
 
 
+def run_jobs(
+    queue: str, descriptors: Sequence[str], *, attempts: int, run_after_ms: int | None
+) -> Call[list[values.AckResult]]:
+    request = types.RunJobsRequest(queue, list(descriptors), run_after_ms, attempts)
+    return Call("runJobs", (request,), _parsing.ack_results)
+
+
 def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> Call[int]:
     request = types.PinLaterDeleteJobsRequest(
         queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=regex, limit=limit

@@ -212,6 +212,12 @@ class AsyncClient(AsyncFace):
                 break
         return done
 
+    async def run_jobs(
+        self, queue: str, descriptors: Sequence[str], *, attempts: int = 1, run_after_ms: int | None = None
+    ) -> list[values.AckResult]:
+        """These jobs become due, now unless a time is given: waiting ones as they are, failed ones with `attempts`."""
+        return await self._run(_calls.run_jobs(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
+
     async def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
     ) -> int:

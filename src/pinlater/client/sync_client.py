@@ -210,6 +210,12 @@ class Client(SyncFace):
                 break
         return done
 
+    def run_jobs(
+        self, queue: str, descriptors: Sequence[str], *, attempts: int = 1, run_after_ms: int | None = None
+    ) -> list[values.AckResult]:
+        """These jobs become due, now unless a time is given: waiting ones as they are, failed ones with `attempts`."""
+        return self._run(_calls.run_jobs(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
+
     def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
     ) -> int:

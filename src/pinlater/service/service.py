@@ -81,6 +81,9 @@ class Operations(Protocol):
     async def retry_failed(
         self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
     ) -> int: ...
+    async def run_jobs(
+        self, queue: str, descriptors: Sequence[str], attempts: int, run_after_ms: int | None
+    ) -> Sequence[AckResult]: ...
     async def delete_jobs(self, filter: JobFilter, limit: int) -> int: ...
     async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int: ...
     async def configure_queue(self, name: str, config: QueueConfig) -> None: ...
@@ -110,6 +113,7 @@ FEATURES = (
     "paged-scan",
     "per-item-errors",
     "incomplete-counts",
+    "run-jobs",
     "settings-in-force",
     "waiting-dequeues",
 )
@@ -173,6 +177,7 @@ class Service:
 
         bulk = Bulk(shards, self.book, inspect, dispatcher, metrics, clock, settings)
         self.retry_failed = bulk.retry_failed
+        self.run_jobs = bulk.run_jobs
         self.delete_jobs = bulk.delete_jobs
         self.delete_jobs_by_descriptor = bulk.delete_jobs_by_descriptor
 

@@ -139,6 +139,14 @@ async def retry_failed_jobs(operations: Operations, call: Any) -> int:
     )
 
 
+async def run_jobs(operations: Operations, call: Any) -> Any:
+    request = call.request
+    results = await operations.run_jobs(
+        request.queueName, request.jobDescriptors, request.attemptsToAllow, request.runAfterTimestampMillis
+    )
+    return await in_turns(results, answers.ack_outcomes)
+
+
 async def delete_jobs(operations: Operations, call: Any) -> int:
     return answers.number(await operations.delete_jobs(requests.delete_filter(call.request), call.request.limit))
 
@@ -205,6 +213,7 @@ HANDLERS: dict[str, Handler] = {
     "pauseQueue": pause_queue,
     "resumeQueue": resume_queue,
     "getQueueStats": get_queue_stats,
+    "runJobs": run_jobs,
     "countJobs": count_jobs,
     "getSettingsInForce": get_settings_in_force,
     "getWaitingDequeues": get_waiting_dequeues,

@@ -308,6 +308,15 @@ struct PinLaterDeleteJobsRequest {
   5: optional i32 limit = 1000
 }
 
+struct RunJobsRequest {
+  1: required string queueName
+  2: required list<string> jobDescriptors
+  // When they become due. Without it: now.
+  3: optional i64 runAfterTimestampMillis
+  // Attempts that a FAILED job gets; a PENDING one keeps its own.
+  4: optional i32 attemptsToAllow = 1
+}
+
 // A claim as its holder names it.
 struct ClaimRef {
   1: required string jobDescriptor
@@ -494,6 +503,10 @@ service PinLater {
 
   // An empty list asks for all queues. Never scans jobs.
   list<QueueStats> getQueueStats(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
+
+  // Jobs by name: PENDING ones become due at that time, FAILED ones go back to the queue, as retryFailedJobs does it. STALE_CLAIM for a job in
+  // hand, ALREADY_FINAL for one that succeeded or whose uniqueKey another job holds.
+  list<AckOutcome> runJobs(1: RequestContext context, 2: RunJobsRequest request) throws (1: PinLaterException e)
 
   // As getJobCount; the number is not cut, and the answer says where a shard is missing.
   JobCount countJobs(1: RequestContext context, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)

@@ -31,6 +31,8 @@ def delete_jobs(
     if (state is None) == (not descriptor):
         raise typer.BadParameter("give either --state or --descriptor")
 
+    options.check_queue(queue, descriptor or [])
+
     async def ask(client: AsyncClient) -> int:
         if state is None:
             return await client.delete_jobs_by_descriptor(queue, descriptor or [])

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import options, output
+from pinlater.cli.commands.run_now import print_runs, run_all
 from pinlater.client import AsyncClient
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="The most jobs to change.")]
@@ -14,6 +15,10 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="The most jobs 
 
 def retry_failed(
     queue: options.QueueName,
+    descriptor: Annotated[
+        list[str] | None,
+        typer.Option("--descriptor", "-d", help="These jobs, failed or waiting; may be repeated."),
+    ] = None,
     priority: options.Priority = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
     delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
@@ -23,11 +28,18 @@ def retry_failed(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Put failed jobs back into the queue; prints how many.
+    """Put failed jobs back into the queue, or the jobs named by --descriptor; prints how many, or what became of each.
 
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
     run_after_ms = options.due_ms(delay, at)
+    if descriptor:
+        if priority is not None:
+            raise typer.BadParameter("--descriptor and --priority exclude each other")
+        options.check_queue(queue, descriptor)
+        runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
+        print_runs(runs, json)
+        return
 
     async def ask(client: AsyncClient) -> int:
         return await client.retry_failed(

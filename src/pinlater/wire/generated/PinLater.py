@@ -1132,6 +1132,55 @@ getQueueStats_result.thrift_spec = (
 )
 
 
+class runJobs_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(runJobs_args)
+runJobs_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [RunJobsRequest, None], None, ),  # 2
+)
+
+
+class runJobs_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(runJobs_result)
+runJobs_result.thrift_spec = (
+    (0, TType.LIST, 'success', (TType.STRUCT, [AckOutcome, None], False), None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class countJobs_args(TBase):
     """
     Attributes:

@@ -27,6 +27,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "QueueStats": ('queueName', 'paused', 'counts', 'rates', 'waitingDequeues'),
     "ReleaseRequest": ('queueName', 'claims'),
     "RequestContext": ('source',),
+    "RunJobsRequest": ('queueName', 'jobDescriptors'),
     "ServerInfo": ('version', 'features', 'storeKind', 'nowMillis', 'startedAtMillis', 'priorityLevels', 'maxBodyBytes', 'maxFrameBytes', 'maxJobsPerRequest', 'maxDescriptorsPerRequest', 'maxWaitMillis'),
     "SettingsInForce": ('values', 'origins'),
     "WaitingDequeues": ('queueName', 'source', 'number'),

@@ -779,6 +779,31 @@ class PinLaterDeleteJobsRequest(TBase):
         self.limit = limit
 
 
+class RunJobsRequest(TBase):
+    """
+    Attributes:
+     - queueName
+     - jobDescriptors
+     - runAfterTimestampMillis
+     - attemptsToAllow
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'jobDescriptors',
+        'runAfterTimestampMillis',
+        'attemptsToAllow',
+    )
+
+
+    def __init__(self, queueName=None, jobDescriptors=None, runAfterTimestampMillis=None, attemptsToAllow=1,):
+        self.queueName = queueName
+        self.jobDescriptors = jobDescriptors
+        self.runAfterTimestampMillis = runAfterTimestampMillis
+        self.attemptsToAllow = attemptsToAllow
+
+
 class ClaimRef(TBase):
     """
     Attributes:
@@ -2638,6 +2663,14 @@ PinLaterDeleteJobsRequest.thrift_spec = (
     (3, TType.BYTE, 'priority', None, 1, ),  # 3
     (4, TType.STRING, 'bodyRegexToMatch', 'UTF8', None, ),  # 4
     (5, TType.I32, 'limit', None, 1000, ),  # 5
+)
+all_structs.append(RunJobsRequest)
+RunJobsRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'jobDescriptors', (TType.STRING, 'UTF8', False), None, ),  # 2
+    (3, TType.I64, 'runAfterTimestampMillis', None, None, ),  # 3
+    (4, TType.I32, 'attemptsToAllow', None, 1, ),  # 4
 )
 all_structs.append(ClaimRef)
 ClaimRef.thrift_spec = (
