@@ -35,6 +35,12 @@ def test_what_is_not_a_duration_is_refused_in_words(text: str) -> None:
         duration_ms(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 400, "1" + "0" * 20 + "d"])
+def test_what_no_number_of_milliseconds_holds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is too long a duration"):
+        duration_ms(text)
+
+
 def test_a_part_of_a_millisecond_is_refused() -> None:
     with pytest.raises(ValueError, match="is not a whole number of milliseconds"):
         duration_ms("1.5ms")

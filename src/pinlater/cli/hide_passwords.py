@@ -1,8 +1,8 @@
 """Takes passwords out of what `ps` shows of this process.
 
-The command line can be read by everybody on the machine, for as long as a process runs. Where somebody put a password there all the
-same, its signs are written over in the place that the kernel reads them from. Weakness: between the start and this, some tens of
-milliseconds, they can be seen; so the docs say to use a file or the environment.
+Every user of the machine can read a process's command line. Where an operator put a password there all the same, this overwrites its
+characters in the memory that the kernel reads them from. Weakness: for some tens of milliseconds after the start they can be read; so the
+docs recommend a file or the environment.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _load(name: str) -> Any:
 
 
 def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A module that turns out to be missing while the command runs is said like one that is missing at the start."""
+    """Reports a module that turns out to be missing while the command runs like one that is missing at the start."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -162,11 +162,11 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Its options have taken effect when they were read."""
+    """The callbacks of the options have done all there is to do."""
 
 
 def _say_usage(error: Any) -> int:
-    """What the parser found wrong, in one line; the help where nothing was said at all. Typer's versions differ in the class."""
+    """Prints what the parser found wrong in one line, or the help where the command line is empty. Typer's versions differ in the class."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
@@ -180,7 +180,7 @@ _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def _reader_is_gone(error: str = "") -> NoReturn:
-    """Whoever read our output has stopped, as `head` does: that is no error, and what is left to write has nowhere to go."""
+    """The reader of our output has stopped, as `head` does: that is no error, and the rest of the output goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error:
         sys.stderr.write(f"error: {error}\n")
@@ -195,7 +195,7 @@ def _say_bug(error: Exception) -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Where one was closed by whoever started us, files and sockets would take its number, and our output could end up in them."""
+    """Opens those that the parent process closed: else files and sockets would take their numbers, and our output could end up there."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -207,7 +207,7 @@ def _open_standard_streams() -> None:
 
 
 def main() -> None:
-    """The process's entry. Every end has an exit code of the table in `exits`; a bug is one line, with `--traceback` all of it."""
+    """The process's entry. It ends with a code from `exits`; a bug is one line on standard error, `--traceback` shows where."""
     _open_standard_streams()
     exits.tracebacks(False)
     exits.print_errors_as_json(False)

@@ -35,7 +35,9 @@ def _read_int(key: Key, raw: object, _base: Path | None) -> int:
         text = raw.strip()
         if _WHOLE.fullmatch(text) and len(text) <= 40:
             return int(text)
-        if key.unit in ("ms", "bytes"):
+        if (
+            key.unit in ("ms", "bytes") and text[-1:].isalpha()
+        ):  # a bare number is in the unit of the key's name, and whole
             return _with_unit(key, raw)
     raise ValueError(_not_a(key, raw))
 

@@ -14,6 +14,9 @@ _UNITS_MS = {
 }
 
 
+_MS_MAX = 2**53  # beyond this a float does not hold every millisecond
+
+
 def duration_ms(text: str) -> int:
     """Milliseconds of a duration; a number without a unit is in seconds. Raises `ValueError` in words that follow the text."""
     match = _DURATION.fullmatch(text.strip())
@@ -21,6 +24,8 @@ def duration_ms(text: str) -> int:
     if match is None or unit_ms is None:
         raise ValueError("is not a duration such as 500ms, 90s, 10m, 24h or 7d")
     amount = float(match[1]) * unit_ms
+    if amount > _MS_MAX:
+        raise ValueError("is too long a duration")
     if abs(amount - round(amount)) > 1e-6:
         raise ValueError("is not a whole number of milliseconds")
     return round(amount)

@@ -14,7 +14,7 @@ def ack(
     descriptors: options.Descriptors,
     failed: Annotated[bool, typer.Option("--failed", help="The attempt failed.")] = False,
     token: Annotated[
-        str, typer.Option("--token", help="Count only for this claim; without it, for whoever holds the job.")
+        str, typer.Option("--token", help="Count only for this claim; without it, for any holder of the job.")
     ] = "",
     retry_delay: Annotated[str, typer.Option("--retry-delay", help="A failed job is due again after this span.")] = "0",
     final: Annotated[bool, typer.Option("--final", help="A failed job gets no further attempt.")] = False,

@@ -1,6 +1,6 @@
 """`pinlater hash-password`: makes the hash that the setting `admin_password_hash` holds.
 
-The password never comes as an argument: arguments are in the shell's history and in everyone's process list.
+The password never comes as an argument: arguments are in the shell's history and in the process list that every user sees.
 """
 
 from __future__ import annotations

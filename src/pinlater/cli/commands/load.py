@@ -28,13 +28,13 @@ def load(
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Jobs a query.")] = 1,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Queries at a time.")] = 1,
     dequeue_success_percent: Annotated[
-        int, typer.Option("--dequeue-success-percent", min=0, max=100, help="Of 100 dequeued jobs so many succeed.")
+        int, typer.Option("--dequeue-success-percent", min=0, max=100, help="How many of 100 dequeued jobs succeed.")
     ] = 100,
     body_size: Annotated[
         int | None, typer.Option("--body-size", min=0, help="Bytes a body; else a short text.")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", "-p", help="Of the jobs enqueued.")] = 1,
-    wait: Annotated[str, typer.Option("--wait", help="A dequeue waits so long for jobs.")] = "0",
+    wait: Annotated[str, typer.Option("--wait", help="How long a dequeue waits for jobs.")] = "0",
     duration: Annotated[str | None, typer.Option("--duration", help="Ends after this span: 30s, 5m.")] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pinlater.cli import options
+from pinlater.cli import options, output
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ def settings(
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
     rows = shown_settings(loaded)
-    typer.echo(_as_json(rows) if as_json else _as_text(rows))
+    if as_json:
+        typer.echo(_as_json(rows))
+    else:
+        output.print_text(_lines(rows))
 
 
 def _as_json(rows: list[Shown]) -> str:
@@ -48,12 +51,12 @@ def _as_json(rows: list[Shown]) -> str:
     )
 
 
-def _as_text(rows: list[Shown]) -> str:
+def _lines(rows: list[Shown]) -> list[str]:
     """`key = value  # origin`, in columns."""
     values = ["not set" if row.value is None else str(row.value) for row in rows]
     key_width = max(len(row.path) for row in rows)
     value_width = min(40, max(len(value) for value in values))
-    return "\n".join(
+    return [
         f"{row.path:<{key_width}} = {value:<{value_width}}  # {row.origin}"
         for row, value in zip(rows, values, strict=True)
-    )
+    ]

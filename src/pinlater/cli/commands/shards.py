@@ -159,7 +159,9 @@ def drain(
     store: Store = None,
     shards: ShardFile = None,
     undo: Annotated[bool, typer.Option("--undo", help="Let it take enqueues again.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Show what is left until it is empty.")] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show the number of live jobs until it is empty.")
+    ] = True,
     json: options.Json = False,
 ) -> None:
     """Write dequeueOnly into the shard file: no new jobs go there, the old ones are worked off. Then `remove` takes it out.

@@ -42,13 +42,13 @@ def worker(
     grace: Annotated[str | None, typer.Option("--grace", help="What running jobs get at a stop; default 30s.")] = None,
     processes: Annotated[
         int | None,
-        typer.Option("--processes", min=1, max=256, help="Run so many worker processes, and start again what ends."),
+        typer.Option("--processes", min=1, max=256, help="Run this many worker processes, and restart those that end."),
     ] = None,
     reload: Annotated[
         bool, typer.Option("--reload", help="Start anew when a Python file below this folder changes.")
     ] = False,
     recycle_jobs: Annotated[
-        int | None, typer.Option("--recycle-jobs", min=1, help="End after so many jobs, with the code 75.")
+        int | None, typer.Option("--recycle-jobs", min=1, help="End after this many jobs, with the code 75.")
     ] = None,
     recycle_after: Annotated[
         str | None, typer.Option("--recycle-after", help="End at this age, with the code 75: 12h.")

@@ -51,7 +51,7 @@ def failures_of(number: int) -> int:
 
 
 def expected_of(jobs: int) -> Expected:
-    """What must have become of so many jobs. A failure that leaves an attempt is a retry."""
+    """How `jobs` jobs must end. A failure that leaves an attempt is a retry."""
     failures = [failures_of(number) for number in range(jobs)]
     lost = sum(count >= ATTEMPTS for count in failures)
     return Expected(jobs - lost, lost, sum(min(count, ATTEMPTS - 1) for count in failures))

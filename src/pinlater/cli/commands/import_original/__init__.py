@@ -63,7 +63,10 @@ def import_original(
         Path | None, typer.Option("--map", metavar="FILE", help="Write old and new descriptors there, as CSV.")
     ] = None,
     remember: Annotated[
-        str, typer.Option("--remember", help="So long the new server knows what was copied, and a run can be repeated.")
+        str,
+        typer.Option(
+            "--remember", help="How long the new server remembers what was copied, so that a run can be repeated."
+        ),
     ] = "30d",
     origin: Annotated[
         str, typer.Option("--origin", help="A name for the installation, where several with equal names are merged.")

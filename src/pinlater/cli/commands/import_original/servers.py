@@ -1,6 +1,6 @@
 """Which old database servers to read, and as whom: from addresses or the original's own shard file. Knows no driver.
 
-A password is never an argument, which everybody on the machine could read, and never in an error.
+A password is never an argument, which every user of the machine could read, and never in an error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def endpoint_of(url: str, password: str) -> Endpoint:
     except ValueError:
         raise ValueError(f"is no address: {form}") from None
     if parts.password is not None:
-        raise ValueError(f"holds a password, which everyone here can see: use --password-file or {PASSWORD_VARIABLE}")
+        raise ValueError(
+            f"holds a password, which every user of this machine can see: use --password-file or {PASSWORD_VARIABLE}"
+        )
     if parts.scheme != "mysql" or not parts.hostname or not parts.username:
         raise ValueError(f"is no address: {form}")
     if parts.path.strip("/") or parts.query or parts.fragment:
@@ -71,7 +73,7 @@ def _of_shard_file(path: Path, host_prefix: str | None) -> list[Endpoint]:
 
 
 def _password(file: Path | None) -> str:
-    """From the file, the environment, or whoever sits at the terminal."""
+    """From the file, the environment, or a prompt on the terminal."""
     if file is not None:
         try:
             return (file.read_text(encoding="utf-8").splitlines() or [""])[0]

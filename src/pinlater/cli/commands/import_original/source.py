@@ -162,7 +162,7 @@ def _job(row: tuple[Any, ...]) -> OldJob:
 
 
 def _text(value: str | bytes | None) -> str:
-    """A column that somebody declared binary is taken for UTF-8."""
+    """Text; a column that was declared binary is read as UTF-8."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
