@@ -294,6 +294,7 @@ class App:
             "state": self._state,
             "store": self.settings.store.kind,
             "thrift_port": self.thrift.port if self._state == "ready" else None,
+            "server": self.service.identity.address if self._state == "ready" else None,
             "started_at_ms": self._started_at_ms,
             "uptime_ms": self.clock.now_ms() - self._started_at_ms,
             "members": [member._asdict() for member in self.members.known] if self._state == "ready" else [],

@@ -62,6 +62,7 @@ _CHANGES = frozenset(
         "extend_claims",
         "release_jobs",
         "cancel_jobs",
+        "run_jobs",
         "requeue_failed_jobs",
         "purge_jobs",
         "delete_jobs",

@@ -26,6 +26,7 @@ HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
+    "countJobs", "getSettingsInForce", "getWaitingDequeues",
 }  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, 3, bodyRegexToMatch=SECRET, limit=9)},
         "deleteJobsByDescriptor": {"queueName": queue, "jobDescriptors": names},
         "cancelJobs": {"queueName": queue, "jobDescriptors": names},
+        "runJobs": {"request": types.RunJobsRequest(queue, names)},
     }
 
 
@@ -91,7 +93,7 @@ async def test_an_administrative_call_is_one_line_with_who_what_and_outcome(
     assert (line["level"], line["event"], line["method"]) == ("info", "administrative call", method)
     assert (line["source"], line["request_id"], line["queue"]) == ("worker-1", "request-1", "emails")
     assert line["peer"] == str(client.writer.get_extra_info("sockname"))
-    affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1}
+    affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1, "runJobs": 1}
     assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
 
 
@@ -111,6 +113,7 @@ async def test_what_was_asked_is_shown_as_far_as_it_is_no_secret(desk: Desk, lin
     assert (shown["retryFailedJobs"]["priority"], shown["retryFailedJobs"]["limit"]) == (2, 9)
     assert (shown["deleteJobs"]["state"], shown["deleteJobs"]["by_regex"]) == ("FAILED", True)
     assert shown["cancelJobs"]["named"] == 3
+    assert shown["runJobs"]["named"] == 3
     for text in lines.texts:
         assert SECRET not in text.getvalue()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -83,6 +84,7 @@ class Dispatcher:
         self._rooms: dict[str, WaitingRoom] = {}
         self._patience: dict[str, Patience] = {}  # by shard
         self._waiting = 0
+        self._waiting_wishes: dict[int, ClaimWish] = {}
         self._draining = False
         self._giving_back: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
@@ -158,10 +160,12 @@ class Dispatcher:
                 f"{self._waiting} dequeues wait already, the most this server takes", retry_after_ms=1000
             )
         self._waiting += 1
+        self._waiting_wishes[id(wish)] = wish
         try:
             await room.wait(wish.limit, seconds, next_due_ms)
         finally:
             self._waiting -= 1
+            del self._waiting_wishes[id(wish)]
 
     async def _claim_if_allowed(
         self, wish: ClaimWish, room: WaitingRoom | None = None, attempt: int = 0
@@ -376,6 +380,10 @@ class Dispatcher:
             return self._waiting
         room = self._rooms.get(queue)
         return 0 if room is None else len(room)
+
+    def waiting_by_source(self) -> Counter[tuple[str, str]]:
+        """How many dequeues wait, by queue and source."""
+        return Counter((wish.queue, wish.holder.source) for wish in self._waiting_wishes.values())
 
     def waiting_by_queue(self) -> dict[str, float]:
         """How many dequeues wait on each queue where any do."""

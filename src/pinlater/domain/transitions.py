@@ -37,6 +37,7 @@ class Event(Enum):
     CANCEL = "cancel"
     EXPIRE = "past its expiry"
     RETRY_FAILED = "retryFailedJobs"
+    RUN = "runJobs"
 
 
 class Transition(NamedTuple):
@@ -62,6 +63,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(Event.CANCEL, IN_PROGRESS, FAILED),
     Transition(Event.EXPIRE, PENDING, FAILED),
     Transition(Event.RETRY_FAILED, FAILED, PENDING),
+    Transition(Event.RUN, PENDING, PENDING),
+    Transition(Event.RUN, FAILED, PENDING),
 )
 
 

@@ -36,6 +36,11 @@ class Identity:
         self._life = f"{slot:x}-{started_at_ms:x}-{nonce:x}"
         self._claims = 0
 
+    @property
+    def address(self) -> str:
+        """`host:port`, as the claims of this server begin."""
+        return f"{self.host}:{self.port}"
+
     def holder(self, source: str) -> Holder:
         """A new holder for one dequeue call."""
         source = kept_source(source)

@@ -193,13 +193,18 @@ class Queues:
                 await asyncio.sleep(0)
             return counted
 
-        for counted in await on_reachable(self._shards, self._metrics, "getQueueStats", count):
+        counted_by_shard = await on_reachable(self._shards, self._metrics, "getQueueStats", count)
+        incomplete = len(counted_by_shard) < len(self._shards)
+        for counted in counted_by_shard:
             for row in counted:
                 counts[row.queue].append(row)
             await asyncio.sleep(0)
         stats: list[QueueStats] = []
         for start in range(0, len(wanted), _QUEUES_A_TURN):
-            stats += [self._stats(name, merge_counts(counts[name])) for name in wanted[start : start + _QUEUES_A_TURN]]
+            stats += [
+                self._stats(name, merge_counts(counts[name]), incomplete)
+                for name in wanted[start : start + _QUEUES_A_TURN]
+            ]
             await asyncio.sleep(0)
         return stats
 
@@ -217,7 +222,7 @@ class Queues:
             raise (grave or failures)[0]
         return [result for result in results if not isinstance(result, BaseException)]
 
-    def _stats(self, name: str, counts: Sequence[QueueCounts]) -> QueueStats:
+    def _stats(self, name: str, counts: Sequence[QueueCounts], incomplete: bool) -> QueueStats:
         queue = self._book.get(name)
         due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
@@ -229,6 +234,7 @@ class Queues:
             oldest,
             self._rates(name),
             self._dispatcher.waiting(name),
+            incomplete,
         )
 
 

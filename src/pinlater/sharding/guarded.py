@@ -31,6 +31,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Shard,
     Swept,
     TimedKeys,
@@ -200,6 +201,9 @@ class GuardedShard:
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return await self._change(self._shard.cancel_jobs, keys, now_ms)
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._change(self._shard.run_jobs, orders, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ the records before and writes what became of them after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage.events import Events, Record, acked
-from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
 
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
@@ -63,6 +63,33 @@ def cancel(events: Events, records: Records, keys: Sequence[JobKey]) -> list[Ack
             results.append(acked(Outcome.ALREADY_FINAL, job))
         else:
             events.cancel(job)
+            results.append(acked(Outcome.APPLIED, job))
+    return results
+
+
+def puts_back(records: Records, orders: Sequence[RunOrder]) -> list[Record]:
+    """The FAILED jobs among those ordered to run, each once; their unique keys must be taken again first."""
+    jobs = (records.get(key) for key in dict.fromkeys(order.key for order in orders))
+    return [job for job in jobs if job is not None and job.state is JobState.FAILED]
+
+
+def run(events: Events, records: Records, orders: Sequence[RunOrder], barred: Collection[int]) -> list[Acked]:
+    """Waiting jobs become due, failed ones go back to the queue. `barred`: ids of failed jobs whose unique key another job has."""
+    results = []
+    for order in orders:
+        job = records.get(order.key)
+        if job is None:
+            results.append(NOT_FOUND)
+        elif job.state is JobState.IN_PROGRESS:
+            refused = acked(Outcome.STALE_CLAIM, job)
+            results.append(refused._replace(holder=job.holder, held_since_ms=job.claimed_at_ms))
+        elif job.state is JobState.SUCCEEDED or (job.state is JobState.FAILED and job.id in barred):
+            results.append(acked(Outcome.ALREADY_FINAL, job))
+        else:
+            if job.state is JobState.FAILED:
+                events.requeue(job, order.attempts, order.run_after_ms)
+            else:
+                events.run(job, order.run_after_ms)
             results.append(acked(Outcome.APPLIED, job))
     return results
 

@@ -163,6 +163,10 @@ class Events(ABC):
         job.attempts_remaining = attempts
         self._to_pending(job, run_after_ms)
 
+    def run(self, job: Record, run_after_ms: int) -> None:
+        """A PENDING job becomes due at another time."""
+        self._to_pending(job, run_after_ms)
+
     # --- parts of events ------------------------------------------------------------------------------------------------------
 
     def _give_up(self, job: Record) -> None:

@@ -229,6 +229,14 @@ class Requeue(NamedTuple):
     limit: int
 
 
+class RunOrder(NamedTuple):
+    """runJobs: this job becomes due at `run_after_ms`. A PENDING one keeps its attempts, a FAILED one gets `attempts`."""
+
+    key: JobKey
+    attempts: int
+    run_after_ms: int
+
+
 class Purge(NamedTuple):
     """deleteJobs without a regex: up to `limit` jobs of one state and priority, oldest first."""
 
@@ -461,6 +469,13 @@ class Shard(Protocol):
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones: ALREADY_FINAL."""
+        ...
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        """PENDING or FAILED → PENDING, as ordered; a FAILED one as `requeue_failed_jobs` does it.
+
+        STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded, or whose UNFINISHED key is taken.
+        """
         ...
 
     # --- bulk -------------------------------------------------------------------------------------------------------------

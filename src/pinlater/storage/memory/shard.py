@@ -30,6 +30,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -232,6 +233,12 @@ class MemoryShard:
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else finishing.NOT_FOUND for key in keys]
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return [
+            bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else finishing.NOT_FOUND
+            for order in orders
+        ]
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 

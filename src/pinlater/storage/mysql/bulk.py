@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.storage import deciding
 from pinlater.storage.events import Record
-from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.storage.mysql.book import LOWEST_MS
 from pinlater.storage.mysql.changes import FUTURE, Changes
 from pinlater.storage.mysql.statements import delete_ready, delete_rows, json_rows, keys_are, rows, sql
@@ -53,6 +54,18 @@ async def requeue(transaction: Transaction, order: Requeue, now_ms: int) -> int 
         after = found[-1]
     changes.write()
     return done
+
+
+async def run(transaction: Transaction, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
+    """Waiting jobs become due, failed ones go back to the queue unless another job has their key."""
+    changes = Changes(transaction, now_ms)
+    loaded = await changes.load([order.key.id for order in orders])
+    records = {JobKey(job.queue, job.priority, job.id): job for job in loaded}
+    failed = deciding.puts_back(records, orders)
+    barred = {job.id for job in failed if not await _retake_key(transaction, job, now_ms)}
+    answers = deciding.run(changes, records, orders, barred)
+    changes.write()
+    return answers
 
 
 async def _retake_key(transaction: Transaction, job: Record, now_ms: int) -> bool:

@@ -37,6 +37,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -360,6 +361,9 @@ class MysqlShard:
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         self._check_open()
         return await self._other.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._other.carry_out(lambda t: bulk.run(t, orders, now_ms))
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage import deciding
+from pinlater.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.storage.redis.access import Access, conflict
-from pinlater.storage.redis.changes import Changes, RedisRecord
+from pinlater.storage.redis.changes import Changes, RedisRecord, keyed
 from pinlater.storage.redis.keys import FAILED, INDEX_OF, line_of, may_exist, ref_of
 from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.reading import is_held
@@ -47,6 +48,27 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
         if not seen:
             break
     return done
+
+
+async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
+    """Waiting jobs become due, failed ones go back to the queue unless another job has their key."""
+    queues = access.ids_of([order.key.queue for order in orders])
+    ids = dict(queues)
+    refs = [
+        ref_of(ids[key.queue], key.priority, key.id)
+        for key in (order.key for order in orders)
+        if key.queue in ids and may_exist(key)
+    ]
+    for _ in range(_TRIES):
+        changes = Changes(now_ms)
+        records = keyed(await changes.load(access.readers, refs, queues), queues)
+        failed = [job for job in deciding.puts_back(records, orders) if isinstance(job, RedisRecord)]
+        await _load_keys(access, changes, failed)
+        barred = {job.id for job in failed if not _retake_key(changes, job, now_ms)}
+        answers = deciding.run(changes, records, orders, barred)
+        if await access.write(changes, now_ms, queues) == [0]:
+            return answers
+    raise conflict()
 
 
 async def _requeue_some(

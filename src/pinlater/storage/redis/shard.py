@@ -36,6 +36,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -382,6 +383,11 @@ class RedisShard:
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return await self._with_book(
             self._other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
+        )
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._with_book(
+            self._other, [order.key.queue for order in orders], lambda access: bulk.run(access, orders, now_ms)
         )
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------

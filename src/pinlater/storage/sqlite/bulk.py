@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.storage import deciding
 from pinlater.storage.events import Record
-from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.storage.options import options_of
 from pinlater.storage.sqlite.changes import Changes
 from pinlater.storage.sqlite.ledger import Counter, Transaction
@@ -55,6 +56,18 @@ def requeue(transaction: Transaction, order: Requeue, now_ms: int) -> int | PinL
         after = rows[-1]
     changes.write()
     return done
+
+
+def run(transaction: Transaction, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
+    """Waiting jobs become due, failed ones go back to the queue unless another job has their key."""
+    changes = Changes(transaction, now_ms)
+    by_id = transaction.ledger.by_id
+    loaded = changes.load([order.key.id for order in orders])
+    records = {JobKey(by_id[job.queue_id].name, job.priority, job.id): job for job in loaded}
+    barred = {job.id for job in deciding.puts_back(records, orders) if not _retake_key(transaction, job, now_ms)}
+    answers = deciding.run(changes, records, orders, barred)
+    changes.write()
+    return answers
 
 
 def _retake_key(transaction: Transaction, job: Record, now_ms: int) -> bool:

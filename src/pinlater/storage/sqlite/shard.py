@@ -30,6 +30,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -243,6 +244,9 @@ class SqliteShard:
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return await self._open.writer.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._open.writer.carry_out(lambda t: bulk.run(t, orders, now_ms))
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
