@@ -13,9 +13,9 @@ from typing import Any
 from pinlater.client import Ack, Checkpoint, Claim, ClaimedJob
 from pinlater.client.values import AckBatch, AckResult, Dequeued
 from pinlater.worker import Snooze, Worker
-from pinlater.worker._consumer import Consumer, Team
-from pinlater.worker._heart import Heart
-from pinlater.worker._pulse import Pulse
+from pinlater.worker._consumer.consumer import Consumer, Team
+from pinlater.worker._leases.heartbeater import Heart
+from pinlater.worker._leases.loop_watchdog import Pulse
 from pinlater.worker.settings import WorkerSettings
 from tests.simulation.loop import ProcessLoop, new_process
 from tests.simulation.workload import Process, SimulatedClient, Trace

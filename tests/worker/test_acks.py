@@ -12,8 +12,8 @@ from pinlater.client import Ack, AckResult, AsyncClient, ClaimedJob, Outcome, er
 from pinlater.domain.clock import ManualClock
 from pinlater.testing._loop import TurnedLoop
 from pinlater.worker import WorkerCounts, WorkerSettings
-from pinlater.worker._endings import Ending, Kind
-from pinlater.worker._reports import Reports
+from pinlater.worker._attempts.endings import Ending, Kind
+from pinlater.worker._reports.reporter import Reports
 
 Story = Callable[["Turned"], Coroutine[Any, Any, None]]
 

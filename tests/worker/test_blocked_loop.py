@@ -14,8 +14,9 @@ import pytest
 
 from pinlater.client import Ack, AsyncClient, ClaimedJob, Client, Job, JobState
 from pinlater.testing import RealServer
-from pinlater.worker import Worker, WorkerSettings, _heart
-from pinlater.worker._pulse import Pulse
+from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker._leases import heartbeater as _heart
+from pinlater.worker._leases.loop_watchdog import Pulse
 from tests.worker.conftest import eventually
 
 T = TypeVar("T")

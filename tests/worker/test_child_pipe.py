@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from pinlater.worker._child_pipe import BrokenMessage, ChildPipe
+from pinlater.worker._children.pipe import BrokenMessage, ChildPipe
 
 
 class Ends:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pinlater.client import ClaimedJob
-from pinlater.worker import _decisions as decide
-from pinlater.worker._acks import ACKS_PER_REQUEST_MAX, AckBuffer
-from pinlater.worker._heartbeats import HeartbeatTable
+from pinlater.worker._consumer import decisions as decide
+from pinlater.worker._leases.lease_table import HeartbeatTable
+from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX, AckBuffer
 
 
 def job(**known: Any) -> ClaimedJob:

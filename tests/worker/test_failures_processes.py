@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from pinlater.client import AckResult, AsyncClient, Checkpoint, ClaimedJob, JobState
-from pinlater.worker import Kind, WorkerSettings, _child, _processes, never
-from pinlater.worker._calling import Attempt
-from pinlater.worker._processes import Processes
+from pinlater.worker import Kind, WorkerSettings, never
+from pinlater.worker._attempts.calling import Attempt
+from pinlater.worker._children import child as _child
+from pinlater.worker._children import pool as _processes
+from pinlater.worker._children.pool import Processes
 from tests.worker import process_tasks
 from tests.worker.conftest import eventually
 from tests.worker.test_runtime import ended, running_processes
@@ -175,7 +177,7 @@ async def test_starting_a_process_and_killing_it_leave_the_loop_free(
 
 
 def _processes_module() -> Any:
-    from pinlater.worker import _processes
+    from pinlater.worker._children import pool as _processes
 
     return _processes
 

@@ -15,7 +15,8 @@ from pinlater.client import AsyncClient, Job, JobState
 from pinlater.domain.clock import WallClock
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
-from pinlater.worker import JobContext, Snooze, Worker, WorkerSettings, _heart, current_job
+from pinlater.worker import JobContext, Snooze, Worker, WorkerSettings, current_job
+from pinlater.worker._leases import heartbeater as _heart
 from tests.client.fake_server import FakeServer
 from tests.client.proxy import Proxy
 from tests.worker import process_tasks
@@ -374,7 +375,7 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
 ) -> None:
     """It knows no tokens, no headers, no error types; nothing that it doesn't know is sent."""
     monkeypatch.setattr(_heart, "ORIGINAL_CLAIM_MS", 300)
-    monkeypatch.setattr("pinlater.worker._consumer.ORIGINAL_CLAIM_MS", 300)
+    monkeypatch.setattr("pinlater.worker._consumer.consumer.ORIGINAL_CLAIM_MS", 300)
     stored: list[bytes] = []
     renewed, reported = asyncio.Event(), asyncio.Event()
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pinlater.worker._loop import ThreadsToLeave, run
+from pinlater.worker._process.event_loop import ThreadsToLeave, run
 
 
 def test_to_thread_gives_results_and_errors_and_uses_its_threads_again() -> None:

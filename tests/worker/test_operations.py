@@ -27,14 +27,13 @@ from pinlater.worker import (
     Middleware,
     Worker,
     WorkerSettings,
-    _line,
-    _metrics,
     current_job,
 )
-from pinlater.worker._recycling import EXIT_CODE, Recycling, recycling_of
-from pinlater.worker._vitals import Report
+from pinlater.worker._process import control_channel, metrics
+from pinlater.worker._process.health import Report
+from pinlater.worker._process.recycling import EXIT_CODE, Recycling, recycling_of
+from pinlater.worker._supervisor.supervisor import STARTS
 from pinlater.worker.counts import DURATION_BOUNDS_S
-from pinlater.worker.supervisor import STARTS
 from tests.servers.ports import free_port
 from tests.worker import set_up_tasks
 from tests.worker.conftest import eventually
@@ -309,7 +308,7 @@ async def test_attempts_stopped_from_outside_are_counted_for_what_they_are(clien
 
 def test_every_metric_of_a_worker_is_in_the_reference() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-    names = [_metrics.JOBS, _metrics.DURATIONS, STARTS, *(metric.name for metric in _metrics.METRICS)]
+    names = [metrics.JOBS, metrics.DURATIONS, STARTS, *(metric.name for metric in metrics.METRICS)]
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
@@ -317,7 +316,7 @@ def test_pages_of_several_workers_become_one() -> None:
     def page(number: str, value: int) -> str:
         return f'# HELP a_total Some.\n# TYPE a_total counter\na_total{{process="{number}"}} {value}\n'
 
-    merged = _metrics.merged([page("0", 1), page("1", 2)])
+    merged = metrics.merged([page("0", 1), page("1", 2)])
     assert merged == ('# HELP a_total Some.\n# TYPE a_total counter\na_total{process="0"} 1\na_total{process="1"} 2\n')
     assert list(DURATION_BOUNDS_S) == sorted(DURATION_BOUNDS_S)
 
@@ -406,18 +405,20 @@ async def test_processes_of_handlers_are_set_up_before_their_first_job(client: A
 async def test_a_worker_that_can_not_obey_is_ended_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its loop is blocked, say; an order to stop changes nothing then."""
     ended = asyncio.Event()
-    monkeypatch.setattr(_line, "_EXTRA_S", 0.01)
-    monkeypatch.setattr(_line, "_end", ended.set)
+    monkeypatch.setattr(control_channel, "_EXTRA_S", 0.01)
+    monkeypatch.setattr(control_channel, "_end", ended.set)
     told: list[str] = []
     ours, theirs = socket.socketpair()
-    orders = _line.Orders(lambda: Report([], ["so"], "page"), lambda: told.append("stop"), lambda: told.append("hurry"))
+    orders = control_channel.Orders(
+        lambda: Report([], ["so"], "page"), lambda: told.append("stop"), lambda: told.append("hurry")
+    )
     ready: Future[None] = Future()
     obeying = asyncio.create_task(
-        _line.Line(theirs.detach(), 3).obey(_line.Hello("127.0.0.1", None, 10), orders, ready)
+        control_channel.Line(theirs.detach(), 3).obey(control_channel.Hello("127.0.0.1", None, 10), orders, ready)
     )
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     assert b'"grace_ms":10' in await reader.readline()
-    writer.write(_line.REPORT + _line.HURRY)
+    writer.write(control_channel.REPORT + control_channel.HURRY)
     assert b'"so"' in await reader.readline()
     writer.close()
     await writer.wait_closed()

@@ -17,8 +17,8 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.descriptor import shard_of
 from pinlater.testing._loop import TurnedLoop
 from pinlater.worker import WorkerCounts, WorkerSettings
-from pinlater.worker._endings import Ending, Kind
-from pinlater.worker._reports import Reports
+from pinlater.worker._attempts.endings import Ending, Kind
+from pinlater.worker._reports.reporter import Reports
 from pinlater.worker.context import Rescheduling
 
 BEATS = {name: number for number, name in enumerate("abcdefgh")}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.restarts import Next, next_start
-from pinlater.worker._reloading import changed, look
+from pinlater.worker._supervisor.file_changes import changed, look
 
 
 @pytest.mark.parametrize("code", [0, 75])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.worker._slots import Slots
+from pinlater.worker._consumer.slots import Slots
 
 
 def slots(total: int, **weights: int) -> Slots:

@@ -25,7 +25,7 @@ from pinlater.client.batching import Placed
 from pinlater.client.errors import ServerUnreachable
 from pinlater.domain.clock import Clock
 from pinlater.worker import Worker
-from pinlater.worker._firings import Expression
+from pinlater.worker._cron.expression import Expression
 from pinlater.worker.cron import LOOK_BACK_MAX, Cron, Missed, Timetable, cron
 from tests.worker.test_cron import sweep_task
 

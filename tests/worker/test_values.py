@@ -16,9 +16,10 @@ import pydantic
 import pytest
 
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
-from pinlater.worker import _endings, envelope, retries
-from pinlater.worker._arguments import Parameters, parameters_of
-from pinlater.worker._endings import Kind, ending_of
+from pinlater.worker import envelope, retries
+from pinlater.worker._attempts import endings as _endings
+from pinlater.worker._attempts.endings import Kind, ending_of
+from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker.codecs import JsonCodec, MessagePackCodec
 from pinlater.worker.context import Channel, JobContext, current_job
 from pinlater.worker.errors import ClaimLost, Reject, Snooze, UnusableHandler

@@ -20,8 +20,8 @@ from pinlater.cli import exits, options
 from pinlater.cli.worker_logs import log_to_stderr
 from pinlater.client import AsyncClient
 from pinlater.worker import Worker, WorkerSettings
-from pinlater.worker._line import Line
-from pinlater.worker._loop import run
+from pinlater.worker._process.control_channel import Line
+from pinlater.worker._process.event_loop import run
 
 
 class Format(str, Enum):  # noqa: UP042 - the option's words
@@ -127,7 +127,7 @@ async def _run(
 
 
 def _supervise(command: list[str], processes: int, reload: bool) -> int:
-    from pinlater.worker.supervisor import Supervisor
+    from pinlater.worker._supervisor.supervisor import Supervisor
 
     folder = Path.cwd() if reload else None
     return asyncio.run(Supervisor(command, processes, reload=folder).run())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pinlater.client.values import ClaimedJob, UniqueKey
 from pinlater.testing._record import Stored
 from pinlater.worker import envelope
-from pinlater.worker._calling import CODECS
+from pinlater.worker._attempts.calling import CODECS
 from pinlater.worker.context import Channel, JobContext
 from pinlater.worker.middleware import Kind
 from pinlater.worker.tasks import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from pinlater.worker._endings import Kind
+from pinlater.worker._attempts.endings import Kind
 
 # Upper bounds in seconds; what took longer is counted in one more, without a bound.
 DURATION_BOUNDS_S = (

@@ -30,7 +30,7 @@ from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.clock import Clock
 from pinlater.domain.job import UNIQUE_FOR_MS_MAX
-from pinlater.worker._firings import Expression
+from pinlater.worker._cron.expression import Expression
 from pinlater.worker.tasks import Task
 
 _log = logging.getLogger("pinlater.worker")

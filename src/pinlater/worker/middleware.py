@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pinlater.worker._endings import Ending as Ending
-from pinlater.worker._endings import Kind as Kind
+from pinlater.worker._attempts.endings import Ending as Ending
+from pinlater.worker._attempts.endings import Kind as Kind
 from pinlater.worker.context import JobContext
 
 

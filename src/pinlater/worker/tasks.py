@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 from pinlater.client.batching import Placed
 from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.worker import envelope
-from pinlater.worker._arguments import Parameters, parameters_of
+from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext, as_time_ms
 from pinlater.worker.errors import UnusableHandler

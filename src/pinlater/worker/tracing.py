@@ -18,7 +18,7 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, NamedTuple
 
 from pinlater.version import __version__
-from pinlater.worker._endings import Ending
+from pinlater.worker._attempts.endings import Ending
 from pinlater.worker.context import JobContext
 from pinlater.worker.logs import TRACEPARENT
 from pinlater.worker.middleware import Middleware

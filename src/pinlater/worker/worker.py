@@ -29,17 +29,17 @@ from zoneinfo import ZoneInfo
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, WallClock
-from pinlater.worker._beside import Beside, Service
-from pinlater.worker._consumer import Consumer, Team
-from pinlater.worker._endpoint import serve_probes
-from pinlater.worker._heart import Heart
-from pinlater.worker._line import Hello, Line, Orders
-from pinlater.worker._loop import run
-from pinlater.worker._outbox import Outbox
-from pinlater.worker._processes import ChildSetup
-from pinlater.worker._recycling import EXIT_CODE, recycling_of
-from pinlater.worker._until_idle import ConsumerUntilIdle, Idleness, OnEnd, in_threads, settings_until_idle
-from pinlater.worker._vitals import Vitals
+from pinlater.worker._children.pool import ChildSetup
+from pinlater.worker._consumer.consumer import Consumer, Team
+from pinlater.worker._consumer.until_idle import ConsumerUntilIdle, Idleness, OnEnd, in_threads, settings_until_idle
+from pinlater.worker._enqueueing.enqueuer import Outbox
+from pinlater.worker._leases.heartbeater import Heart
+from pinlater.worker._process.background_loop import Beside, Service
+from pinlater.worker._process.control_channel import Hello, Line, Orders
+from pinlater.worker._process.endpoint import serve_probes
+from pinlater.worker._process.event_loop import run
+from pinlater.worker._process.health import Vitals
+from pinlater.worker._process.recycling import EXIT_CODE, recycling_of
 from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.context import JobContext
 from pinlater.worker.counts import WorkerCounts

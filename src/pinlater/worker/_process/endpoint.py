@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from http import HTTPStatus
 from typing import NamedTuple
 
-from pinlater.worker._metrics import CONTENT_TYPE
-from pinlater.worker._vitals import Report, Vitals
+from pinlater.worker._process.health import Report, Vitals
+from pinlater.worker._process.metrics import CONTENT_TYPE
 
 _log = logging.getLogger("pinlater.worker")
 Ask = Callable[[], Awaitable[Report]]

@@ -13,10 +13,10 @@ from typing import Any
 
 from pinlater.client.errors import DequeueRateLimited, PinLaterError
 from pinlater.client.values import ClaimedJob, Dequeued
-from pinlater.worker._calling import Ended
-from pinlater.worker._consumer import Consumer, InHand, Team
-from pinlater.worker._delivery import Report
-from pinlater.worker._endings import Ending
+from pinlater.worker._attempts.calling import Ended
+from pinlater.worker._attempts.endings import Ending
+from pinlater.worker._consumer.consumer import Consumer, InHand, Team
+from pinlater.worker._reports.delivery import Report
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Place, Task
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from pinlater.client.errors import PinLaterError
-from pinlater.worker._acks import ACKS_PER_REQUEST_MAX
-from pinlater.worker._delivery import Delivery, Report, first_request, mark_sent
+from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
+from pinlater.worker._reports.delivery import Delivery, Report, first_request, mark_sent
 
 _log = logging.getLogger("pinlater.worker")
 

@@ -20,16 +20,17 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import DequeueRateLimited, PinLaterError, UnknownMethod
 from pinlater.client.values import AckResult, ClaimedJob, Dequeued
 from pinlater.domain.clock import Clock
-from pinlater.worker import _decisions, envelope
-from pinlater.worker._calling import Attempt, Ended
-from pinlater.worker._delivery import Report
-from pinlater.worker._endings import Ending, Kind, failure
-from pinlater.worker._heart import ORIGINAL_CLAIM_MS, Beat, Heart
-from pinlater.worker._processes import ChildSetup, Processes
-from pinlater.worker._recycling import Recycling
-from pinlater.worker._reports import Reports
-from pinlater.worker._running import Runner
-from pinlater.worker._slots import Slots
+from pinlater.worker import envelope
+from pinlater.worker._attempts.calling import Attempt, Ended
+from pinlater.worker._attempts.endings import Ending, Kind, failure
+from pinlater.worker._attempts.runner import Runner
+from pinlater.worker._children.pool import ChildSetup, Processes
+from pinlater.worker._consumer import decisions as _decisions
+from pinlater.worker._consumer.slots import Slots
+from pinlater.worker._leases.heartbeater import ORIGINAL_CLAIM_MS, Beat, Heart
+from pinlater.worker._process.recycling import Recycling
+from pinlater.worker._reports.delivery import Report
+from pinlater.worker._reports.reporter import Reports
 from pinlater.worker.counts import Tally, WorkerCounts
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.logs import fields_of

@@ -12,10 +12,10 @@ from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.domain.clock import Clock
-from pinlater.worker._calling import Attempt, Ended, call, call_async, context_of
-from pinlater.worker._endings import Kind, ending_of, failure
-from pinlater.worker._processes import Processes
-from pinlater.worker._threads import Threads
+from pinlater.worker._attempts.calling import Attempt, Ended, call, call_async, context_of
+from pinlater.worker._attempts.endings import Kind, ending_of, failure
+from pinlater.worker._attempts.threads import Threads
+from pinlater.worker._children.pool import Processes
 from pinlater.worker.context import Channel, JobContext, set_current
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.middleware import Middleware

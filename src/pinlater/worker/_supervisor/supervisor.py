@@ -14,12 +14,12 @@ import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pinlater.worker import _metrics
-from pinlater.worker._endpoint import Endpoint
-from pinlater.worker._line import Hello
-from pinlater.worker._reloading import changes
-from pinlater.worker._vitals import Report
-from pinlater.worker._workplace import Workplace
+from pinlater.worker._process import metrics as _metrics
+from pinlater.worker._process.control_channel import Hello
+from pinlater.worker._process.endpoint import Endpoint
+from pinlater.worker._process.health import Report
+from pinlater.worker._supervisor.file_changes import changes
+from pinlater.worker._supervisor.process_slot import Workplace
 
 _log = logging.getLogger("pinlater.worker")
 CANT_LISTEN = 1

@@ -21,11 +21,11 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
-from pinlater.worker import _child
-from pinlater.worker._calling import Attempt
-from pinlater.worker._child import Finished, ToRun
-from pinlater.worker._child_pipe import BrokenMessage, ChildPipe
-from pinlater.worker._endings import Ending
+from pinlater.worker._attempts.calling import Attempt
+from pinlater.worker._attempts.endings import Ending
+from pinlater.worker._children import child as _child
+from pinlater.worker._children.child import Finished, ToRun
+from pinlater.worker._children.pipe import BrokenMessage, ChildPipe
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.tasks import Task
 

@@ -28,8 +28,8 @@ from pinlater.client.errors import PinLaterError, ServerUnreachable, UnknownMeth
 from pinlater.client.values import AckResult, Checkpoint, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
-from pinlater.worker._heartbeats import HeartbeatTable
-from pinlater.worker._pulse import Pulse
+from pinlater.worker._leases.lease_table import HeartbeatTable
+from pinlater.worker._leases.loop_watchdog import Pulse
 
 _log = logging.getLogger("pinlater.worker")
 _CLAIMS_A_REQUEST = 1_000

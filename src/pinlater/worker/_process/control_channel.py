@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.worker._vitals import Report
+from pinlater.worker._process.health import Report
 
 _log = logging.getLogger("pinlater.worker")
 REPORT, STOP, HURRY = b"report\n", b"stop\n", b"hurry\n"

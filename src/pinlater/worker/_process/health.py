@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import msgspec
 
 from pinlater.domain.clock import Clock
-from pinlater.worker import _metrics
-from pinlater.worker._consumer import Team
-from pinlater.worker._recycling import resident_bytes
+from pinlater.worker._consumer.consumer import Team
+from pinlater.worker._process import metrics as _metrics
+from pinlater.worker._process.recycling import resident_bytes
 
 _TURN_S = 0.5
 

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClaimedJob
-from pinlater.worker._arguments import OCTETS
-from pinlater.worker._endings import Ending, ending_of
+from pinlater.worker._attempts.endings import Ending, ending_of
+from pinlater.worker._enqueueing.arguments import OCTETS
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 from pinlater.worker.context import Channel, JobContext, set_current
 from pinlater.worker.errors import CantDecode

@@ -18,11 +18,11 @@ from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
-from pinlater.worker._acks import AckBuffer
-from pinlater.worker._decisions import backoff_ms
-from pinlater.worker._delivery import Delivery, GiveBack, Report, first_request, mark_sent
-from pinlater.worker._endings import Ending, Kind, type_name
-from pinlater.worker._retry_queue import RetryQueue
+from pinlater.worker._attempts.endings import Ending, Kind, type_name
+from pinlater.worker._consumer.decisions import backoff_ms
+from pinlater.worker._reports.ack_buffer import AckBuffer
+from pinlater.worker._reports.delivery import Delivery, GiveBack, Report, first_request, mark_sent
+from pinlater.worker._reports.retry_queue import RetryQueue
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.settings import WorkerSettings

@@ -14,8 +14,8 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
 from pinlater.domain.clock import Clock
-from pinlater.worker._acks import ACKS_PER_REQUEST_MAX
-from pinlater.worker._endings import type_name
+from pinlater.worker._attempts.endings import type_name
+from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
 from pinlater.worker.counts import WorkerCounts
 
 _log = logging.getLogger("pinlater.worker")

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pinlater.domain.restarts import OK, next_start
-from pinlater.worker._line import HURRY, LINE_BYTES_MAX, REPORT, STOP, Hello
-from pinlater.worker._recycling import EXIT_CODE as RECYCLED
-from pinlater.worker._vitals import Report
+from pinlater.worker._process.control_channel import HURRY, LINE_BYTES_MAX, REPORT, STOP, Hello
+from pinlater.worker._process.health import Report
+from pinlater.worker._process.recycling import EXIT_CODE as RECYCLED
 
 _log = logging.getLogger("pinlater.worker")
 _REPORT_S = 3.0

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.domain.clock import SystemClock
-from pinlater.worker._calling import Attempt, call, context_of
-from pinlater.worker._decisions import attempts_so_far
-from pinlater.worker._endings import Ending, failure
+from pinlater.worker._attempts.calling import Attempt, call, context_of
+from pinlater.worker._attempts.endings import Ending, failure
+from pinlater.worker._consumer.decisions import attempts_so_far
 from pinlater.worker.context import Channel
 from pinlater.worker.retries import delay_of, linear
 from pinlater.worker.tasks import Task
