@@ -13,7 +13,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.testing._loop import TurnedLoop
 from pinlater.worker import WorkerCounts, WorkerSettings
 from pinlater.worker._attempts.endings import Ending, Kind
-from pinlater.worker._reports.reporter import Reports
+from pinlater.worker._reports.reporter import Reporter
 
 Story = Callable[["Turned"], Coroutine[Any, Any, None]]
 
@@ -45,7 +45,7 @@ class Turned:
         self.clock = clock
         self.server = Server(clock)
         self.settled: list[int] = []
-        self.reports = Reports(self.server, "q", WorkerSettings(), WorkerCounts(), clock, self.settled.extend)
+        self.reports = Reporter(self.server, "q", WorkerSettings(), WorkerCounts(), clock, self.settled.extend)
 
     async def succeeded(self, name: str) -> None:
         await self.reports.end(ClaimedJob(name, "q", b"", token="t"), Ending(Kind.SUCCEEDED))

@@ -15,8 +15,8 @@ import pytest
 from pinlater.client import Ack, AsyncClient, ClaimedJob, Client, Job, JobState
 from pinlater.testing import RealServer
 from pinlater.worker import Worker, WorkerSettings
-from pinlater.worker._leases import heartbeater as _heart
-from pinlater.worker._leases.loop_watchdog import Pulse
+from pinlater.worker._leases import unstarted_jobs
+from pinlater.worker._leases.loop_watchdog import LoopWatchdog
 from tests.worker.conftest import eventually
 
 T = TypeVar("T")
@@ -157,14 +157,14 @@ async def test_a_loop_that_turns_is_not_taken_for_blocked(
 ) -> None:
     """Jobs that wait for slots wait, however often it is looked at."""
     signs: list[bool] = []
-    sign = Pulse._sign
+    sign = LoopWatchdog._called
 
-    def counted(pulse: Pulse) -> None:
+    def counted(watchdog: LoopWatchdog) -> None:
         signs.append(True)
-        sign(pulse)
+        sign(watchdog)
 
-    monkeypatch.setattr(_heart, "_LOOK_S", 0.002)
-    monkeypatch.setattr(Pulse, "_sign", counted)
+    monkeypatch.setattr(unstarted_jobs, "CHECK_S", 0.002)
+    monkeypatch.setattr(LoopWatchdog, "_called", counted)
     async with AsyncClient(server.address) as client:
         worker = Worker(client, settings=WorkerSettings(concurrency=1, prefetch_max=8))
         hold = asyncio.Event()
@@ -191,24 +191,24 @@ async def test_a_loop_that_turns_is_not_taken_for_blocked(
 
 
 def in_hand(worker: Worker) -> list[object]:
-    if worker._team is None or not worker._team.consumers:
+    if worker._run is None or not worker._run.consumers:
         return []
-    consumer = worker._team.consumers[0]
-    return [*consumer._stock, *consumer._running]
+    consumer = worker._run.consumers[0]
+    return [*consumer.jobs.waiting, *consumer.jobs.running]
 
 
-def test_a_pulse_is_missed_until_the_loop_comes_round() -> None:
+def test_the_watchdog_waits_until_the_loop_runs() -> None:
     lock, now = threading.Lock(), 0.0
     loop = asyncio.new_event_loop()
-    pulse = Pulse(loop, lock, lambda: now)
+    watchdog = LoopWatchdog(loop, lock, lambda: now)
     try:
-        assert pulse.stands_still_s() == 0
+        assert watchdog.blocked_s() == 0
         now = 3
-        assert (pulse.stands_still_s(), pulse.missed) == (3, True)
+        assert (watchdog.blocked_s(), watchdog.still_waiting) == (3, True)
         loop.run_until_complete(asyncio.sleep(0))
-        assert not pulse.missed
-        assert pulse.stands_still_s() == 0
+        assert not watchdog.still_waiting
+        assert watchdog.blocked_s() == 0
     finally:
         loop.close()
-    loop_gone = Pulse(loop, lock, lambda: now)
-    assert (loop_gone.stands_still_s(), loop_gone.missed) == (0, False)
+    loop_gone = LoopWatchdog(loop, lock, lambda: now)
+    assert (loop_gone.blocked_s(), loop_gone.still_waiting) == (0, False)

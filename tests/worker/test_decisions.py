@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from pinlater.client import ClaimedJob
-from pinlater.worker._consumer import decisions as decide
-from pinlater.worker._leases.lease_table import HeartbeatTable
+from pinlater.worker import WorkerSettings
+from pinlater.worker._consumer import pacing
+from pinlater.worker._leases.schedule import HeartbeatSchedule
 from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX, AckBuffer
+from pinlater.worker.context import attempt_of
+from pinlater.worker.settings import backoff_ms
 
 
 def job(**known: Any) -> ClaimedJob:
@@ -18,29 +21,30 @@ def job(**known: Any) -> ClaimedJob:
 
 @pytest.mark.parametrize(("mean_ms", "expected"), [(None, 0), (50.0, 0), (5_000.0, 0), (10.0, 40), (0.0, 100)])
 def test_only_short_jobs_are_claimed_ahead(mean_ms: float | None, expected: int) -> None:
-    assert decide.prefetch_count(mean_ms, 8, 100) == expected
+    assert pacing.prefetch_count(mean_ms, 8, 100) == expected
 
 
 def test_claims_stay_batches() -> None:
-    assert decide.claim_limit(0, 8, 0) == 8
-    assert decide.claim_limit(8, 8, 0) == 0
-    assert decide.claim_limit(7, 8, 0) == 1
-    assert decide.claim_limit(100, 8, 100) == 0
-    assert decide.claim_limit(50, 8, 100) == 58
+    assert pacing.claim_limit(0, 8, 0) == 8
+    assert pacing.claim_limit(8, 8, 0) == 0
+    assert pacing.claim_limit(7, 8, 0) == 1
+    assert pacing.claim_limit(100, 8, 100) == 0
+    assert pacing.claim_limit(50, 8, 100) == 58
 
 
 def test_back_off_doubles_up_to_its_bound_and_is_spread() -> None:
-    assert [decide.backoff_ms(n, 100, 1_000, 1.0) for n in (1, 2, 3, 9, 10_000)] == [100, 200, 400, 1_000, 1_000]
-    assert decide.backoff_ms(1, 100, 1_000, 0.0) == 50
+    settings = WorkerSettings(backoff_first_ms=100, backoff_max_ms=1_000)
+    assert [backoff_ms(settings, n, 1.0) for n in (1, 2, 3, 9, 10_000)] == [100, 200, 400, 1_000, 1_000]
+    assert backoff_ms(settings, 1, 0.0) == 50
 
 
 def test_attempts_are_counted_also_where_the_server_does_not() -> None:
-    assert decide.attempts_so_far(job(attempt=3)) == 3
-    assert decide.attempts_so_far(job(attempts_allowed=5, attempts_remaining=4)) == 2
+    assert attempt_of(job(attempt=3)) == 3
+    assert attempt_of(job(attempts_allowed=5, attempts_remaining=4)) == 2
 
 
 def test_heartbeats_come_at_each_third_of_a_claim() -> None:
-    table = HeartbeatTable[str]()
+    table = HeartbeatSchedule[str]()
     assert table.add("d", 3_000, 10.0) == 11.0
     assert table.take_due(10.9) == []
     assert table.take_due(11.0) == ["d"]
@@ -53,7 +57,7 @@ async def test_acks_are_taken_in_order_and_as_many_as_fit_a_request() -> None:
     buffer = AckBuffer[int]()
     for number in range(ACKS_PER_REQUEST_MAX + 2):
         buffer.add(number)
-    await buffer.wait_ripe(0)
+    await buffer.wait_for_flush(0)
     assert buffer.take() == list(range(ACKS_PER_REQUEST_MAX))
     assert len(buffer) == 2
     assert buffer.take() == [ACKS_PER_REQUEST_MAX, ACKS_PER_REQUEST_MAX + 1]

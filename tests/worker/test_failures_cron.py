@@ -11,7 +11,8 @@ from pinlater.client import AsyncClient, JobState
 from pinlater.domain.clock import SystemClock
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker
-from pinlater.worker.cron import Cron, Missed, Timetable, cron
+from pinlater.worker._cron.timetable import Timetable
+from pinlater.worker.cron import Cron, Missed, cron
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
 from tests.worker.test_server_trouble import info
@@ -81,7 +82,7 @@ async def test_two_workers_make_each_firing_once(client: AsyncClient, server: st
     async with running(workers[0]), running(workers[1]):
         await eventually(lambda: len(seen) >= 4)
     for worker in workers:
-        worker._outbox.close()
+        worker._enqueuer.close()
     jobs = (await client.scan("q", JobState.SUCCEEDED, limit=100)).jobs
     made_at = sorted(job.created_at_ms or 0 for job in jobs)
     assert 3 <= len(jobs) <= (made_at[-1] - made_at[0]) / 1000 + 2

@@ -72,7 +72,7 @@ async def test_a_thread_that_ends_after_all_gives_its_place_back(client: AsyncCl
     slow = await hang.enqueue_async()
     async with running(worker):
         await eventually(lambda: state_of(client, slow.descriptor, JobState.FAILED))
-        assert worker.functions_left_behind == 1
+        assert worker.abandoned_functions == 1
         later = await other.enqueue_async()
         may_end.set()
         await eventually(lambda: state_of(client, later.descriptor, JobState.SUCCEEDED))

@@ -13,10 +13,11 @@ import pytest
 
 from pinlater.client import AckResult, AsyncClient, Checkpoint, ClaimedJob, JobState
 from pinlater.worker import Kind, WorkerSettings, never
-from pinlater.worker._attempts.calling import Attempt
-from pinlater.worker._children import child as _child
-from pinlater.worker._children import pool as _processes
-from pinlater.worker._children.pool import Processes
+from pinlater.worker._attempts.attempt import Attempt
+from pinlater.worker._children import child as child_module
+from pinlater.worker._children import child_main
+from pinlater.worker._children.child import Child
+from pinlater.worker._children.pool import ChildPool
 from tests.worker import process_tasks
 from tests.worker.conftest import eventually
 from tests.worker.test_runtime import ended, running_processes
@@ -24,9 +25,9 @@ from tests.worker.test_runtime import ended, running_processes
 ONE = WorkerSettings(concurrency=1, retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50)
 
 
-def processes_of(worker: Any) -> Processes:
-    assert worker._team is not None
-    found: Processes = worker._team.consumers[0]._runner.processes
+def processes_of(worker: Any) -> ChildPool:
+    assert worker._run is not None
+    found: ChildPool = worker._run.consumers[0].runner.children
     return found
 
 
@@ -50,14 +51,14 @@ async def test_a_child_that_the_system_kills_costs_an_attempt_and_says_so(client
 async def test_a_child_leaves_ctrl_c_and_stops_to_its_parent_even_as_it_starts(tmp_path: Path) -> None:
     """Both reach all processes of a terminal, or of a service; a job must not pay for that."""
     with ThreadPoolExecutor(1) as threads:
-        child = _processes._Child((), threads)
+        child = Child((), threads)
         try:
             task = process_tasks.note
             for _ in range(2):
                 for number in (signal.SIGINT, signal.SIGTERM):
                     os.kill(child.process_id, number)
                 job = ClaimedJob("d", "p", b'{"folder":"%s"}' % str(tmp_path).encode())
-                order = _child.ToRun(*task.reference(), Attempt(job, "", None, never()))
+                order = child_main.ToRun(*task.reference(), Attempt(job, "", None, never()))
                 finished = await asyncio.wait_for(child.run(order, _no_checkpoint), 20)
                 assert finished.ending.kind is Kind.SUCCEEDED
         finally:
@@ -137,7 +138,7 @@ async def test_a_task_that_a_child_cant_find_fails_with_the_reason(
 
 def test_an_order_that_cant_be_read_is_a_failure_with_its_reason() -> None:
     channel: Any = None
-    ending = _child._carry_out(b"no pickle", channel)
+    ending = child_main._run(b"no pickle", channel)
     assert (ending.kind.value, ending.error_type) == ("failed", "_pickle.UnpicklingError")
 
 
@@ -155,7 +156,7 @@ async def test_starting_a_process_and_killing_it_leave_the_loop_free(
     loop = asyncio.get_running_loop()
 
     def watch(name: str) -> None:
-        original = getattr(_processes_module()._SPAWN.Process, name)
+        original = getattr(child_module._SPAWN.Process, name)
 
         def watched(*args: Any, **options: Any) -> Any:
             try:
@@ -165,7 +166,7 @@ async def test_starting_a_process_and_killing_it_leave_the_loop_free(
                 pass
             return original(*args, **options)
 
-        monkeypatch.setattr(_processes_module()._SPAWN.Process, name, watched)
+        monkeypatch.setattr(child_module._SPAWN.Process, name, watched)
 
     async with running_processes(client, ONE) as worker:
         watch("start")
@@ -174,12 +175,6 @@ async def test_starting_a_process_and_killing_it_leave_the_loop_free(
         await ended(client, placed.descriptor, JobState.FAILED)
         await eventually(lambda: not processes_of(worker).process_ids)
         assert on_loop == []
-
-
-def _processes_module() -> Any:
-    from pinlater.worker._children import pool as _processes
-
-    return _processes
 
 
 async def test_processes_and_their_pipes_are_gone_when_the_worker_is(client: AsyncClient, tmp_path: Path) -> None:

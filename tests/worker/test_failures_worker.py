@@ -16,7 +16,6 @@ from pinlater.domain.clock import WallClock
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import JobContext, Snooze, Worker, WorkerSettings, current_job
-from pinlater.worker._leases import heartbeater as _heart
 from tests.client.fake_server import FakeServer
 from tests.client.proxy import Proxy
 from tests.worker import process_tasks
@@ -159,7 +158,7 @@ async def test_a_handler_that_returns_after_its_claim_was_lost_counts_for_nothin
         await client.retry_failed("q")
         await eventually(lambda: len(attempts) == 2)
         may_end[0].set()
-        await eventually(lambda: worker.functions_left_behind == 0)
+        await eventually(lambda: worker.abandoned_functions == 0)
         assert await state_of(client, placed.descriptor, JobState.IN_PROGRESS)
         may_end[1].set()
         await ended(client, placed.descriptor, JobState.SUCCEEDED)
@@ -176,7 +175,7 @@ async def test_blocked_threads_and_processes_keep_their_claims(client: AsyncClie
         runs.append(1)
         time.sleep(1.2)
 
-    process_tasks.worker._outbox.use(client)
+    process_tasks.worker._enqueuer.use(client)
     first = await block.using(claim_timeout=0.4).enqueue_async()
     second = await process_tasks.sleep.using(claim_timeout=0.4).enqueue_async(1.2)
     async with running_processes(client) as processes, running(worker):
@@ -374,8 +373,7 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It knows no tokens, no headers, no error types; nothing that it doesn't know is sent."""
-    monkeypatch.setattr(_heart, "ORIGINAL_CLAIM_MS", 300)
-    monkeypatch.setattr("pinlater.worker._consumer.consumer.ORIGINAL_CLAIM_MS", 300)
+    monkeypatch.setattr("pinlater.worker._consumer.claimer.ORIGINAL_CLAIM_MS", 300)
     stored: list[bytes] = []
     renewed, reported = asyncio.Event(), asyncio.Event()
 
@@ -423,7 +421,7 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
             await asyncio.wait_for(reported.wait(), 10)
             polls = len(server.called("dequeueJobs"))
         assert polls < 60
-        worker._outbox.close()
+        worker._enqueuer.close()
         assert {name for name, _ in server.calls} - {"ackDequeuedJobs"} == {
             "getServerInfo", "enqueueJobs", "dequeueJobs", "checkpointJobs", "heartbeatClaims",
         }  # fmt: skip

@@ -82,7 +82,7 @@ async def test_what_a_worker_keeps_does_not_grow_with_the_jobs_it_has_done(clien
 
         await eventually(all_finished, 60)
         await eventually(lambda: worker.counts.running == 0)
-        return items_held(worker._team)
+        return items_held(worker._run)
 
     running = asyncio.create_task(worker.run_async())
     first = await one_round()

@@ -105,7 +105,7 @@ async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_away(
         await eventually(lambda: cancelled)
         assert cancelled == {ON_1}
         assert worker.counts.lost == 1
-        worker._hurry()
+        worker.request_stop()
         worker.request_stop()
         await asyncio.wait_for(task, 30)
 
@@ -127,6 +127,7 @@ async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shar
         assert worker.counts.running == 0
         shards.acks_arrive = True
         await eventually(lambda: ON_1 in shards.acked)
-        worker._hurry()
+        worker.request_stop()
+        worker.request_stop()  # without the grace time
         await asyncio.wait_for(task, 30)
     assert worker.counts.acks_refused == 0

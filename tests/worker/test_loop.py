@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pinlater.worker._process.event_loop import ThreadsToLeave, run
+from pinlater.worker._process.event_loop import DaemonThreads, run
 
 
 def test_to_thread_gives_results_and_errors_and_uses_its_threads_again() -> None:
@@ -47,7 +47,7 @@ def test_the_loop_ends_though_a_function_in_a_thread_never_does() -> None:
 def test_what_was_cancelled_before_a_thread_was_free_does_not_run() -> None:
     ran: list[int] = []
     gate = threading.Event()
-    threads = ThreadsToLeave()
+    threads = DaemonThreads()
     busy = [threads.submit(gate.wait) for _ in range(threads._max_workers)]
     late = threads.submit(ran.append, 1)
     assert late.cancel()

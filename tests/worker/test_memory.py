@@ -19,7 +19,7 @@ import pytest
 from pinlater.client import AsyncClient, Job
 from pinlater.testing import RealServer
 from pinlater.worker import Reject, Snooze, Worker, WorkerSettings, current_job
-from pinlater.worker._process.recycling import resident_bytes
+from pinlater.worker._consumer.recycling import resident_bytes
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
 

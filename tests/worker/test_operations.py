@@ -19,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.client import AsyncClient, Job, JobState
+from pinlater.supervision.channel import Order, frame, read_frame
 from pinlater.testing import RealServer
 from pinlater.worker import (
     Ending,
@@ -29,9 +30,10 @@ from pinlater.worker import (
     WorkerSettings,
     current_job,
 )
+from pinlater.worker._consumer.recycling import EXIT_CODE, Recycling, recycling_of
 from pinlater.worker._process import control_channel, metrics
-from pinlater.worker._process.health import Report
-from pinlater.worker._process.recycling import EXIT_CODE, Recycling, recycling_of
+from pinlater.worker._process.control_channel import Answer, Ask, ControlChannel, Hello, Orders, from_worker
+from pinlater.worker._process.health import HealthReport
 from pinlater.worker._supervisor.supervisor import STARTS
 from pinlater.worker.counts import DURATION_BOUNDS_S
 from tests.servers.ports import free_port
@@ -301,7 +303,7 @@ async def test_attempts_stopped_from_outside_are_counted_for_what_they_are(clien
     may_end.set()
     assert sorted(told) == ["in_thread given back", "too_long failed"]
     ended = {
-        task: {kind.value: n for kind, n in tally.ended.items()} for (_, task), tally in worker.counts.tallies.items()
+        task: {kind.value: n for kind, n in tally.ended.items()} for (_, task), tally in worker.counts.by_task.items()
     }
     assert ended == {"too_long": {"failed": 1}, "in_thread": {"given back": 1}}
 
@@ -401,30 +403,27 @@ async def test_processes_of_handlers_are_set_up_before_their_first_job(client: A
     assert int(process_id) != os.getpid()
 
 
-# --- the line to a supervisor ---------------------------------------------------------------------------------------------
-async def test_a_worker_that_can_not_obey_is_ended_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its loop is blocked, say; an order to stop changes nothing then."""
-    ended = asyncio.Event()
+# --- the channel to a supervisor ------------------------------------------------------------------------------------------
+async def test_a_worker_that_can_not_obey_exits_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its event loop may be blocked; an order to stop changes nothing then."""
+    exited = asyncio.Event()
     monkeypatch.setattr(control_channel, "_EXTRA_S", 0.01)
-    monkeypatch.setattr(control_channel, "_end", ended.set)
+    monkeypatch.setattr(control_channel, "_exit", exited.set)
     told: list[str] = []
     ours, theirs = socket.socketpair()
-    orders = control_channel.Orders(
-        lambda: Report([], ["so"], "page"), lambda: told.append("stop"), lambda: told.append("hurry")
-    )
+    report = HealthReport([], ["so"], "page")
+    orders = Orders(lambda: report, lambda: told.append("stop"), lambda: told.append("stop now"))
     ready: Future[None] = Future()
-    obeying = asyncio.create_task(
-        control_channel.Line(theirs.detach(), 3).obey(control_channel.Hello("127.0.0.1", None, 10), orders, ready)
-    )
+    obeying = asyncio.create_task(ControlChannel(theirs.detach(), 3).obey(Hello("127.0.0.1", None, 10), orders, ready))
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    assert b'"grace_ms":10' in await reader.readline()
-    writer.write(control_channel.REPORT + control_channel.HURRY)
-    assert b'"so"' in await reader.readline()
+    assert from_worker.decode(await read_frame(reader) or b"") == Hello("127.0.0.1", None, 10)
+    writer.write(frame(Ask(7)) + frame(Order("stop now")))
+    assert from_worker.decode(await read_frame(reader) or b"") == Answer(7, report)
     writer.close()
     await writer.wait_closed()
     await asyncio.wait_for(obeying, 30)
-    assert told == ["hurry", "stop"]
-    await asyncio.wait_for(ended.wait(), 10)
+    assert told == ["stop now", "stop"]
+    await asyncio.wait_for(exited.wait(), 10)
 
 
 # --- heartbeats -----------------------------------------------------------------------------------------------------------

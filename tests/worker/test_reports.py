@@ -18,7 +18,7 @@ from pinlater.domain.descriptor import shard_of
 from pinlater.testing._loop import TurnedLoop
 from pinlater.worker import WorkerCounts, WorkerSettings
 from pinlater.worker._attempts.endings import Ending, Kind
-from pinlater.worker._reports.reporter import Reports
+from pinlater.worker._reports.reporter import Reporter
 from pinlater.worker.context import Rescheduling
 
 BEATS = {name: number for number, name in enumerate("abcdefgh")}
@@ -93,7 +93,7 @@ class Turned:
         self.flushing: asyncio.Task[None] | None = None
         self.settled: list[int] = []
         self.counts = WorkerCounts()
-        self.reports = Reports(self.server, "q", WorkerSettings(), self.counts, clock, self.settled.extend)
+        self.reports = Reporter(self.server, "q", WorkerSettings(), self.counts, clock, self.settled.extend)
 
     async def succeeded(self, name: str, shard: str = "1") -> None:
         await self.reports.end(job(name, shard), Ending(Kind.SUCCEEDED), BEATS[name])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.restarts import Next, next_start
+from pinlater.supervision.restarts import Next, next_start
 from pinlater.worker._supervisor.file_changes import changed, look
 
 

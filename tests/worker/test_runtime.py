@@ -291,9 +291,9 @@ async def test_a_job_of_an_unknown_task_is_given_back_unspent_and_not_spun_on(
 @pytest.mark.parametrize(
     ("body", "headers", "reason"),
     [
-        (b'{"too": "x"}', {}, "the body is not what task send takes"),
-        (b"\xff", {}, "the body is not what task send takes"),
-        (b"<to/>", {"content-type": "text/xml"}, "'text/xml' is none that task send takes"),
+        (b'{"too": "x"}', {}, "the body does not fit task send"),
+        (b"\xff", {}, "the body does not fit task send"),
+        (b"<to/>", {"content-type": "text/xml"}, "task send can't decode content-type 'text/xml'"),
     ],
 )
 async def test_what_cant_be_decoded_fails_at_once_with_the_reason(
@@ -442,10 +442,10 @@ async def test_a_coroutine_over_its_time_limit_is_cancelled_even_where_it_swallo
         if not deaf:
             await ended(client, quick.descriptor, JobState.SUCCEEDED)
         else:
-            assert worker.functions_left_behind == 1
+            assert worker.abandoned_functions == 1
         may_end.set()
         await ended(client, quick.descriptor, JobState.SUCCEEDED)
-        await eventually(lambda: worker.functions_left_behind == 0)
+        await eventually(lambda: worker.abandoned_functions == 0)
     assert (info.error_type, info.error_text) == (
         "pinlater.worker.errors.TimeLimitExceeded",
         "ran longer than its time limit of 0.05 s",
@@ -490,9 +490,9 @@ async def test_a_thread_over_its_time_limit_fails_its_job_and_runs_on(client: As
     placed = await hang.enqueue_async()
     async with running(worker):
         info = await ended(client, placed.descriptor, JobState.FAILED)
-        assert worker.functions_left_behind == 1
+        assert worker.abandoned_functions == 1
         may_end.set()
-        await eventually(lambda: worker.functions_left_behind == 0)
+        await eventually(lambda: worker.abandoned_functions == 0)
     assert "time limit" in info.error_text
 
 
@@ -523,7 +523,7 @@ async def running_processes(client: AsyncClient, settings: WorkerSettings = FAST
     await client.create_queue("p")
     worker = process_tasks.worker
     worker.counts = WorkerCounts()
-    worker._outbox.use(client)
+    worker._enqueuer.use(client)
     task = asyncio.create_task(worker.run_async(client=client, settings=settings))
     try:
         yield worker
@@ -556,7 +556,7 @@ async def test_a_process_that_dies_costs_its_job_an_attempt_and_three_times_set_
         await eventually(lambda: worker.counts.succeeded == 1, timeout_s=40)
     assert [attempt.error_type for attempt in info.attempts] == ["pinlater.worker.errors.ProcessDied"] * 3
     assert said in info.error_text
-    assert "set aside" in info.error_text
+    assert "given up" in info.error_text
 
 
 async def test_a_process_over_its_time_limit_is_killed(client: AsyncClient) -> None:
@@ -584,9 +584,9 @@ async def test_a_stop_gives_back_what_a_process_runs_and_leaves_no_process(clien
     async with running_processes(client, hasty) as worker:
         placed = await process_tasks.sleep.enqueue_async(60)
         await eventually(lambda: worker.counts.running == 1)
-        team = worker._team
-        assert team is not None
-        children = await eventually(lambda: team.consumers[0]._runner.processes.process_ids)
+        run = worker._run
+        assert run is not None
+        children = await eventually(lambda: run.consumers[0].runner.children.process_ids)
     info = (await client.lookup([placed.descriptor]))[placed.descriptor]
     assert (info.state, info.attempts_remaining) == (JobState.PENDING, info.attempts_allowed)
     for child in children:

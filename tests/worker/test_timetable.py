@@ -26,7 +26,8 @@ from pinlater.client.errors import ServerUnreachable
 from pinlater.domain.clock import Clock
 from pinlater.worker import Worker
 from pinlater.worker._cron.expression import Expression
-from pinlater.worker.cron import LOOK_BACK_MAX, Cron, Missed, Timetable, cron
+from pinlater.worker._cron.timetable import Timetable
+from pinlater.worker.cron import LOOK_BACK_MAX, Cron, Missed, cron
 from tests.worker.test_cron import sweep_task
 
 NIGHT = datetime(2026, 10, 25, tzinfo=UTC)  # clocks are set back in Europe at 01:00 UTC

@@ -234,9 +234,9 @@ async def test_what_outlasts_the_grace_time_is_given_back_unspent(client: AsyncC
     info = await state_of(client, descriptor, JobState.PENDING)
     assert info is not None
     assert info.attempts_remaining == 1
-    assert worker.functions_left_behind == int(in_thread)
+    assert worker.abandoned_functions == int(in_thread)
     end.set()
-    await eventually(lambda: not worker.functions_left_behind)
+    await eventually(lambda: not worker.abandoned_functions)
     assert (worker.counts.succeeded, worker.counts.released) == (0, 1)
 
 
@@ -291,15 +291,15 @@ async def test_what_was_not_begun_never_begins_in_a_stopping_worker(client: Asyn
     placed = (await client.enqueue("q", jobs)).descriptors
     task = asyncio.create_task(worker.run_async())
     await eventually(lambda: worker.counts.succeeded == 60 and worker.counts.running == 2)
-    assert worker._team is not None
-    assert worker._team.consumers[0]._stock
+    assert worker._run is not None
+    assert worker._run.consumers[0].jobs.waiting
     worker.request_stop()
     if freed_by == "its end":
         await asyncio.sleep(0)
         hold.set()
     await asyncio.wait_for(task, 20)
     hold.set()
-    await eventually(lambda: not worker.functions_left_behind)
+    await eventually(lambda: not worker.abandoned_functions)
     assert (len(began), began.count(b"slow")) == (62, 2)
     left = [info for info in (await client.lookup(placed)).values() if info.state is not JobState.SUCCEEDED]
     assert len(left) == (58 if freed_by == "its end" else 60)
@@ -310,12 +310,12 @@ async def test_what_was_not_begun_never_begins_in_a_stopping_worker(client: Asyn
 
 def test_what_cant_run_is_said_at_once() -> None:
     worker = Worker("127.0.0.1:1")
-    with pytest.raises(ValueError, match="no handler"):
+    with pytest.raises(ValueError, match="no task"):
         worker.check()
     worker.handler("q")(eventually)
-    with pytest.raises(ValueError, match="has a handler called 'eventually' already"):
+    with pytest.raises(ValueError, match="has a task called 'eventually' already"):
         worker.handler("q")(eventually)
-    with pytest.raises(ValueError, match="no handler for queue 'other'; there are: q"):
+    with pytest.raises(ValueError, match="no task for queue 'other'; there are: q"):
         worker.check(["other"])
     with pytest.raises(ValueError, match="concurrency"):
         WorkerSettings(concurrency=0)

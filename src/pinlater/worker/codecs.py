@@ -1,6 +1,6 @@
-"""How a task's arguments become a job's body and back. JSON unless said otherwise; MessagePack is there too.
+"""Turns a task's arguments into a job's body and back: JSON by default, or MessagePack.
 
-Only what the declared types allow comes out of a body, so a job that anybody may have enqueued can't make anything but those.
+A body decodes to values of the declared types only, whatever client enqueued it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import msgspec
 
 
 class Codec(Protocol):
-    """Makes bytes of values and values of bytes. `content_type` tells which codec made a body; it travels in the job's headers."""
+    """Encodes and decodes values. `content_type` names the codec in the headers of a job."""
 
     content_type: str
 
     def encode(self, value: Any) -> bytes: ...
 
     def decode(self, body: bytes, into: Any) -> Any:
-        """A value of the type `into`. Raises anything where the body isn't one."""
+        """A value of the type `into`. Raises any exception if the body isn't one."""
         ...
 
 
 def _to_builtin(value: Any) -> Any:
-    """For types that msgspec doesn't know: pydantic's models."""
+    """For pydantic models, which msgspec doesn't know."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise NotImplementedError(f"can't encode a {type(value).__qualname__}")
@@ -38,7 +38,7 @@ def _from_builtin(into: type, value: Any) -> Any:
 
 
 class JsonCodec:
-    """JSON. Dates, UUIDs, enums, dataclasses, msgspec structs and pydantic models included."""
+    """JSON, including dates, UUIDs, enums, dataclasses, msgspec structs and pydantic models."""
 
     content_type = "application/json"
 
@@ -56,7 +56,7 @@ class JsonCodec:
 
 
 class MessagePackCodec:
-    """MessagePack: smaller than JSON, and keeps bytes as they are."""
+    """MessagePack: smaller than JSON, and holds bytes unchanged."""
 
     content_type = "application/msgpack"
 

@@ -1,8 +1,7 @@
-"""Carries out one attempt where it is: opens the body, calls the function, says how it ended. The same on the loop, in a thread and
-in a process.
+"""Calls a task's function for one attempt: on the event loop, in a thread, and in a child process alike.
 
-Whatever the function raises is its job's failure and not the worker's, SystemExit and KeyboardInterrupt included. A handler may fork;
-a child that comes back from it ends there and then.
+An exception of the function is a failure of its job and not of the worker, SystemExit and KeyboardInterrupt included. A function may
+fork; a forked child that returns from the function exits at once.
 """
 
 from __future__ import annotations
@@ -12,74 +11,47 @@ import random
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from pinlater.client.values import ClaimedJob
-from pinlater.worker._attempts.endings import Ending, ending_of
+from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.endings import ending_of
 from pinlater.worker._enqueueing.arguments import OCTETS
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
-from pinlater.worker.context import Channel, JobContext, set_current
+from pinlater.worker.context import JobContext, set_current
 from pinlater.worker.errors import CantDecode
-from pinlater.worker.retries import Retry
 from pinlater.worker.tasks import Task
 
 CODECS: Mapping[str, Codec] = {codec.content_type: codec for codec in (JsonCodec(), MessagePackCodec())}
 
 
-class Attempt(NamedTuple):
-    """A job in hand, out of its envelope. `job.body` and `job.headers` are the producer's own; `trace` is for another process."""
-
-    job: ClaimedJob
-    content_type: str
-    deadline_ms: int | None
-    default_retry: Retry
-    trace: Mapping[str, str] | None = None
-
-    def retry_of(self, task: Task[..., Any]) -> Retry:
-        """The task's policy, or the worker's."""
-        return task.options.retry or self.default_retry
-
-
-class Ended(NamedTuple):
-    """The ending, and the exception itself where it is at hand."""
-
-    ending: Ending
-    error: BaseException | None = None
-
-
-def context_of(task: Task[..., Any], attempt: Attempt, channel: Channel) -> JobContext:
-    """What the function may ask of its job."""
-    return JobContext(attempt.job, task.name, channel, task.options.codec.encode, attempt.deadline_ms)
-
-
-def call(task: Task[..., Any], attempt: Attempt, context: JobContext) -> Ended:
+def call(task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
     """Calls a plain function."""
     process = os.getpid()
     set_current(context)
     try:
         task.function(**_arguments(task, attempt, context))
     except BaseException as error:  # noqa: BLE001 - see above
-        _end_a_fork(process)
-        return _ended(error, task, attempt, context)
-    _end_a_fork(process)
-    return _ended(None, task, attempt, context)
+        _exit_if_forked(process)
+        return _result(error, task, attempt, context)
+    _exit_if_forked(process)
+    return _result(None, task, attempt, context)
 
 
-async def call_async(task: Task[..., Any], attempt: Attempt, context: JobContext) -> Ended:
-    """Awaits a coroutine. Whether a cancellation was its own or came from outside is for the caller to know."""
+async def call_async(task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+    """Awaits a coroutine. A cancellation is a failure here; the caller knows whether it came from outside."""
     set_current(context)
     try:
         await _in_this_process(task.function(**_arguments(task, attempt, context)))
     except BaseException as error:  # noqa: BLE001 - see above
-        return _ended(error, task, attempt, context)
-    return _ended(None, task, attempt, context)
+        return _result(error, task, attempt, context)
+    return _result(None, task, attempt, context)
 
 
 @types.coroutine
 def _in_this_process(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Awaits a coroutine and looks after each of its steps whether this is still the process in which it began.
+    """Awaits a coroutine, and exits after a step that returns in a forked child.
 
-    A forked child that came back to the event loop would go on with the worker's connections and jobs, beside its parent.
+    A forked child that returned to the event loop would use its parent's connections and run its parent's jobs.
     """
     process = os.getpid()
     step: Callable[[], Any] = partial(coroutine.send, None)
@@ -87,25 +59,24 @@ def _in_this_process(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any,
         try:
             waits_for = step()
         except StopIteration as returned:
-            _end_a_fork(process)
+            _exit_if_forked(process)
             return returned.value
         except BaseException:
-            _end_a_fork(process)
+            _exit_if_forked(process)
             raise
-        _end_a_fork(process)
+        _exit_if_forked(process)
         try:
             sent = yield waits_for
         except GeneratorExit:
             coroutine.close()
             raise
-        except BaseException as error:  # noqa: BLE001 - a cancellation, most likely: the coroutine's to deal with
+        except BaseException as error:  # noqa: BLE001 - usually a cancellation, which the coroutine handles
             step = partial(coroutine.throw, error)
         else:
             step = partial(coroutine.send, sent)
 
 
-def _end_a_fork(process: int) -> None:
-    """A handler forked, and this is the child, which came back: the job is its parent's."""
+def _exit_if_forked(process: int) -> None:
     if os.getpid() != process:
         os._exit(0)
 
@@ -115,14 +86,14 @@ def _arguments(task: Task[..., Any], attempt: Attempt, context: JobContext) -> d
     if content_type and content_type not in (codec.content_type, OCTETS):
         known = CODECS.get(content_type)
         if known is None:
-            raise CantDecode(f"content-type {content_type!r} is none that task {task.name} takes")
+            raise CantDecode(f"task {task.name} can't decode content-type {content_type!r}")
         codec = known
     try:
         return task.parameters.decode(codec, attempt.job.body, attempt.job, context)
     except Exception as error:
-        raise CantDecode(f"the body is not what task {task.name} takes: {error}") from error
+        raise CantDecode(f"the body does not fit task {task.name}: {error}") from error
 
 
-def _ended(error: BaseException | None, task: Task[..., Any], attempt: Attempt, context: JobContext) -> Ended:
+def _result(error: BaseException | None, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
     spread = random.random()  # noqa: S311 - spreads retries, guards nothing
-    return Ended(ending_of(error, context, attempt.retry_of(task), spread), error)
+    return AttemptResult(ending_of(error, context, attempt.retry_of(task), spread), error)

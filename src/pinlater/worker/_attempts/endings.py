@@ -1,6 +1,6 @@
-"""How an attempt ended, as a plain value: made where the handler ran (loop, thread or process), turned into a report by the worker.
+"""How an attempt ended, as a plain value: made where the function ran (loop, thread or process), reported by the worker.
 
-The retry policy is asked here, because only here the exception itself is at hand.
+The retry policy is applied here, because an exception can't leave a child process.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _TRACE_CHARS_MAX = 3_000
 
 
 class Kind(Enum):
-    """What the worker has to do about an attempt that ended."""
+    """How an attempt ended."""
 
     SUCCEEDED = "succeeded"
-    FAILED = "failed"  # spends an attempt
-    GIVEN_UP = "given up"  # FAILED for good
-    SNOOZED = "snoozed"  # again later, nothing spent
-    RESCHEDULED = "rescheduled"  # again at a time, perhaps with a new body, nothing spent
-    LOST = "lost"  # the claim ended before the attempt did; nothing is reported
-    GIVEN_BACK = "given back"  # the worker stopped first; nothing spent
+    FAILED = "failed"  # used up one of the job's attempts
+    GIVEN_UP = "given up"  # failed, and is not retried
+    SNOOZED = "snoozed"  # runs again later and keeps its attempts
+    RESCHEDULED = "rescheduled"  # runs again at a given time, perhaps with a new body, and keeps its attempts
+    LOST = "lost"  # the claim ended before the attempt; the worker reports nothing
+    GIVEN_BACK = "given back"  # the worker stopped first; the job keeps its attempts
 
 
 class Ending(NamedTuple):
-    """How an attempt ended. `delay_ms`: before the next one. `status`: for servers that keep no error type and text."""
+    """How an attempt ended. `delay_ms` is the wait before the next one. `status` is for servers without error type and text."""
 
     kind: Kind
     delay_ms: int = 0
@@ -42,7 +42,7 @@ class Ending(NamedTuple):
 
 
 def ending_of(error: BaseException | None, context: JobContext, retry: Retry, spread: float) -> Ending:
-    """What became of an attempt whose handler returned (None) or raised."""
+    """How an attempt ended whose function returned (`error` is None) or raised. `spread` in [0, 1) is random."""
     if error is None:
         if context.rescheduling is not None:
             return Ending(Kind.RESCHEDULED, rescheduling=context.rescheduling)
@@ -55,7 +55,7 @@ def ending_of(error: BaseException | None, context: JobContext, retry: Retry, sp
 
 
 def failure(error: BaseException, delay_ms: int | None) -> Ending:
-    """An attempt that failed where no handler raised: stopped at its time limit, or by the death of its process."""
+    """A failed attempt whose function did not raise: its time limit passed or its process died. `delay_ms` None: no retry."""
     return _failed(error, delay_ms)
 
 
@@ -72,19 +72,19 @@ def _failed(error: BaseException, delay_ms: int | None) -> Ending:
 
 
 def type_name(kind: type[BaseException]) -> str:
-    """With its module, but for Python's own."""
+    """The type's name, with its module unless that is `builtins`."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as raised:  # noqa: BLE001 - a handler's own class may not even be able to say what it is
-        return f"(its text can't be had: {type(raised).__name__})"
+    except Exception as raised:  # noqa: BLE001 - the exception's class is user code
+        return f"(no text: str() raised {type(raised).__name__})"
 
 
 def _with_trace(text: str, error: BaseException) -> str:
-    """The text, then where it came from: the end of the trace, which is nearest to the cause."""
+    """The text, then the end of the trace, which is nearest to the cause."""
     try:
         frames = "".join(traceback.format_tb(error.__traceback__))
     except Exception:  # noqa: BLE001 - the text alone is worth having
@@ -93,5 +93,5 @@ def _with_trace(text: str, error: BaseException) -> str:
 
 
 def _sendable(text: str) -> str:
-    """Names of files may hold bytes that are no text; sent as they are they would spoil every ack of their request."""
+    """Escapes bytes that are not text (in file names, say): they would make the whole request of acks fail."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Threads for plain functions: one for each that runs, kept for the next.
+"""Threads for plain functions: one for each running function, reused for the next.
 
-A thread can't be stopped from outside. One whose job was given up (time limit, lost claim) goes on until its function returns; it
-counts as left behind meanwhile. Threads don't keep the process from ending.
+A thread can't be stopped from outside. If the worker gives up a job (time limit, lost claim), the job's thread goes on until its function
+returns, and counts as abandoned. Threads don't keep the process from ending.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _Work = Callable[[], None]
 
 
 class Threads:
-    """Belongs to one event loop."""
+    """Belongs to one event loop. `ended` is called when a function has ended; `busy` counts those that run."""
 
     def __init__(self, name: str) -> None:
-        self.ended: Callable[[], None] = _nothing  # called when a function has ended
+        self.ended: Callable[[], None] = lambda: None
+        self.busy = 0
         self._name = name
         self._numbers = itertools.count(1)
         self._idle: list[SimpleQueue[_Work | None]] = []
         self._closed = False
-        self.busy = 0
 
     async def run(self, function: Callable[[], T]) -> T:
         """The function's result. Cancelling this leaves the function running."""
@@ -52,12 +52,12 @@ class Threads:
             result, error = None, None
             try:
                 result = context.run(function)
-            except BaseException as raised:  # noqa: BLE001 - a thread that ended with it would leave its job running for ever
+            except BaseException as raised:  # noqa: BLE001 - else the thread would end and its job would never
                 error = raised
             try:
                 loop.call_soon_threadsafe(done, result, error)
             except RuntimeError:
-                inbox.put(None)  # the loop is closed: nobody waits any more
+                inbox.put(None)  # the loop is closed
 
         self.busy += 1
         inbox.put(work)
@@ -70,7 +70,7 @@ class Threads:
         return inbox
 
     def close(self) -> None:
-        """Ends the idle threads; the others end with their functions."""
+        """Ends idle threads. The others end with their functions."""
         self._closed = True
         while self._idle:
             self._idle.pop().put(None)
@@ -79,7 +79,4 @@ class Threads:
 def _serve(inbox: SimpleQueue[_Work | None]) -> None:
     while (work := inbox.get()) is not None:
         work()
-        del work  # what it holds of its job is not to wait for the next one
-
-
-def _nothing() -> None: ...
+        del work  # frees the job before the next one comes

@@ -1,106 +1,117 @@
-"""What runs in a worker's child process: one job at a time, as the parent hands them down.
-
-The child ends when its parent does, however that ends. It must not depend on anything that a handler may break: a handler that
-closes file descriptors or exits takes this process with it, and the parent notices.
-"""
+"""The parent's side of one child process: starts it, sends it jobs, answers its checkpoints, and says how it died."""
 
 from __future__ import annotations
 
-import importlib
+import asyncio
+import contextlib
+import multiprocessing
 import os
 import pickle
-import resource
 import signal
-import threading
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 
 from pinlater.client.values import AckResult, Checkpoint
-from pinlater.domain.clock import SystemClock
-from pinlater.worker._attempts.calling import Attempt, call, context_of
-from pinlater.worker._attempts.endings import Ending, failure
-from pinlater.worker._consumer.decisions import attempts_so_far
-from pinlater.worker.context import Channel
-from pinlater.worker.retries import delay_of, linear
-from pinlater.worker.tasks import Task
-from pinlater.worker.tracing import going_on
+from pinlater.worker._children import child_main
+from pinlater.worker._children.child_main import Finished, ToRun
+from pinlater.worker._children.pipe import BrokenMessage, ChildPipe
+from pinlater.worker.errors import ProcessDied
 
-# Ctrl-C, and a stop by who signals all of a service's processes, reach children too. It is for the parent to drain, and to kill them.
-LEFT_TO_PARENT = (signal.SIGINT, signal.SIGTERM)
+# Runs first in every child; must be picklable.
+ChildSetup = Callable[[], None]
+_SPAWN = multiprocessing.get_context("spawn")
+_END_S = 2.0
 
 
-class ToRun(NamedTuple):
-    """Parent to child: run this. `module` and `name` say where the task is."""
+class Child:
+    """One child process, as its parent sees it. Starting it and `wait` block."""
 
-    module: str
-    name: str
-    attempt: Attempt
+    def __init__(self, setups: Sequence[ChildSetup], threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        ours, theirs = _SPAWN.Pipe()
+        their_lifeline, self._lifeline = _SPAWN.Pipe(duplex=False)
+        self._process = _SPAWN.Process(target=child_main.main, args=(theirs, their_lifeline, setups), daemon=True)
+        with _signals_blocked():
+            self._process.start()
+        theirs.close()
+        their_lifeline.close()
+        self._pipe = ChildPipe(ours, _descriptor_of_end(self._process))
+        self.jobs = 0
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid or 0
 
-class Finished(NamedTuple):
-    """Child to parent: how it ended, and how much memory (bytes) the child has held at most."""
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
 
-    ending: Ending
-    memory_bytes: int
-
-
-def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], None]]) -> None:
-    """Runs `setups`, then jobs until the parent closes its end."""
-    for number in LEFT_TO_PARENT:
-        signal.signal(number, _leave_it)  # and not SIG_IGN, which programs that a handler starts would inherit
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, LEFT_TO_PARENT)
-    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
-    for setup in setups:
-        setup()
-    clock, process = SystemClock(), os.getpid()
-
-    def ask(item: Checkpoint) -> AckResult:
-        if os.getpid() != process:
-            raise RuntimeError("this process was forked from the job's: only the job's own can reach the server")
-        jobs.send(item)
-        answer = jobs.recv()
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer  # type: ignore[no-any-return]
-
-    channel = Channel(clock.now_ms, ask)
-    while True:
+    async def run(self, order: ToRun, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]) -> Finished:
+        self.jobs += 1
         try:
-            ordered = jobs.recv_bytes()
-        except EOFError:
-            return
-        ending = _carry_out(ordered, channel)
-        jobs.send(Finished(ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+            await self._send(order)
+            while True:
+                answer = pickle.loads(await self._pipe.receive())  # noqa: S301 - from the child
+                if isinstance(answer, Finished):
+                    return answer
+                try:
+                    result: AckResult | Exception = await checkpoint(answer)
+                except Exception as error:  # noqa: BLE001 - for the task to handle
+                    result = RuntimeError(f"{type(error).__name__}: {error}")
+                await self._send(result)
+        except BrokenMessage as error:
+            raise ProcessDied(str(error)) from None
+        except (EOFError, OSError):
+            raise ProcessDied(await self._how_it_died()) from None
+
+    async def _how_it_died(self) -> str:
+        """Waits briefly for its exit code: the pipe may have closed first."""
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._process.join, _END_S)
+        code = self._process.exitcode
+        if code is None:
+            return "the process closed its pipe and went on"
+        if code >= 0:
+            return f"the process ended with exit code {code}"
+        name = signal.Signals(-code).name
+        hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+        return f"the process was ended by {name}{hint}"
+
+    async def _send(self, message: object) -> None:
+        await self._pipe.send(ForkingPickler.dumps(message))
+
+    def end(self, *, kill: bool) -> None:
+        """Kills it, or lets it end by closing its pipes."""
+        if kill:
+            self.kill()
+        self._pipe.close()
+        self._lifeline.close()
+
+    def kill(self) -> None:
+        """Kills it; `end` must follow."""
+        self._process.kill()  # safe after its end, when another process may have its id
+
+    def wait(self) -> None:
+        """Blocks until it has ended, or for two seconds."""
+        self._process.join(_END_S)
 
 
-def _leave_it(number: int, frame: object) -> None: ...
-
-
-def _carry_out(ordered: bytes, channel: Channel) -> Ending:
-    """What can't even be begun (a module that isn't there, say) is a failure with its reason, and no death of a process."""
-    retry, attempt = linear(1), 1
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """A process that this thread starts meanwhile blocks the parent's signals until it has set its handlers."""
+    resource_tracker.ensure_running()  # else it would start now, and unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, child_main.SIGNALS_OF_PARENT)
     try:
-        order: ToRun = pickle.loads(ordered)  # noqa: S301 - from the parent
-        retry, attempt = order.attempt.default_retry, attempts_so_far(order.attempt.job)
-        task = _find(order)
-    except Exception as error:  # noqa: BLE001 - importing runs users' code
-        return failure(error, delay_of(retry, attempt, error, 0.5))
-    with going_on(order.attempt.trace):
-        return call(task, order.attempt, context_of(task, order.attempt, channel)).ending
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _find(order: ToRun) -> Task[..., Any]:
-    found: Any = importlib.import_module(order.module)
-    for part in order.name.split("."):
-        found = getattr(found, part)
-    if not isinstance(found, Task):
-        raise TypeError(f"{order.module}:{order.name} is no task there: does something wrap the decorated function?")
-    return found
-
-
-def _end_with_parent(lifeline: Connection) -> None:
-    try:
-        lifeline.recv()
-    except (EOFError, OSError):
-        os._exit(0)
+def _descriptor_of_end(process: BaseProcess) -> int:
+    """A descriptor that is readable when the process has ended."""
+    if sys.platform == "linux":
+        return os.pidfd_open(process.pid or 0)
+    return os.dup(process.sentinel)  # weakness: not before processes that a task forked have ended

@@ -1,8 +1,8 @@
-"""The parent's end of the pipe to a child process: whole messages over a socket that never blocks the event loop.
+"""The parent's end of the pipe to a child process: sends and receives whole messages without blocking the event loop.
 
-The child's end is a `multiprocessing` connection, so messages are framed as that does it: a length of four bytes, or minus one and
-eight bytes, then the message. The pipe's own end of file doesn't tell that the child is gone: what a handler forked holds it open, perhaps
-with half a message in it. A descriptor that becomes readable as the child ends does.
+The child's end is a `multiprocessing` connection, which defines the framing: a length of four bytes, or minus one and eight bytes, then
+the message. End of file does not show that the child has ended: a process that its task forked may hold the pipe open, perhaps with half
+a message in it. A second descriptor becomes readable when the child ends.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _SIZE, _LARGE_SIZE = struct.Struct("!i"), struct.Struct("!Q")
 _SIZE_MAX = 0x7FFF_FFFF
 _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 _READ_BYTES = 256 * 1024
-# For so long a child may pause in the middle of a message.
+# How long a child may pause in the middle of a message.
 STALL_S = 60.0
 
 
 class BrokenMessage(EOFError):
-    """The child lives, but what it sends is no message, or does not come to its end."""
+    """The child lives, but sends something that is not a message, or not a whole one."""
 
 
 class ChildPipe:
-    """Takes the descriptor `gone`, which is readable when the child has ended. For one sender and one receiver at a time."""
+    """Owns `gone`, a descriptor that is readable when the child has ended. For one sender and one receiver at a time."""
 
     def __init__(self, connection: Connection, gone: int, stall_s: float = STALL_S) -> None:
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
@@ -40,31 +40,31 @@ class ChildPipe:
         self._read = bytearray()
 
     def close(self) -> None:
-        """Both descriptors. The child, if it lives, sees the end of its input."""
+        """Closes both descriptors. A living child sees the end of its input."""
         self._socket.close()
         os.close(self._gone)
 
     async def send(self, message: bytes | memoryview) -> None:
-        """Returns when the system has all of it. Raises EOFError or OSError where the child is gone."""
+        """Returns when the kernel has the message. Raises EOFError or OSError if the child has ended."""
         size = len(message)
         head = _SIZE.pack(size) if size <= _SIZE_MAX else _SIZE.pack(-1) + _LARGE_SIZE.pack(size)
-        left = memoryview(head + bytes(message))
-        while left:
+        unsent = memoryview(head + bytes(message))
+        while unsent:
             try:
-                left = left[self._socket.send(left) :]
+                unsent = unsent[self._socket.send(unsent) :]
             except BlockingIOError:
                 if self._is_gone():
                     raise EOFError from None
                 await self._ready(to_write=True)
 
     async def receive(self) -> bytes:
-        """The next message. Raises EOFError or OSError where the child is gone, BrokenMessage where it does not go on."""
+        """The next message. Raises EOFError or OSError if the child has ended, `BrokenMessage` if it stops within a message."""
         await self._wait_for(1, None)
         (size,) = _SIZE.unpack(await self._take(_SIZE.size))
         if size == -1:
             (size,) = _LARGE_SIZE.unpack(await self._take(_LARGE_SIZE.size))
         if not 0 <= size <= _MESSAGE_BYTES_MAX:
-            raise BrokenMessage(f"the process sent what is no message: one of {size} bytes")
+            raise BrokenMessage(f"the process sent something that is not a message, of {size} bytes")
         return await self._take(size)
 
     async def _take(self, count: int) -> bytes:
@@ -74,11 +74,11 @@ class ChildPipe:
         return taken
 
     async def _wait_for(self, count: int, stall_s: float | None) -> None:
-        """Returns when so many bytes are there."""
+        """Returns when `count` bytes have been read."""
         while len(self._read) < count:
             came = self._read_some()
             if came is None and self._is_gone():
-                came = self._read_some()  # what it wrote at the very last
+                came = self._read_some()  # written just before it ended
                 if came is None:
                     raise EOFError
             if came == 0:
@@ -91,7 +91,7 @@ class ChildPipe:
                     raise BrokenMessage(f"the process stopped in the middle of a message, {stall_s:g} s ago") from None
 
     def _read_some(self) -> int | None:
-        """How many bytes came: none yet, or 0 at the end of the pipe."""
+        """How many bytes came: None for none yet, 0 at the end of the pipe."""
         try:
             data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:

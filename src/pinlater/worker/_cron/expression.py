@@ -1,15 +1,13 @@
-"""When a cron expression fires in a time zone: pure functions from a moment to the moments after it, all in UTC.
+"""When a cron expression fires in a time zone. All moments are UTC.
 
-`cronsim` reads the expression and finds the matching times of a clock that is never changed; what becomes of them where a zone changes
-its clock is decided here. The life of a zone's clock is cut into stretches between its changes, and within a stretch local time is UTC
-plus a constant. The rule:
+`cronsim` reads the expression and finds the matching times of a clock that never changes; this module handles changes of a zone's clock.
+Between two changes, local time is UTC plus a constant. The rule:
 
-- An entry whose hours are all twenty-four fires whenever the clock shows a matching time: it goes on through an hour that comes twice,
-  and has nothing to make up for in one that is left out, since no time passes there.
-- Any other entry fires once for each matching time of the calendar: one that comes twice at the first, one that is left out at the first
-  moment after the gap. Several that fall onto one moment are one firing.
+- An entry for all twenty-four hours fires whenever the clock shows a matching time: also in a repeated hour, and not for a skipped one.
+- Any other entry fires once for each matching time of the calendar: the first time if the clock shows it twice, and right after the gap if
+  the clock skips it. Several firings at one moment are one.
 
-Weakness: two changes within half a day that undo each other are not seen. No zone has had such since 1970.
+Weakness: two changes within half a day that undo each other go unnoticed. No zone has had such changes since 1970.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         try:
-            parsed = CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - a clock of no zone
+            parsed = CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - cronsim computes without zones
         except CronSimError as error:
             raise ValueError(f"not a cron expression: {text!r}: {error}") from error
         self.text = text
@@ -42,17 +40,17 @@ class Expression:
 
 
 class _Walk:
-    """One way through the stretches of a zone's clock, from a moment on."""
+    """Walks through a zone's time from one change of the clock to the next."""
 
     def __init__(self, expression: Expression, zone: ZoneInfo, moment: datetime) -> None:
         self._expression = expression
         self._zone = zone
         self._at = moment.astimezone(UTC).replace(microsecond=0)
         self._offset = self._offset_at(self._at)
-        # The next change of the clock, or None where there is none up to `_looked_until`.
+        # The next change of the clock, or None if there is none up to `_looked_until`.
         self._coming: datetime | None = None
         self._looked_until = self._at
-        # The local time behind which matching times are still to fire.
+        # Matching times after this local time have not fired yet.
         self._past = self._local(self._at)
         if not expression.fires_every_hour:
             self._past = max(self._past, self._shown_before)
@@ -73,8 +71,8 @@ class _Walk:
                 return
 
     def _cross(self, change: datetime, due: datetime) -> bool:
-        """Goes on behind a change of the clock; whether the change itself is a firing, `due` being the first one not made before it."""
-        ends = self._local(change)  # the stretch that is over never showed this
+        """Moves past a change of the clock. Whether the entry fires at the change; `due` is its first firing that did not come before."""
+        ends = self._local(change)  # the clock changed before it showed this time
         self._at = self._looked_until = change
         self._coming = None
         self._offset = self._offset_at(change)
@@ -90,7 +88,7 @@ class _Walk:
 
     @cached_property
     def _shown_before(self) -> datetime:
-        """The latest time that the clock had shown when it was set back, where it shows times for the second time now."""
+        """In a repeated hour: the latest time that the clock showed before it was set back."""
         local = self._at.astimezone(self._zone)
         if not local.fold:
             return self._past
@@ -105,7 +103,7 @@ class _Walk:
         return offset_at(self._zone, moment)
 
     def _change_up_to(self, moment: datetime) -> datetime | None:
-        """The next change of the clock from where the walk is, if it comes no later than `moment`."""
+        """The next change of the clock, if it comes no later than `moment`."""
         while self._coming is None and self._looked_until < moment:
             start, self._looked_until = self._looked_until, self._looked_until + _STEP
             self._coming = _change(self._zone, start, self._looked_until)
@@ -120,7 +118,7 @@ def offset_at(zone: ZoneInfo, moment: datetime) -> timedelta:
 
 
 def _change(zone: ZoneInfo, start: datetime, end: datetime) -> datetime | None:
-    """The first moment after `start`, up to `end`, from which on the offset is another than at `start`."""
+    """The first moment after `start`, up to `end`, at which the offset changes."""
     before = offset_at(zone, start)
     at = start
     while at < end:

@@ -1,10 +1,10 @@
-"""A function's parameters as a job's body. Which of three forms a body has follows from the signature:
+"""Encodes a function's arguments as a job's body. The function's signature decides the form:
 
-- one parameter of type `bytes`: the body is that, as it is;
+- one parameter of type `bytes`: the body is its value;
 - one parameter whose type has fields (a dataclass, a msgspec struct, a typed dictionary, a pydantic model): the body is its encoding;
 - anything else: an object with the parameters' names as keys.
 
-Parameters of the type `ClaimedJob` or `JobContext` are not in the body: the worker fills them in.
+The worker passes parameters of the types `ClaimedJob` and `JobContext`, which are not in the body.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ class _Form(Enum):
 
 
 class Parameters(NamedTuple):
-    """How a function wants to be called."""
+    """How a function is called. `names` and `signature` leave out what the worker passes."""
 
     form: _Form
-    names: tuple[str, ...]  # of the parameters in the body
+    names: tuple[str, ...]
     body_type: Any
     job_names: tuple[str, ...]
     context_names: tuple[str, ...]
-    signature: inspect.Signature  # of the parameters in the body
-    positional: bool  # all of them may be given by position
-    function: str  # its name
+    signature: inspect.Signature
+    positional: bool  # all parameters may be given by position
+    function: str
 
     def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """The body of a call. Raises TypeError where the arguments don't fit the signature."""
+        """The body of a call. Raises TypeError if the arguments don't fit the signature."""
         if self.positional and not kwargs and len(args) == len(self.names):
             bound = dict(zip(self.names, args, strict=True))  # a tenth of the time that `bind` takes
         else:
             try:
                 bound = self.signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise TypeError(f"{self.function}() {error}") from None  # as Python says it of a call
+                raise TypeError(f"{self.function}() {error}") from None  # Python's own text
         if self.form is _Form.NOTHING:
             return b""
         if self.form is _Form.OCTETS:
@@ -62,13 +62,13 @@ class Parameters(NamedTuple):
         return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
 
     def content_type(self, codec: Codec) -> str:
-        """What `encode` makes; '' for no body."""
+        """The content type of `encode`; '' without a body."""
         if self.form is _Form.NOTHING:
             return ""
         return OCTETS if self.form is _Form.OCTETS else codec.content_type
 
     def decode(self, codec: Codec, body: bytes, job: ClaimedJob, context: JobContext) -> dict[str, Any]:
-        """The arguments of the call that a body stands for. Raises what the codec raises."""
+        """The arguments that a body encodes. Raises the errors of the codec."""
         arguments: dict[str, Any] = {}
         if self.form is _Form.OCTETS:
             arguments[self.names[0]] = body
@@ -88,19 +88,19 @@ class Parameters(NamedTuple):
 
 
 def parameters_of(function: Callable[..., Any]) -> Parameters:
-    """Reads a signature. Raises `UnusableHandler` where a job could not be turned into a call of it."""
+    """Reads a signature. Raises `UnusableHandler` if a job can't carry the arguments."""
     name = getattr(function, "__qualname__", repr(function))
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         hints = typing.get_type_hints(target)
     except NameError as error:
-        raise UnusableHandler(f"{name}: the type of a parameter is not known at run time: {error}") from error
+        raise UnusableHandler(f"{name}: a parameter's type can't be resolved: {error}") from error
     jobs: list[str] = []
     contexts: list[str] = []
     in_body: list[inspect.Parameter] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise UnusableHandler(f"{name}: parameter {parameter} has no name of its own in a body; give it one")
+            raise UnusableHandler(f"{name}: parameter {parameter} is not allowed: a body needs named parameters")
         hint = hints.get(parameter.name, Any)
         if hint is ClaimedJob or (hint is Any and parameter.name == "job"):
             jobs.append(parameter.name)

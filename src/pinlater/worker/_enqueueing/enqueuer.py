@@ -1,6 +1,6 @@
-"""Where the jobs that tasks enqueue go: one client for a worker's tasks, from whatever thread or loop they are enqueued.
+"""Sends the jobs of a worker's tasks: one client for all of them, used from any thread or event loop.
 
-On a server that keeps no headers the envelope goes into the body; which kind it is, is asked once, before the first job.
+On a server without headers the envelope goes into the body. The first call asks the server which kind it is.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ Servers = str | PathLike[str] | Sequence[str] | None
 _JOBS_A_REQUEST = 500
 _BYTES_A_REQUEST = 4 * 1024 * 1024
 _OWN = "own"
+_WOULD_BLOCK = "this would block the event loop: await the form that ends in _async"
 
 
-class Outbox:
-    """Sends through the worker's client where that was given, else through a client of its own, made when first needed."""
+class Enqueuer:
+    """Uses the client that the worker was given, or else opens one when first needed."""
 
     def __init__(self, servers: Servers | AsyncClient | Client, source: str | None, clock: Clock) -> None:
         self._servers = servers
@@ -43,13 +44,13 @@ class Outbox:
         return self._clock.now_ms()
 
     def use(self, client: AsyncClient) -> None:
-        """From now on through this client, which is open."""
+        """Uses this open client from now on."""
         self._servers = client
         self._keeps_headers = None
 
     @contextlib.contextmanager
     def redirected(self, client: Client, clock: Clock) -> Iterator[None]:
-        """Meanwhile through this client, by this clock."""
+        """Uses this client and clock meanwhile."""
         before = self._servers, self._clock, self._keeps_headers
         self._servers, self._clock, self._keeps_headers = client, clock, None
         try:
@@ -58,12 +59,12 @@ class Outbox:
             self._servers, self._clock, self._keeps_headers = before
 
     def send(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
-        """Stores the jobs in their order, request by request; those of the next are read while one is under way.
+        """Enqueues jobs in order. Reads the jobs of the next request while one is under way.
 
-        Raises what the client raises, and what `jobs` does, and RuntimeError where it would block an event loop.
+        Raises the errors of the client and of `jobs`, and RuntimeError if it would block an event loop.
         """
         if _on_a_loop():
-            raise RuntimeError("this would block the event loop: await the form that ends in _async")
+            raise RuntimeError(_WOULD_BLOCK)
         if self._keeps_headers is None:
             try:
                 self._wait(_calls.server_info())
@@ -72,7 +73,7 @@ class Outbox:
                 self._keeps_headers = False
         requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
         answers: list[Enqueued] = []
-        with _saying_how_to_make(queue):
+        with _hint_to_create(queue):
             while request := requests.take():
                 answers.append(self._wait(request, requests.prepare))
         return [placed for enqueued in answers for placed in _placed(enqueued)]
@@ -87,15 +88,15 @@ class Outbox:
                 self._keeps_headers = False
         placed: list[Placed] = []
         requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
-        with _saying_how_to_make(queue):
+        with _hint_to_create(queue):
             while request := requests.take():
                 placed += _placed(await asyncio.wrap_future(self._client().submit(request)))
         return placed
 
     def create_queues(self, names: Sequence[str]) -> None:
-        """Makes queues; those that exist stay as they are. Raises as `send` does."""
+        """Creates the queues that don't exist. Raises like `send`."""
         if _on_a_loop():
-            raise RuntimeError("this would block the event loop: await the form that ends in _async")
+            raise RuntimeError(_WOULD_BLOCK)
         for name in names:
             self._wait(_calls.create_queue(name))
 
@@ -105,7 +106,7 @@ class Outbox:
             await asyncio.wrap_future(self._client().submit(_calls.create_queue(name)))
 
     def close(self) -> None:
-        """Ends the client of its own."""
+        """Closes the client that it opened."""
         for client in self._own.values():
             client.close()
         self._own.clear()
@@ -122,19 +123,18 @@ class Outbox:
         if isinstance(self._servers, AsyncClient | Client):
             return self._servers
         own = self._own.get(_OWN)
-        if own is None:  # two threads may come here at once: one client stays, the other never began
+        if own is None:  # two threads may come here at once: one client is kept, the other never connected
             own = self._own.setdefault(_OWN, Client(self._servers, source=self._source, clock=self._clock))
         return own
 
 
 @contextlib.contextmanager
-def _saying_how_to_make(queue: str) -> Iterator[None]:
-    """Who meets a queue that isn't there has mostly just begun."""
+def _hint_to_create(queue: str) -> Iterator[None]:
     try:
         yield
     except QueueNotFound as error:
         error.add_note(
-            f"Make it with `pinlater queue create {queue}`, or all of the worker's with worker.create_queues()."
+            f"Create it with `pinlater queue create {queue}`, or all of the worker's queues with worker.create_queues()."
         )
         raise
 
@@ -161,22 +161,22 @@ def _parts(jobs: Iterable[Job]) -> Iterator[list[Job]]:
 
 
 class _Requests:
-    """Requests one after the other. What making one raises comes when it is taken, so that the one under way is waited for."""
+    """Requests in order. `take` raises the error of preparing a request, so that the request under way is awaited first."""
 
     def __init__(self, requests: Iterator[Call[Enqueued]]) -> None:
         self._requests = requests
         self._next: Call[Enqueued] | BaseException | None = None
 
     def prepare(self) -> None:
-        """Makes the next one now."""
+        """Prepares the next one now."""
         if self._next is None:
             try:
                 self._next = next(self._requests, None)
-            except Exception as error:  # noqa: BLE001 - whatever the caller's jobs raise is the caller's
+            except Exception as error:  # noqa: BLE001 - raised by `take`
                 self._next = error
 
     def take(self) -> Call[Enqueued] | None:
-        """The next one; None at the end."""
+        """The next request; None at the end."""
         self.prepare()
         request, self._next = self._next, None
         if isinstance(request, BaseException):

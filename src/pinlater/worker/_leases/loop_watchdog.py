@@ -1,4 +1,4 @@
-"""Whether an event loop turns, asked from another thread."""
+"""Tells another thread for how long an event loop has been blocked."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import threading
 from collections.abc import Callable
 
 
-class Pulse:
-    """Asks the loop for a sign of life, and for the next one once that has come. `lock` guards what is decided by it elsewhere.
+class LoopWatchdog:
+    """Schedules a callback on the loop, and the next one after it ran. `lock` guards what the caller decides by the answer.
 
-    A loop that comes round gives its sign before anything that arrived while it stood still: signs are in line already.
+    A loop that is no longer blocked runs the callback before it handles anything that arrived meanwhile: the callback is queued already.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, lock: threading.Lock, now: Callable[[], float]) -> None:
         self._loop = loop
         self._lock = lock
         self._now = now
-        self._asked_at: float | None = None
+        self._waiting_since: float | None = None
 
-    def stands_still_s(self) -> float:
-        """For how long the sign asked for hasn't come; 0 where it has, and the next one is asked for."""
+    def blocked_s(self) -> float:
+        """How long the callback has been waiting; 0 if it ran, and then schedules the next one."""
         with self._lock:
-            if self._asked_at is not None:
-                return self._now() - self._asked_at
-            self._asked_at = self._now()
+            if self._waiting_since is not None:
+                return self._now() - self._waiting_since
+            self._waiting_since = self._now()
         try:
-            self._loop.call_soon_threadsafe(self._sign)
+            self._loop.call_soon_threadsafe(self._called)
         except RuntimeError:  # closed
-            self._asked_at = None
+            self._waiting_since = None
         return 0.0
 
-    def _sign(self) -> None:
+    def _called(self) -> None:
         with self._lock:
-            self._asked_at = None
+            self._waiting_since = None
 
     @property
-    def missed(self) -> bool:
-        """Whether the sign asked for still hasn't come. Call it with the lock held: it can't come then."""
-        return self._asked_at is not None
+    def still_waiting(self) -> bool:
+        """Whether the callback has not run yet. The caller holds the lock, so it can't run meanwhile."""
+        return self._waiting_since is not None

@@ -1,4 +1,4 @@
-"""A thread with an event loop of its own, for what must answer while handlers block the worker's: probes, and the supervisor's line."""
+"""A thread with an event loop of its own, for what must answer while a task blocks the worker's: probes and the control channel."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from concurrent.futures import Future
 from typing import Any
 
 _log = logging.getLogger("pinlater.worker")
-# Sets the future once it runs, or to why it can't; goes on until it is cancelled.
+# Completes the future when it serves, or with the error if it can't; runs until it is cancelled.
 Service = Callable[["Future[None]"], Coroutine[Any, Any, None]]
 
 
-class Beside:
+class BackgroundLoop:
     """Runs services from `start` to `stop`."""
 
     def __init__(self, services: Sequence[Service]) -> None:
@@ -24,11 +24,13 @@ class Beside:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Returns when all of them run. Raises what the first one raised that can't."""
+        """Returns when all services run. Raises the error of one that can't."""
         ready: list[Future[None]] = [Future() for _ in self._services]
         if not ready:
             return
-        self._thread = threading.Thread(target=self._turn, args=(ready,), name="pinlater-beside", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(ready)), name="pinlater-background", daemon=True
+        )
         self._thread.start()
         try:
             for future in ready:
@@ -38,19 +40,16 @@ class Beside:
             raise
 
     def stop(self) -> None:
-        """Ends them."""
+        """Cancels the services and waits for them."""
         if self._loop is not None and self._stopped is not None and self._thread is not None:
             self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()
             self._thread = None
 
-    def _turn(self, ready: Sequence[Future[None]]) -> None:
-        asyncio.run(self._run(ready))
-
     async def _run(self, ready: Sequence[Future[None]]) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         tasks = [
-            asyncio.create_task(_watched(service, future))
+            asyncio.create_task(_guarded(service, future))
             for service, future in zip(self._services, ready, strict=True)
         ]
         await self._stopped.wait()
@@ -59,11 +58,11 @@ class Beside:
         await asyncio.wait(tasks)
 
 
-async def _watched(service: Service, ready: Future[None]) -> None:
+async def _guarded(service: Service, ready: Future[None]) -> None:
     try:
         await service(ready)
-    except Exception as error:  # noqa: BLE001 - raised where somebody waits for it, or logged
+    except Exception as error:  # noqa: BLE001 - raised by `start`, or logged
         if ready.done():
-            _log.exception("what answers probes has failed")
+            _log.exception("a background service failed")
         else:
             ready.set_exception(error)

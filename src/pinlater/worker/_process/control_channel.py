@@ -1,8 +1,8 @@
-"""The line between a supervisor and one of its workers: a socket pair, one message of JSON a line.
+"""A worker's end of the control channel to its supervisor.
 
-The worker says hello once it runs, and answers `report`. The supervisor orders `stop` and `hurry`. A line that breaks means that the
-supervisor is gone, however it died: the worker stops in order, so that it is never an orphan. Orders are read in a thread of their own,
-and a worker that can't obey any more (a blocked loop) is ended from there after its grace time.
+The worker says hello when it runs, answers asks for its health, and stops when ordered to. If the channel breaks, the supervisor has died,
+and the worker stops in order, so that it never runs without one. Orders are read on the background loop, which ends the process if the
+worker can't stop within its grace time.
 """
 
 from __future__ import annotations
@@ -17,70 +17,87 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.worker._process.health import Report
+from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.worker._process.health import HealthReport
 
 _log = logging.getLogger("pinlater.worker")
-REPORT, STOP, HURRY = b"report\n", b"stop\n", b"hurry\n"
-LINE_BYTES_MAX = 16 * 1024 * 1024
-# What a worker may take, beyond its grace time, from the order to stop until it has ended.
+# How long a worker may take to end after an order to stop, beyond its grace time.
 _EXTRA_S = 20.0
 STUCK_EXIT_CODE = 70
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """A worker's first message: it runs. Where its probes are wanted is for the supervisor to serve."""
+    """Worker to supervisor: I run. The supervisor serves the probes, at this address."""
 
     health_host: str
     health_port: int | None
     grace_ms: int
 
 
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """Supervisor to worker: report your health."""
+
+    number: int
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """Worker to supervisor: the answer to the ask of that number."""
+
+    number: int
+    report: HealthReport
+
+
+from_supervisor: msgspec.msgpack.Decoder[Order | Ask] = msgspec.msgpack.Decoder(Order | Ask)
+from_worker: msgspec.msgpack.Decoder[Hello | Answer] = msgspec.msgpack.Decoder(Hello | Answer)
+
+
 class Orders(NamedTuple):
-    """What the worker does at its supervisor's word. Called in the line's thread; `stop` twice is `stop` once."""
+    """What the worker does for its supervisor. Called on the background loop; `stop` may be called twice."""
 
-    report: Callable[[], Report]
+    report: Callable[[], HealthReport]
     stop: Callable[[], object]
-    hurry: Callable[[], object]
+    stop_now: Callable[[], object]
 
 
-class Line:
-    """The worker's end. `descriptor` is the inherited socket, `number` tells this worker from its siblings."""
+class ControlChannel:
+    """`descriptor` is the inherited socket, `number` the worker's slot."""
 
     def __init__(self, descriptor: int, number: int) -> None:
         self._descriptor = descriptor
         self.number = number
 
     async def obey(self, hello: Hello, orders: Orders, ready: Future[None]) -> None:
-        """Says hello, then does what is ordered until the line breaks; then stops."""
+        """Says hello, then obeys until the channel breaks; then stops the worker."""
         opened = socket.socket(fileno=self._descriptor)
         opened.setblocking(False)
         os.set_inheritable(self._descriptor, False)
         reader, writer = await asyncio.open_unix_connection(sock=opened)
-        writer.write(msgspec.json.encode(hello) + b"\n")
+        writer.write(frame(hello))
         ready.set_result(None)
         try:
-            while order := await reader.readline():
-                if order == REPORT:
-                    writer.write(msgspec.json.encode(orders.report()) + b"\n")
+            while (body := await read_frame(reader)) is not None:
+                message = from_supervisor.decode(body)
+                if isinstance(message, Ask):
+                    writer.write(frame(Answer(message.number, orders.report())))
                     await writer.drain()
-                elif order == HURRY:
-                    orders.hurry()
-                else:
-                    _end_anyway(hello.grace_ms)
+                elif message.what == "stop now":
+                    orders.stop_now()
+                elif message.what == "stop":
+                    _exit_if_stuck(hello.grace_ms)
                     orders.stop()
         except OSError:
             pass
         finally:
             writer.close()
         _log.warning("the supervisor is gone: stopping")
-        _end_anyway(hello.grace_ms)
+        _exit_if_stuck(hello.grace_ms)
         orders.stop()
 
 
-def _end_anyway(grace_ms: int) -> None:
-    asyncio.get_running_loop().call_later(grace_ms / 1000 + _EXTRA_S, _end)
+def _exit_if_stuck(grace_ms: int) -> None:
+    asyncio.get_running_loop().call_later(grace_ms / 1000 + _EXTRA_S, _exit)
 
 
-def _end() -> None:
-    _log.error("the worker did not stop in time and is ended")
+def _exit() -> None:
+    _log.error("the worker did not stop in time; exiting")
     os._exit(STUCK_EXIT_CODE)

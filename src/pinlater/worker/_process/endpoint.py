@@ -1,7 +1,6 @@
-"""The HTTP endpoint for probes and Prometheus: GET and HEAD of /healthz, /readyz and /metrics, one request a connection.
+"""The HTTP endpoint for probes and Prometheus: GET and HEAD of /healthz, /readyz and /metrics, one request per connection.
 
-Everything is bounded: size and time of a request, connections at once. It knows nothing of workers: whoever starts it says what to
-answer. It must never be reached from where it isn't meant to be: there is no password, so mind the address it listens on.
+The size and time of a request and the number of connections are bounded. There is no password: use an address that only probes reach.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from concurrent.futures import Future
 from http import HTTPStatus
 from typing import NamedTuple
 
-from pinlater.worker._process.health import Report, Vitals
+from pinlater.worker._process.health import Health, HealthReport
 from pinlater.worker._process.metrics import CONTENT_TYPE
 
 _log = logging.getLogger("pinlater.worker")
-Ask = Callable[[], Awaitable[Report]]
+Ask = Callable[[], Awaitable[HealthReport]]
 _HEAD_BYTES_MAX = 8 * 1024
 _REQUEST_S = 5.0
 _CONNECTIONS_MAX = 32
@@ -31,7 +30,7 @@ class _Answer(NamedTuple):
 
 
 class Endpoint:
-    """Listens from `start` to `stop`, on one event loop. `ask` says how things are, for each request anew."""
+    """Listens from `start` to `stop`, on one event loop. Calls `ask` for each request."""
 
     def __init__(self, host: str, port: int, ask: Ask) -> None:
         self._host = host
@@ -41,12 +40,12 @@ class Endpoint:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Raises OSError where it can't listen there."""
+        """Raises OSError if it can't listen."""
         self._server = await asyncio.start_server(self._serve, self._host, self.port, limit=_HEAD_BYTES_MAX)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         if self._server is not None:
             self._server.close()
 
@@ -59,7 +58,7 @@ class Endpoint:
                     writer.write(await self._answered(head))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # not a request, or nobody who waits for its answer
+            pass  # not a request, or the client is gone
         finally:
             self._open -= 1
             writer.close()
@@ -84,21 +83,21 @@ class Endpoint:
         report = await self._ask()
         if path == "/metrics":
             return _Answer(HTTPStatus.OK, report.metrics, CONTENT_TYPE)
-        problems = report.ill if path == "/healthz" else report.unready
+        problems = report.unhealthy if path == "/healthz" else report.unready
         if problems:
             return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{problem}\n" for problem in problems))
         return _Answer(HTTPStatus.OK, "ok\n")
 
 
-async def serve_probes(host: str, port: int, vitals: Vitals, ready: Future[None]) -> None:
-    """An endpoint for one worker, until cancelled. Raises OSError where it can't listen there."""
+async def serve_probes(host: str, port: int, health: Health, ready: Future[None]) -> None:
+    """Serves one worker's probes until cancelled. Raises OSError if it can't listen."""
 
-    async def ask() -> Report:
-        return vitals.report()
+    async def ask() -> HealthReport:
+        return health.report()
 
     endpoint = Endpoint(host, port, ask)
     await endpoint.start()
-    _log.info("probes are answered", extra={"host": host, "port": endpoint.port})
+    _log.info("answering probes", extra={"host": host, "port": endpoint.port})
     ready.set_result(None)
     try:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""The worker's event loop: uvloop where it is installed (the extra `server` brings it), else Python's own."""
+"""The worker's event loop: uvloop if it is installed (the extra `server` installs it), else Python's own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_LAST_S = 1.0
+_CANCEL_S = 1.0
 
 
-class ThreadsToLeave(ThreadPoolExecutor):
-    """What `asyncio.to_thread` runs in: as many threads as Python's own pool has, but nobody waits for them in the end.
+class DaemonThreads(ThreadPoolExecutor):
+    """The executor of `asyncio.to_thread`, with as many threads as Python's own, but the process ends without waiting for them.
 
-    A handler that was given up on may have left a function there that never returns; the interpreter would wait for it.
+    An abandoned task may have started a function there that never returns; the interpreter would wait for Python's own threads.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ThreadsToLeave(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
-        self._work.put(partial(_carry_out, future, partial(fn, *args, **kwargs)))
+        self._work.put(partial(_complete, future, partial(fn, *args, **kwargs)))
         with self._making:
             if not self._free.acquire(blocking=False) and self._made < self._max_workers:
                 self._made += 1
@@ -44,36 +44,35 @@ class ThreadsToLeave(ThreadPoolExecutor):
             self._free.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Idle threads end, the others when their functions have returned. Waits for none."""
+        """Idle threads end now, the others when their functions return. Does not wait."""
         for _ in range(self._made):
             self._work.put(None)
 
 
-def _carry_out(future: Future[T], function: Callable[[], T]) -> None:
+def _complete(future: Future[T], function: Callable[[], T]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
         future.set_result(function())
-    except BaseException as error:  # noqa: BLE001 - for whoever waits
+    except BaseException as error:  # noqa: BLE001 - raised by the future
         future.set_exception(error)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """As `asyncio.run`, but for tasks that don't end although they are cancelled, and what they left in threads: neither keeps the
-    process from ending."""
+    """Like `asyncio.run`, but neither tasks that ignore cancellation nor threads keep the process from ending."""
     loop = _new_loop()
     asyncio.set_event_loop(loop)
-    threads = ThreadsToLeave()
+    threads = DaemonThreads()
     loop.set_default_executor(threads)
     try:
         loop.run_until_complete(main)
     finally:
         try:
-            left = asyncio.all_tasks(loop)
-            for task in left:
+            remaining = asyncio.all_tasks(loop)
+            for task in remaining:
                 task.cancel()
-            if left:
-                loop.run_until_complete(asyncio.wait(left, timeout=_LAST_S))
+            if remaining:
+                loop.run_until_complete(asyncio.wait(remaining, timeout=_CANCEL_S))
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             asyncio.set_event_loop(None)

@@ -1,6 +1,6 @@
-"""A worker's metrics in Prometheus' text form, written here so that a worker needs no library for it.
+"""A worker's metrics in Prometheus' text format, without a library.
 
-Made from values that the event loop counts, in whatever thread asks. A task that ran nothing yet has no lines.
+The event loop counts; any thread may read. A task without attempts has no lines.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from pinlater.worker.counts import DURATION_BOUNDS_S, Tally, WorkerCounts
+from pinlater.worker.counts import DURATION_BOUNDS_S, TaskCounts, WorkerCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JOBS, DURATIONS = "pinlater_worker_jobs_total", "pinlater_worker_job_duration_seconds"
@@ -17,11 +17,11 @@ _BOUND_TEXTS = (*(f"{bound:g}" for bound in DURATION_BOUNDS_S), "+Inf")
 
 
 class State(NamedTuple):
-    """What is counted of a worker, at one moment."""
+    """A worker's numbers at one moment."""
 
     counts: WorkerCounts
     concurrency: int
-    left_behind: int
+    abandoned_functions: int
     heartbeat_errors: int
     heartbeats_failing: bool
     loop_blocked_s: float
@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One number of the whole worker."""
+    """A number of the whole worker."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ METRICS = (
     Metric("pinlater_worker_jobs_claimed_total", "counter", "Jobs claimed", lambda s: s.counts.claimed),
     Metric("pinlater_worker_jobs_running", "gauge", "Jobs that run now", lambda s: s.counts.running),
     Metric("pinlater_worker_slots", "gauge", "Jobs that may run at once", lambda s: s.concurrency),
-    Metric("pinlater_worker_jobs_released_total", "counter", "Jobs given back unspent", lambda s: s.counts.released),
+    Metric("pinlater_worker_jobs_released_total", "counter", "Jobs given back", lambda s: s.counts.released),
     Metric("pinlater_worker_claim_errors_total", "counter", "Claims that failed", lambda s: s.counts.claim_errors),
     Metric(
         "pinlater_worker_claims_lost_total", "counter", "Claims that ended before their job", lambda s: s.counts.lost
@@ -54,7 +54,10 @@ METRICS = (
         "pinlater_worker_unknown_tasks_total", "counter", "Jobs of tasks unknown here", lambda s: s.counts.unknown_tasks
     ),
     Metric(
-        "pinlater_worker_functions_left_behind", "gauge", "Functions that outlasted their jobs", lambda s: s.left_behind
+        "pinlater_worker_functions_left_behind",
+        "gauge",
+        "Functions that outlasted their jobs",
+        lambda s: s.abandoned_functions,
     ),
     Metric("pinlater_worker_heartbeat_errors_total", "counter", "Heartbeats that failed", lambda s: s.heartbeat_errors),
     Metric(
@@ -71,19 +74,19 @@ METRICS = (
 )
 
 
-def text_of(state: State, labels: Mapping[str, str] | None = None) -> str:
-    """The page. `labels` are added to every line."""
-    tallies = sorted(state.counts.tallies.copy().items())
+def page_of(state: State, labels: Mapping[str, str] | None = None) -> str:
+    """The page. Every line gets `labels`."""
+    tasks = sorted(state.counts.by_task.copy().items())
     common = labels or {}
-    lines = [_head(JOBS, "counter", "Attempts that ended, by outcome"), *_outcomes(tallies, common)]
-    lines += [_head(DURATIONS, "histogram", "How long handlers took"), *_durations(tallies, common)]
+    lines = [_head(JOBS, "counter", "Attempts that ended, by outcome"), *_outcomes(tasks, common)]
+    lines += [_head(DURATIONS, "histogram", "How long tasks took"), *_durations(tasks, common)]
     for metric in METRICS:
         lines += [_head(metric.name, metric.kind, metric.help), _line(metric.name, common, metric.value(state))]
     return "\n".join(lines) + "\n"
 
 
 def merged(pages: Iterable[str]) -> str:
-    """Pages of several workers as one: each metric is described once, with the lines of all. Their labels must tell them apart."""
+    """Several workers' pages as one, which describes each metric once. Their labels must differ."""
     lines: dict[str, list[str]] = {}
     for page in pages:
         found: list[str] = []
@@ -95,20 +98,20 @@ def merged(pages: Iterable[str]) -> str:
     return "".join(f"{head}\n" + "".join(f"{line}\n" for line in rest) for head, rest in lines.items())
 
 
-def _outcomes(tallies: Iterable[tuple[tuple[str, str], Tally]], common: Mapping[str, str]) -> Iterator[str]:
-    for (queue, task), tally in tallies:
-        for kind, number in tally.ended.copy().items():
+def _outcomes(tasks: Iterable[tuple[tuple[str, str], TaskCounts]], common: Mapping[str, str]) -> Iterator[str]:
+    for (queue, task), counts in tasks:
+        for kind, number in counts.ended.copy().items():
             outcome = kind.value.replace(" ", "_")
             yield _line(JOBS, {**common, "queue": queue, "task": task, "outcome": outcome}, number)
 
 
-def _durations(tallies: Iterable[tuple[tuple[str, str], Tally]], common: Mapping[str, str]) -> Iterator[str]:
-    for (queue, task), tally in tallies:
+def _durations(tasks: Iterable[tuple[tuple[str, str], TaskCounts]], common: Mapping[str, str]) -> Iterator[str]:
+    for (queue, task), counts in tasks:
         labels = {**common, "queue": queue, "task": task}
-        at_most = list(accumulate(tally.durations))
+        at_most = list(accumulate(counts.durations))
         for bound, number in zip(_BOUND_TEXTS, at_most, strict=True):
             yield _line(f"{DURATIONS}_bucket", {**labels, "le": bound}, number)
-        yield _line(f"{DURATIONS}_sum", labels, tally.total_s)
+        yield _line(f"{DURATIONS}_sum", labels, counts.total_s)
         yield _line(f"{DURATIONS}_count", labels, at_most[-1])
 
 

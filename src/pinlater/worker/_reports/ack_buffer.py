@@ -1,4 +1,4 @@
-"""Acks on their way: they ride on the next claim, and a flush takes them where none comes soon."""
+"""Acks that wait for the next claim, or for a flush if no claim follows soon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class AckBuffer(Generic[T]):
-    """Acks of one queue, in order, none of which has been sent. Bounded by what a worker may have in hand."""
+    """One queue's unsent acks, in order. Bounded by the jobs that a worker may hold."""
 
     def __init__(self) -> None:
         self._acks: deque[T] = deque()
@@ -28,18 +28,18 @@ class AckBuffer(Generic[T]):
         self._acks.append(ack)
 
     def take(self) -> list[T]:
-        """The oldest acks, as many as fit a request."""
+        """The oldest acks, as many as fit in a request."""
         taken = [self._acks.popleft() for _ in range(min(len(self._acks), ACKS_PER_REQUEST_MAX))]
         if not self._acks:
             self._filled.clear()
         return taken
 
-    async def wait_ripe(self, after_s: float) -> None:
-        """Returns when the oldest ack has been there for so long."""
+    async def wait_for_flush(self, after_s: float) -> None:
+        """Returns when the oldest ack has waited for `after_s`."""
         loop = asyncio.get_running_loop()
         while True:
             await self._filled.wait()
-            ripe_in_s = self._since + after_s - loop.time()
-            if ripe_in_s <= 0:
+            remaining_s = self._since + after_s - loop.time()
+            if remaining_s <= 0:
                 return
-            await asyncio.sleep(ripe_in_s)
+            await asyncio.sleep(remaining_s)

@@ -1,76 +1,26 @@
-"""Reports as values, and one try to deliver some of them: which arrived, which were refused for good, which must be sent again.
+"""One try to deliver reports: which ones the server took, refused, or must get again.
 
-It never decides when to try again: that is `_reports`' and `_retry_queue`'s. It must never drop a report but where the server refuses
-it for good.
+`reporter` and `retry_queue` decide when to try again. A delivery must never drop a report unless the server refuses it for good.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError, PinLaterError, QueueNotFound, UnknownMethod
-from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
+from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Outcome
 from pinlater.domain.clock import Clock
 from pinlater.worker._attempts.endings import type_name
-from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
+from pinlater.worker._reports.report import GiveBack, Report, acks_of, mark_maybe_applied
 from pinlater.worker.counts import WorkerCounts
 
 _log = logging.getLogger("pinlater.worker")
-# New bodies of rescheduled jobs in one request.
-_BODY_BYTES_PER_REQUEST_MAX = 4 * 1024 * 1024
-
-
-class GiveBack(NamedTuple):
-    """A claim that ends unspent; the job is due again after `delay_ms`."""
-
-    claim: Claim
-    delay_ms: int
-
-
-class Report:
-    """What the server has to be told of one claim. Equal to itself only.
-
-    `beat` is the number of its heartbeat, which goes on until the report is settled: a claim must not time out while the end of its
-    attempt can't be delivered. `sent`: a try before this one may have arrived.
-    """
-
-    __slots__ = ("beat", "job", "sent", "word")
-
-    def __init__(self, job: ClaimedJob, word: Ack | GiveBack | Checkpoint, beat: int | None = None) -> None:
-        self.job = job
-        self.word = word
-        self.beat = beat
-        self.sent = False
-
-
-def mark_sent(reports: Sequence[Report]) -> None:
-    """A try of these has failed, and may have arrived all the same."""
-    for report in reports:
-        report.sent = True
-
-
-def first_request(reports: Sequence[Report]) -> list[Report]:
-    """The first of these that fit one request, which are of one kind."""
-    kind, size, taken = _kind(reports[0].word), 0, list[Report]()
-    for report in reports:
-        size += len(report.word.new_body or b"") if isinstance(report.word, Checkpoint) else 0
-        too_large = size > _BODY_BYTES_PER_REQUEST_MAX and bool(taken)
-        if too_large or len(taken) >= ACKS_PER_REQUEST_MAX or _kind(report.word) != kind:
-            break
-        taken.append(report)
-    return taken
-
-
-def _kind(word: Ack | GiveBack | Checkpoint) -> tuple[type, int]:
-    """A request has one delay for all claims that it releases."""
-    return type(word), word.delay_ms if isinstance(word, GiveBack) else 0
 
 
 class Delivery:
-    """Sends one queue's reports. `settled` is called with the heartbeats of those that need no further try."""
+    """Sends one queue's reports. Calls `settled` with the leases of those that need no further try."""
 
     def __init__(
         self,
@@ -87,16 +37,16 @@ class Delivery:
         self._clock = clock
         self._retry_delay_ms = retry_delay_ms
         self._settled = settled
-        self.original_server = False  # one that knows no outcomes, no releases and no error types
+        self.original_server = False  # without outcomes, releases and error types
 
     def batch(self, acks: Sequence[Report]) -> AckBatch:
-        """Acks to ride on a claim; `told` or `refused` must follow."""
-        return AckBatch(self._queue, _acks(acks), per_item_errors=True)
+        """Acks that ride on a claim; `settle` or `refused` must follow."""
+        return AckBatch(self._queue, acks_of(acks), per_item_errors=True)
 
     async def send(self, reports: Sequence[Report]) -> list[Report]:
-        """Sends reports of one kind in one request; those that must be sent again. Raises PinLaterError where that is all of them.
+        """Sends reports of one kind in one request. Returns those to send again; raises PinLaterError if those are all.
 
-        An error of the caller's is no reason to send again: its reports are refused, each by itself, so that none harms another.
+        A CallerError is not retried: smaller requests find the reports that the server refuses.
         """
         try:
             return await self._send(reports)
@@ -106,67 +56,67 @@ class Delivery:
             self.original_server = True
             return await self._send(reports)
         except CallerError as error:
-            return await self._refused_each(reports, error)
+            return await self._send_halves(reports, error)
 
     async def _send(self, reports: Sequence[Report]) -> list[Report]:
         if self.original_server:
             await self._send_plain(reports)
-            return self.told(reports, ())
-        return self.told(reports, await self._ask(reports))
+            return self.settle(reports, ())
+        return self.settle(reports, await self._call(reports))
 
-    async def _ask(self, reports: Sequence[Report]) -> Sequence[AckResult]:
-        word = reports[0].word
-        if isinstance(word, Ack):
-            return await self._client.ack(self._queue, _acks(reports), per_item_errors=True)
-        if isinstance(word, GiveBack):
-            claims = [report.word.claim for report in reports if isinstance(report.word, GiveBack)]
-            return await self._client.release(self._queue, claims, delay_ms=word.delay_ms, per_item_errors=True)
-        moves = [report.word for report in reports if isinstance(report.word, Checkpoint)]
+    async def _call(self, reports: Sequence[Report]) -> Sequence[AckResult]:
+        first = reports[0].message
+        if isinstance(first, Ack):
+            return await self._client.ack(self._queue, acks_of(reports), per_item_errors=True)
+        if isinstance(first, GiveBack):
+            claims = [report.message.claim for report in reports if isinstance(report.message, GiveBack)]
+            return await self._client.release(self._queue, claims, delay_ms=first.delay_ms, per_item_errors=True)
+        moves = [report.message for report in reports if isinstance(report.message, Checkpoint)]
         return await self._client.checkpoint(self._queue, moves, per_item_errors=True)
 
     async def _send_plain(self, reports: Sequence[Report]) -> None:
-        if isinstance(reports[0].word, Ack):
-            await self._client.ack_plain(self._queue, _acks(reports))
+        if isinstance(reports[0].message, Ack):
+            await self._client.ack_plain(self._queue, acks_of(reports))
         else:
-            await self._client.checkpoint_plain(self._queue, [self._moved(report) for report in reports])
+            await self._client.checkpoint_plain(self._queue, [self._as_checkpoint(report) for report in reports])
 
-    def _moved(self, report: Report) -> Checkpoint:
-        """For a server that knows no releases."""
-        if isinstance(report.word, Checkpoint):
-            return report.word
-        delay_ms = report.word.delay_ms if isinstance(report.word, GiveBack) else 0
+    def _as_checkpoint(self, report: Report) -> Checkpoint:
+        """For a server without releases."""
+        if isinstance(report.message, Checkpoint):
+            return report.message
+        delay_ms = report.message.delay_ms if isinstance(report.message, GiveBack) else 0
         job = report.job
         return Checkpoint(job.descriptor, job.token, move_to_pending=True, run_after_ms=self._clock.now_ms() + delay_ms)
 
-    # --- what became of them ----------------------------------------------------------------------------------------------
-    def told(self, reports: Sequence[Report], results: Sequence[AckResult]) -> list[Report]:
-        """Settles what the server has answered; those that must be sent again. Without `results` all of them took effect."""
+    # --- the server's answer ----------------------------------------------------------------------------------------------
+    def settle(self, reports: Sequence[Report], results: Sequence[AckResult]) -> list[Report]:
+        """Settles reports by the server's results; returns those to send again. Without `results` all were applied."""
         if len(results) != len(reports):
             results = [AckResult(report.job.descriptor, Outcome.APPLIED) for report in reports]
         again: list[Report] = []
-        beats: list[int] = []
+        leases: list[int] = []
         released = 0
         for report, result in zip(reports, results, strict=True):
             if result.error is not None:
-                report.sent = True
-                if result.error.retryable or self._replaced(report, result.error):
+                report.maybe_applied = True
+                if result.error.retryable or self._replaced_by_failure(report, result.error):
                     again.append(report)
                     continue
                 self._count_refused(report, result.error.message)
-            elif not result.applied and not report.sent:
-                if isinstance(report.word, Ack):
+            elif not result.applied and not report.maybe_applied:
+                if isinstance(report.message, Ack):
                     self._count_refused(report, f"{result.outcome.name} {result.holder}".rstrip())
-            elif not isinstance(report.word, Ack):
+            elif not isinstance(report.message, Ack):
                 released += 1
-            if report.beat is not None:
-                beats.append(report.beat)
+            if report.lease is not None:
+                leases.append(report.lease)
         self._counts.released += released
-        if beats:
-            self._settled(beats)
+        if leases:
+            self._settled(leases)
         return again
 
-    async def _refused_each(self, reports: Sequence[Report], error: CallerError) -> list[Report]:
-        """The request was refused as it is, and nothing of it was carried out: halves find out whose fault that is."""
+    async def _send_halves(self, reports: Sequence[Report], error: CallerError) -> list[Report]:
+        """The server refused the request and applied none of it: halves find the reports at fault."""
         if len(reports) == 1 or isinstance(error, QueueNotFound):
             return self.refused(reports, error)
         middle = len(reports) // 2
@@ -175,26 +125,26 @@ class Delivery:
             try:
                 again += await self.send(part)
             except PinLaterError:
-                mark_sent(part)
+                mark_maybe_applied(part)
                 again += part
         return again
 
     def refused(self, reports: Sequence[Report], error: PinLaterError) -> list[Report]:
-        """They are refused for good; those that something else is to be sent for."""
-        if len(reports) == 1 and self._replaced(reports[0], error):
+        """The server refused these for good. Returns the report if a failure is to be sent in its place."""
+        if len(reports) == 1 and self._replaced_by_failure(reports[0], error):
             return list(reports)
         if reports:
             _log.error("queue %s: %d reports refused: %s", self._queue, len(reports), error.message)
-        self._counts.acks_refused += sum(isinstance(report.word, Ack) for report in reports)
-        self._settled([report.beat for report in reports if report.beat is not None])
+        self._counts.acks_refused += sum(isinstance(report.message, Ack) for report in reports)
+        self._settled([report.lease for report in reports if report.lease is not None])
         return []
 
-    def _replaced(self, report: Report, error: PinLaterError) -> bool:
-        """A job that can't be rescheduled as its handler wished fails, so that its history says why."""
-        if not isinstance(report.word, Checkpoint) or self.original_server or isinstance(error, QueueNotFound):
+    def _replaced_by_failure(self, report: Report, error: PinLaterError) -> bool:
+        """A job that can't be rescheduled as its task wished fails instead, so that its history says why."""
+        if not isinstance(report.message, Checkpoint) or self.original_server or isinstance(error, QueueNotFound):
             return False
         name, text = type_name(type(error)), f"could not be rescheduled: {error.message}"
-        report.word = Ack(
+        report.message = Ack(
             report.job.descriptor,
             succeeded=False,
             token=report.job.token,
@@ -206,12 +156,8 @@ class Delivery:
         return True
 
     def _count_refused(self, report: Report, reason: str) -> None:
-        if isinstance(report.word, Ack):
+        if isinstance(report.message, Ack):
             self._counts.acks_refused += 1
             _log.warning("job %s: ack refused: %s", report.job.descriptor, reason)
         else:
             _log.warning("job %s can't be given back: %s", report.job.descriptor, reason)
-
-
-def _acks(reports: Sequence[Report]) -> list[Ack]:
-    return [report.word for report in reports if isinstance(report.word, Ack)]

@@ -1,8 +1,8 @@
-"""What a worker tells the server of its jobs: acks, which ride on the next claim or are flushed soon, and jobs given back.
+"""Tells the server how jobs ended: acks, which ride on the next claim or are flushed soon, and jobs given back.
 
-Whatever can't be delivered waits in a retry queue of its shard, for as long as the worker runs, and its claim is renewed meanwhile;
-tokens make it safe to send a report again. While a shard has such a queue its new reports join it: none of them rides on a claim, so a
-server that refuses a whole request for one shard's sake (those before per-item errors do) refuses no claim for it.
+A report that can't be delivered waits in its shard's retry queue as long as the worker runs, and its claim is renewed meanwhile; tokens
+make it safe to send a report again. While a shard has a retry queue, its new reports join that queue and don't ride on claims: a server
+without per-item errors would refuse the claim together with the ack.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, 
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
-from pinlater.worker._consumer.decisions import backoff_ms
 from pinlater.worker._reports.ack_buffer import AckBuffer
-from pinlater.worker._reports.delivery import Delivery, GiveBack, Report, first_request, mark_sent
+from pinlater.worker._reports.delivery import Delivery
+from pinlater.worker._reports.report import GiveBack, Report, first_request, mark_maybe_applied
 from pinlater.worker._reports.retry_queue import RetryQueue
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.errors import ProcessDied
-from pinlater.worker.settings import WorkerSettings
+from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")
-# For so long a job waits in its slot for the first try of what is not an ack.
+# How long a job waits in its slot for the first try of a report that is not an ack.
 _FIRST_TRY_S = 5.0
 PROCESS_DIED = type_name(ProcessDied)
 
 
-class Reports:
-    """One queue's reports. `settled` is called with the heartbeats of claims that need to be kept no longer."""
+class Reporter:
+    """One queue's reports. Calls `settled` with the leases of claims that need no more heartbeats."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Reports:
 
     @property
     def original_server(self) -> bool:
-        """Whether the server knows no outcomes, no releases and no error types."""
+        """Whether the server has no outcomes, releases and error types."""
         return self._delivery.original_server
 
     @original_server.setter
@@ -65,24 +65,24 @@ class Reports:
 
     @property
     def undelivered_count(self) -> int:
-        """Reports that the server has not taken yet."""
+        """Reports that the server has not taken or refused yet."""
         return len(self._acks) + sum(map(len, self._retries.values()))
 
-    async def end(self, job: ClaimedJob, ending: Ending, beat: int | None = None) -> None:
-        """Reports how an attempt ended: with the next claim, or soon; what no ack can say, at once. Its heartbeat ends with that."""
+    async def end(self, job: ClaimedJob, ending: Ending, lease: int | None = None) -> None:
+        """Reports how an attempt ended: an ack with the next claim or soon, a release or a new run time at once."""
         if ending.kind is Kind.SUCCEEDED:
-            report = Report(job, Ack(job.descriptor, token=job.token), beat)
+            report = Report(job, Ack(job.descriptor, token=job.token), lease)
         elif ending.kind is Kind.SNOOZED:
-            await self.release([(job, beat)], ending.delay_ms)
+            await self.release([(job, lease)], ending.delay_ms)
             return
         elif ending.kind is Kind.RESCHEDULED and ending.rescheduling is not None:
             at_ms, body = ending.rescheduling
             move = Checkpoint(job.descriptor, job.token, new_body=body, move_to_pending=True, run_after_ms=at_ms)
-            await self._send_now([Report(job, move, beat)])
+            await self._send_now([Report(job, move, lease)])
             return
         else:
-            report = Report(job, self._failure(job, ending), beat)
-        if not self._retries or not self._joined_retries(report):
+            report = Report(job, self._failure(job, ending), lease)
+        if not self._retries or not self._joins_retries(report):
             self._acks.add(report)
 
     def _failure(self, job: ClaimedJob, ending: Ending) -> Ack:
@@ -105,11 +105,11 @@ class Reports:
         return AckResult(item.descriptor, Outcome.APPLIED)
 
     async def crashes_of(self, job: ClaimedJob) -> int:
-        """How many processes this job has killed before, as its own history says; 0 where that can't be had."""
+        """How many processes died while they ran this job, by its history; 0 if the server doesn't answer."""
         try:
             info = (await self._client.lookup([job.descriptor])).get(job.descriptor)
         except PinLaterError as error:
-            _log.warning("queue %s: the history of job %s can't be had: %s", self._queue, job.descriptor, error)
+            _log.warning("queue %s: can't read the history of job %s: %s", self._queue, job.descriptor, error)
             return 0
         if info is None:
             return 0
@@ -117,54 +117,54 @@ class Reports:
         return in_history or info.custom_status.count(f"{PROCESS_DIED}:")
 
     async def release(self, claims: Sequence[tuple[ClaimedJob, int | None]], delay_ms: int = 0) -> None:
-        """Gives jobs back unspent, with their heartbeats. What can't be delivered at once is tried as long as the worker runs."""
+        """Gives jobs back, each with its lease, so that they keep their attempts. Retried as long as the worker runs."""
         await self._send_now(
             [
-                Report(job, GiveBack(Claim(job.descriptor, job.token), delay_ms), beat)
-                for job, beat in claims
+                Report(job, GiveBack(Claim(job.descriptor, job.token), delay_ms), lease)
+                for job, lease in claims
                 if job.token or self.original_server
             ]
         )
 
     # --- acks that ride on a claim ----------------------------------------------------------------------------------------
     def take(self) -> list[Report]:
-        """Acks to ride on a claim; `delivered` or `undelivered` must follow."""
+        """Acks that ride on a claim; `delivered` or `undelivered` must follow."""
         return self._acks.take()
 
     def riding(self, acks: Sequence[Report]) -> AckBatch | None:
-        """These acks as a claim takes them along."""
+        """The acks as a part of a claim."""
         return self._delivery.batch(acks) if acks else None
 
     def delivered(self, acks: Sequence[Report], results: Sequence[AckResult]) -> None:
-        """The server has answered. What it could not carry out is tried again."""
+        """The server has answered. Acks that it could not apply are sent again."""
         if acks:
-            self._keep(self._delivery.told(acks, results), at_once=False)
+            self._keep(self._delivery.settle(acks, results), at_once=False)
 
     def undelivered(self, acks: Sequence[Report], error: PinLaterError | None = None) -> None:
-        """The claim failed. Each shard's acks are sent by themselves, unless the queue is gone, which is the same for all of them."""
+        """The claim failed. Each shard's acks are sent separately now, unless the queue is gone, which is final for all of them."""
         if isinstance(error, QueueNotFound):
             self._delivery.refused(acks, error)
             return
-        mark_sent(acks)
+        mark_maybe_applied(acks)
         self._keep(acks, at_once=error is not None and error.code is not None)
 
-    # --- acks by themselves -----------------------------------------------------------------------------------------------
+    # --- separate requests ------------------------------------------------------------------------------------------------
     async def flush_until_cancelled(self) -> None:
-        """Sends what no claim takes soon, and what could not be delivered."""
+        """Sends acks that no claim takes soon, and runs the retry queues."""
         async with asyncio.TaskGroup() as group:
             self._retrying = group
             try:
                 while True:
-                    await self._acks.wait_ripe(self._settings.ack_flush_ms / 1000)
+                    await self._acks.wait_for_flush(self._settings.ack_flush_ms / 1000)
                     await self._send(self._acks.take())
             finally:
                 self._retrying = None
 
-    async def flush_the_rest(self, patience_s: float) -> None:
-        """Sends all, trying for so long. `flush_until_cancelled` must have ended."""
+    async def flush_the_rest(self, timeout_s: float) -> None:
+        """Sends all reports, retrying until the timeout. `flush_until_cancelled` must have ended."""
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience_s):
+                async with asyncio.timeout(timeout_s):
                     await self._send_the_rest()
         finally:
             if count := self.undelivered_count:
@@ -175,11 +175,11 @@ class Reports:
             await self._send(acks)
         async with asyncio.TaskGroup() as group:
             for shard, retries in self._retries.items():
-                retries.hurry()
+                retries.retry_now()
                 group.create_task(retries.run(), name=f"reports of shard {shard}")
 
     async def _send_now(self, reports: Sequence[Report]) -> None:
-        waiting = [report for report in reports if not self._joined_retries(report)]
+        waiting = [report for report in reports if not self._joins_retries(report)]
         while waiting:
             part = first_request(waiting)
             waiting = waiting[len(part) :]
@@ -188,7 +188,7 @@ class Reports:
                     await self._send(part)
 
     async def _send(self, reports: Sequence[Report]) -> None:
-        """One try; what fails is kept. Cancelled, it keeps all of them."""
+        """One try. Keeps the reports that fail; cancelled, all of them."""
         if not reports:
             return
         try:
@@ -201,9 +201,9 @@ class Reports:
         else:
             self._keep(again, at_once=False)
 
-    # --- what could not be delivered --------------------------------------------------------------------------------------
-    def _joined_retries(self, report: Report) -> bool:
-        """Whether it waits with others of its shard that could not be delivered."""
+    # --- retry queues -----------------------------------------------------------------------------------------------------
+    def _joins_retries(self, report: Report) -> bool:
+        """Whether its shard has a retry queue, which then takes the report."""
         retries = self._retries.get(shard_of(report.job.descriptor))
         if retries is None:
             return False
@@ -211,7 +211,7 @@ class Reports:
         return True
 
     def _keep(self, reports: Sequence[Report], *, at_once: bool) -> None:
-        """They are sent again, each shard's by themselves. `at_once`: the server answered, so other shards than the one at fault work."""
+        """Puts reports into retry queues. `at_once`: the server answered, so only some shards are at fault."""
         by_shard: dict[str, list[Report]] = {}
         for report in reports:
             by_shard.setdefault(shard_of(report.job.descriptor), []).append(report)
@@ -220,17 +220,16 @@ class Reports:
             if retries is not None:
                 retries.add(part)
                 continue
-            retries = self._retries[shard] = RetryQueue(self._delivery, shard, self._queue, self._pause_s)
+            retries = self._retries[shard] = RetryQueue(self._delivery, shard, self._queue, self._backoff_s)
             retries.add(part)
             if not at_once:
-                retries.pause_first()
+                retries.wait_first()
             if self._retrying is not None:
                 self._retrying.create_task(self._retry(shard, retries), name=f"reports of shard {shard}")
 
     async def _retry(self, shard: str, retries: RetryQueue) -> None:
         await retries.run()
-        del self._retries[shard]  # in the very step that finds it empty: whoever adds to it counts on its task
+        del self._retries[shard]  # in the step that found it empty: `add` relies on a running task
 
-    def _pause_s(self, failures: int) -> float:
-        settings, spread = self._settings, random.random()  # noqa: S311 - spreads returns, guards nothing
-        return backoff_ms(failures, settings.backoff_first_ms, settings.backoff_max_ms, spread) / 1000
+    def _backoff_s(self, failures: int) -> float:
+        return backoff_ms(self._settings, failures, random.random()) / 1000  # noqa: S311 - spreads load, guards nothing

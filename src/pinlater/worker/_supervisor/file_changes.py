@@ -1,7 +1,7 @@
-"""Sees changes of Python files below a folder, by looking every half second: nothing to install, and it works on every file system.
+"""Notices changes of Python files below a folder by polling twice a second, which needs no library and works on every file system.
 
-For development. Folders of environments, caches and hidden ones are not looked into. Weakness: a file that is written twice within its
-file system's time step, with the same length, is seen once.
+For development. Skips folders of environments and caches, and hidden folders. Weakness: a file that is written twice within its file
+system's time step, with the same length, counts as one change.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _FILES_MAX = 20_000
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"})
 Seen = Mapping[str, tuple[int, int]]
 
 
 def look(folder: str | Path) -> Seen:
-    """Each Python file with its time and length, up to some ten thousand."""
+    """The modification time and length of each Python file, of 20,000 files at most."""
     seen: dict[str, tuple[int, int]] = {}
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
@@ -34,19 +34,19 @@ def look(folder: str | Path) -> Seen:
 
 
 def changed(before: Seen, after: Seen) -> list[str]:
-    """Files that are new, gone or other than they were."""
+    """Files that are new, removed or changed."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
 async def changes(folder: str | Path) -> AsyncIterator[list[str]]:
-    """The files of each change, once nothing changes any more."""
+    """The files of each change, when no more files change."""
     before = await asyncio.to_thread(look, folder)
     while True:
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
         after = await asyncio.to_thread(look, folder)
         found = changed(before, after)
         while found:
-            await asyncio.sleep(_LOOK_S / 5)
+            await asyncio.sleep(_POLL_S / 5)
             settled = await asyncio.to_thread(look, folder)
             if settled == after:
                 break

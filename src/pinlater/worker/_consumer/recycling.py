@@ -1,7 +1,7 @@
-"""When a worker has done enough and another should take its place: after so many jobs, so much time, or with so much memory.
+"""When a worker has done enough and ends, so that another replaces it: after a number of jobs, at an age, or at a memory size.
 
-A worker only ends, in order and with the exit code `EXIT_CODE`; starting the next is for whoever watches over it (`pinlater worker
---processes`, systemd, Kubernetes). The limits are lowered by a random part, so that processes started together don't end together.
+The worker only ends, in order and with `EXIT_CODE`; its supervisor starts the next one (`pinlater worker --processes`, systemd,
+Kubernetes). A random part lowers the limits, so that processes that started together don't end together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STATM = Path("/proc/self/statm")
 
 
 class Recycling(NamedTuple):
-    """The limits of one process; None is none."""
+    """The limits of one process; None for no limit."""
 
     jobs: int | None = None
     age_s: float | None = None
@@ -31,7 +31,7 @@ class Recycling(NamedTuple):
         return None if self.jobs is None else max(0, self.jobs - claimed)
 
     def due(self, claimed: int, age_s: float, memory_bytes: int) -> str:
-        """Why it is time to end, or nothing."""
+        """Why the worker ends now; '' if it doesn't."""
         if self.jobs is not None and claimed >= self.jobs:
             return f"{claimed} jobs claimed"
         if self.age_s is not None and age_s >= self.age_s:
@@ -42,7 +42,7 @@ class Recycling(NamedTuple):
 
 
 def recycling_of(settings: WorkerSettings, spread: float) -> Recycling:
-    """The settings' limits, lowered by up to a tenth. `spread`: from 0 to 1, another one in each process."""
+    """The settings' limits, lowered by up to a tenth. `spread`: a random number from 0 to 1."""
 
     def lowered(limit: int | None) -> int | None:
         return None if limit is None else limit - int(limit * _LOWERED_BY * spread)
@@ -56,7 +56,7 @@ def recycling_of(settings: WorkerSettings, spread: float) -> Recycling:
 
 
 def resident_bytes() -> int:
-    """This process's memory: what it holds now, or at most has held where the system doesn't say."""
+    """This process's resident memory, or its peak if the system has no /proc."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
