@@ -133,7 +133,7 @@ class WorkerProcess(Process):
         assert isinstance(client, RecordingClient)
         worker = Worker(client, settings=settings, clock=self.clock)
         for queue in dict.fromkeys(queues):
-            worker.handler(queue, name=queue)(self._run_job)
+            worker.task(queue, name=queue)(self._run_job)
         chosen = worker._registry.chosen(None)
         heartbeater = SimulatedHeartbeater(self._background, client, self)
         run = self._run = worker._run_with(client, settings, heartbeater, chosen)

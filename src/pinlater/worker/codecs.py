@@ -5,7 +5,6 @@ A body decodes to values of the declared types only, whatever client enqueued it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -37,37 +36,31 @@ def _from_builtin(into: type, value: Any) -> Any:
     raise NotImplementedError(f"can't decode a {into.__qualname__}")
 
 
-class JsonCodec:
+class _MsgspecCodec:
+    """Keeps a decoder for each type."""
+
+    def __init__(self, content_type: str, encoder: Any, decoder: Any) -> None:
+        self.content_type = content_type
+        self._encoder = encoder(enc_hook=_to_builtin)
+        self._decoder = lru_cache(512)(lambda into: decoder(into, dec_hook=_from_builtin))
+
+    def encode(self, value: Any) -> bytes:
+        encoded: bytes = self._encoder.encode(value)
+        return encoded
+
+    def decode(self, body: bytes, into: Any) -> Any:
+        return self._decoder(into).decode(body)
+
+
+class JsonCodec(_MsgspecCodec):
     """JSON, including dates, UUIDs, enums, dataclasses, msgspec structs and pydantic models."""
 
-    content_type = "application/json"
-
     def __init__(self) -> None:
-        self._encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
-        self._decoder: Callable[[Any], msgspec.json.Decoder[Any]] = lru_cache(512)(
-            lambda into: msgspec.json.Decoder(into, dec_hook=_from_builtin)
-        )
-
-    def encode(self, value: Any) -> bytes:
-        return self._encoder.encode(value)
-
-    def decode(self, body: bytes, into: Any) -> Any:
-        return self._decoder(into).decode(body)
+        super().__init__("application/json", msgspec.json.Encoder, msgspec.json.Decoder)
 
 
-class MessagePackCodec:
+class MessagePackCodec(_MsgspecCodec):
     """MessagePack: smaller than JSON, and holds bytes unchanged."""
 
-    content_type = "application/msgpack"
-
     def __init__(self) -> None:
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
-        self._decoder: Callable[[Any], msgspec.msgpack.Decoder[Any]] = lru_cache(512)(
-            lambda into: msgspec.msgpack.Decoder(into, dec_hook=_from_builtin)
-        )
-
-    def encode(self, value: Any) -> bytes:
-        return self._encoder.encode(value)
-
-    def decode(self, body: bytes, into: Any) -> Any:
-        return self._decoder(into).decode(body)
+        super().__init__("application/msgpack", msgspec.msgpack.Encoder, msgspec.msgpack.Decoder)

@@ -17,7 +17,7 @@ from pinlater.worker.errors import ClaimLost
 Encode = Callable[[Any], bytes]
 
 
-class Channel(NamedTuple):
+class ServerCalls(NamedTuple):
     """How a context reaches the server from where its job runs; None for a form that can't be used there."""
 
     now_ms: Callable[[], int]
@@ -35,16 +35,16 @@ class Rescheduling(NamedTuple):
 class JobContext:
     """A running job."""
 
-    __slots__ = ("_channel", "_encode", "deadline_ms", "job", "rescheduling", "task")
+    __slots__ = ("_encode", "_server", "deadline_ms", "job", "rescheduling", "task")
 
     def __init__(
-        self, job: ClaimedJob, task: str, channel: Channel, encode: Encode, deadline_ms: int | None = None
+        self, job: ClaimedJob, task: str, server: ServerCalls, encode: Encode, deadline_ms: int | None = None
     ) -> None:
         self.job = job
         self.task = task
         self.deadline_ms = deadline_ms
         self.rescheduling: Rescheduling | None = None
-        self._channel = channel
+        self._server = server
         self._encode = encode
 
     @property
@@ -60,7 +60,7 @@ class JobContext:
     @property
     def attempt(self) -> int:
         """The number of this attempt, from 1."""
-        return attempt_of(self.job)
+        return attempt_number(self.job)
 
     @property
     def attempts_remaining(self) -> int:
@@ -75,7 +75,7 @@ class JobContext:
     @property
     def time_left_ms(self) -> int | None:
         """How long until the time limit; None without one."""
-        return None if self.deadline_ms is None else self.deadline_ms - self._channel.now_ms()
+        return None if self.deadline_ms is None else self.deadline_ms - self._server.now_ms()
 
     # --- saving progress ----------------------------------------------------------------------------------------------
     def checkpoint(self, body: Any = None) -> None:
@@ -102,20 +102,20 @@ class JobContext:
 
         Takes effect when the function returns; if it raises, the attempt fails as usual.
         """
-        self.rescheduling = Rescheduling(as_time_ms(at, self._channel.now_ms()), self._as_body(body))
+        self.rescheduling = Rescheduling(as_time_ms(at, self._server.now_ms()), self._as_body(body))
 
     def _as_body(self, body: Any) -> bytes | None:
         return body if body is None or isinstance(body, bytes) else self._encode(body)
 
     def _send(self, item: Checkpoint) -> None:
-        if self._channel.checkpoint is None:
+        if self._server.checkpoint is None:
             raise RuntimeError("this would block the event loop: await the form that ends in _async")
-        _check(self._channel.checkpoint(item))
+        _check(self._server.checkpoint(item))
 
     async def _send_async(self, item: Checkpoint) -> None:
-        if self._channel.checkpoint_async is None:
+        if self._server.checkpoint_async is None:
             raise RuntimeError("there is no event loop here: use the form without _async")
-        _check(await self._channel.checkpoint_async(item))
+        _check(await self._server.checkpoint_async(item))
 
 
 def _check(result: AckResult) -> None:
@@ -129,7 +129,7 @@ def _status(done: float, note: str) -> str:
     return f"{round(done * 100)} % {note}".rstrip() + "\n"
 
 
-def attempt_of(job: ClaimedJob) -> int:
+def attempt_number(job: ClaimedJob) -> int:
     """The number of this attempt, from 1. An original server tells only how many attempts remain."""
     return max(1, job.attempt or job.attempts_allowed - job.attempts_remaining + 1)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pinlater.client.values import ClaimedJob
 from pinlater.worker._attempts.endings import Ending
-from pinlater.worker.context import Channel, JobContext
+from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.retries import Retry
 from pinlater.worker.tasks import Task
 
@@ -25,9 +25,9 @@ class Attempt(NamedTuple):
         """The task's policy, or the worker's."""
         return task.options.retry or self.default_retry
 
-    def context_of(self, task: Task[..., Any], channel: Channel) -> JobContext:
+    def context_of(self, task: Task[..., Any], server: ServerCalls) -> JobContext:
         """The job as its function sees it."""
-        return JobContext(self.job, task.name, channel, task.options.codec.encode, self.deadline_ms)
+        return JobContext(self.job, task.name, server, task.options.codec.encode, self.deadline_ms)
 
 
 class AttemptResult(NamedTuple):

@@ -21,7 +21,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.worker._attempts.attempt import Attempt
 from pinlater.worker._attempts.calling import call
 from pinlater.worker._attempts.endings import Ending, failure
-from pinlater.worker.context import Channel, attempt_of
+from pinlater.worker.context import ServerCalls, attempt_number
 from pinlater.worker.retries import delay_of, linear
 from pinlater.worker.tasks import Task
 from pinlater.worker.tracing import with_parent_span
@@ -66,30 +66,30 @@ def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], N
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    channel = Channel(clock.now_ms, checkpoint)
+    server = ServerCalls(clock.now_ms, checkpoint)
     while True:
         try:
             pickled = jobs.recv_bytes()
         except EOFError:
             return
-        ending = _run(pickled, channel)
+        ending = _run(pickled, server)
         jobs.send(Finished(ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
 
 def _ignore(number: int, frame: object) -> None: ...
 
 
-def _run(pickled: bytes, channel: Channel) -> Ending:
+def _run(pickled: bytes, server: ServerCalls) -> Ending:
     """A job that can't be started (its module is missing, say) fails with the reason; the process goes on."""
     retry, attempt = linear(1), 1
     try:
         to_run: ToRun = pickle.loads(pickled)  # noqa: S301 - from the parent
-        retry, attempt = to_run.attempt.default_retry, attempt_of(to_run.attempt.job)
+        retry, attempt = to_run.attempt.default_retry, attempt_number(to_run.attempt.job)
         task = _find(to_run)
     except Exception as error:  # noqa: BLE001 - importing runs users' code
         return failure(error, delay_of(retry, attempt, error, 0.5))
     with with_parent_span(to_run.attempt.trace):
-        return call(task, to_run.attempt, to_run.attempt.context_of(task, channel)).ending
+        return call(task, to_run.attempt, to_run.attempt.context_of(task, server)).ending
 
 
 def _find(to_run: ToRun) -> Task[..., Any]:

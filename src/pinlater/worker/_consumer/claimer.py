@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from pinlater.client.errors import DequeueRateLimited, PinLaterError, UnknownMethod
@@ -12,6 +12,7 @@ from pinlater.client.values import AckResult, ClaimedJob, Dequeued
 from pinlater.worker._consumer.executor import Executor
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
 from pinlater.worker._consumer.pacing import Pacing, claim_limit, prefetch_count
+from pinlater.worker._consumer.runner import Runner
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._leases.leases import Lease
 from pinlater.worker._reports.report import Report
@@ -23,7 +24,7 @@ ORIGINAL_CLAIM_MS = 180_000
 
 
 class Claimer:
-    """Belongs to one queue. `abandoned_functions` counts functions that hold no slot but still run."""
+    """Belongs to one queue."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class Claimer:
         executor: Executor,
         reporter: Reporter,
         pacing: Pacing,
-        abandoned_functions: Callable[[], int],
+        runner: Runner,
     ) -> None:
         self._run = run
         self._client = run.client
@@ -45,12 +46,17 @@ class Claimer:
         self._executor = executor
         self._reporter = reporter
         self._pacing = pacing
-        self._abandoned_functions = abandoned_functions
+        self._runner = runner
         self._server_ahead_ms: int | None = None  # the server's clock against our monotonic one
         self._asked = False
         self.blocked_since_s: float | None = (
             None  # monotonic; since when abandoned functions use all of the queue's slots
         )
+
+    @property
+    def abandoned_functions(self) -> int:
+        """Functions that still run although the worker gave up their jobs."""
+        return self._jobs.abandoned_functions(self._runner.threads.busy)
 
     @property
     def server_answers(self) -> bool:
@@ -71,7 +77,7 @@ class Claimer:
                 await self._jobs.changed.wait()
 
     def _limit(self) -> int:
-        abandoned = self._abandoned_functions()
+        abandoned = self.abandoned_functions
         if abandoned >= self._slots.most(self._queue):
             if self.blocked_since_s is None:
                 self.blocked_since_s = self._clock.monotonic()
@@ -92,6 +98,8 @@ class Claimer:
             dequeued = await self._dequeue(limit, acks)
         except PinLaterError as error:
             self._reporter.undelivered(acks, error)
+            if self._run.stop.is_set():  # the worker hung up
+                return
             self._run.counts.claim_errors += 1
             if not acks or not _may_be_due_to_acks(error):
                 self._server_ahead_ms = None

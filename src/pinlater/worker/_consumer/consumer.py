@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from pinlater.worker._attempts.runner import Runner
 from pinlater.worker._children.pool import ChildPool
 from pinlater.worker._consumer.claimer import Claimer
 from pinlater.worker._consumer.executor import Executor
 from pinlater.worker._consumer.held_jobs import HeldJobs, StopReason
 from pinlater.worker._consumer.pacing import Pacing, PollingPace
+from pinlater.worker._consumer.runner import Runner
 from pinlater.worker._consumer.shutdown import Shutdown
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._reports.reporter import Reporter
@@ -42,26 +42,8 @@ class Consumer:
         self.runner = Runner(queue, self._reporter.checkpoint, run.middleware, children, run.clock)
         self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self._reporter)
         pacing = pacing or PollingPace(queue, run.settings, run.stop)
-        self._claimer = Claimer(
-            run, queue, self.jobs, self._executor, self._reporter, pacing, lambda: self.abandoned_functions
-        )
+        self.claimer = Claimer(run, queue, self.jobs, self._executor, self._reporter, pacing, self.runner)
         self._shutdown = Shutdown(run, queue, self.jobs, self._executor.stopper, self._reporter)
-
-    @property
-    def abandoned_functions(self) -> int:
-        """Functions that still run although the worker gave up on their jobs: in threads, or deaf to cancellation."""
-        at_work = sum([held.in_thread and held.stopped is None for held in self.jobs.running])
-        return self.jobs.abandoned + max(0, self.runner.threads.busy - at_work)
-
-    @property
-    def blocked_since_s(self) -> float | None:
-        """Since when (monotonic) abandoned functions hold all of the queue's slots."""
-        return self._claimer.blocked_since_s
-
-    @property
-    def server_answers(self) -> bool:
-        """Whether the latest claim was answered; False before the first one."""
-        return self._claimer.server_answers
 
     async def run(self) -> None:
         """Claims and executes jobs until the worker stops. Raises only if the worker itself has a defect.
@@ -72,7 +54,7 @@ class Consumer:
         try:
             async with asyncio.TaskGroup() as group:
                 flushing = group.create_task(self._reporter.flush_until_cancelled())
-                await self._shutdown.end_claiming(group.create_task(self._claimer.claim_until_stopped()))
+                await self._shutdown.end_claiming(group.create_task(self.claimer.claim_until_stopped()))
                 await self._shutdown.finish(flushing)
         finally:
             self._cancel_jobs()

@@ -11,18 +11,19 @@ import logging
 import random
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from pinlater.client.values import ClaimedJob
 from pinlater.worker import envelope
 from pinlater.worker._attempts.attempt import Attempt, AttemptResult
 from pinlater.worker._attempts.endings import Ending, Kind, failure
-from pinlater.worker._attempts.runner import Runner
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs, StopReason
 from pinlater.worker._consumer.job_stopper import CANCEL_S, JobStopper
+from pinlater.worker._consumer.runner import Runner
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._reports.reporter import Reporter
-from pinlater.worker.context import attempt_of
+from pinlater.worker.context import attempt_number
+from pinlater.worker.envelope import Opened
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.logs import fields_of
 from pinlater.worker.retries import Retry, delay_of
@@ -32,15 +33,6 @@ _log = logging.getLogger("pinlater.worker")
 # A job that has killed this many processes is not retried, whatever attempts it has left.
 _CRASHES_MAX = 3
 _UNKNOWN_TASKS_REMEMBERED = 100
-
-
-class _Opened(NamedTuple):
-    """A job out of its envelope. `task` is None if this worker doesn't know it."""
-
-    task: Task[..., Any] | None
-    name: str
-    job: ClaimedJob
-    content_type: str
 
 
 class Executor:
@@ -83,11 +75,11 @@ class Executor:
 
     async def _execute(self, held: HeldJob) -> None:
         try:
-            opened = self._open(held.job)
-            if opened.task is None:
-                await self._give_back_unknown(held, opened.name)
-            elif self._start(held, opened.task):
-                result = await self._run_attempt(held, opened.task, opened)
+            task, opened = self._open(held.job)
+            if task is None:
+                await self._give_back_unknown(held, opened.task)
+            elif self._start(held, task):
+                result = await self._run_attempt(held, task, opened)
                 if result is not None:
                     await self._report(held, result)
         except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
@@ -96,11 +88,10 @@ class Executor:
             self._finish(held)
 
     # --- the five steps ---------------------------------------------------------------------------------------------------
-    def _open(self, job: ClaimedJob) -> _Opened:
-        """Takes the job out of its envelope and finds its task."""
+    def _open(self, job: ClaimedJob) -> tuple[Task[..., Any] | None, Opened]:
+        """Takes the job out of its envelope and finds its task; None if this worker doesn't know it."""
         opened = envelope.opened(job.body, job.headers)
-        task = self._tasks.get(opened.task) if opened.task else self._default
-        return _Opened(task, opened.task, job._replace(body=opened.body, headers=opened.headers), opened.content_type)
+        return self._tasks.get(opened.task) if opened.task else self._default, opened
 
     def _start(self, held: HeldJob, task: Task[..., Any]) -> bool:
         """Starts the time limit. False if the heartbeater gave the job back meanwhile."""
@@ -118,11 +109,12 @@ class Executor:
         held.started_s = self._clock.monotonic()
         return True
 
-    async def _run_attempt(self, held: HeldJob, task: Task[..., Any], opened: _Opened) -> AttemptResult | None:
+    async def _run_attempt(self, held: HeldJob, task: Task[..., Any], opened: Opened) -> AttemptResult | None:
         """How the attempt ended; None if there is nothing to report."""
         limit_ms = task.options.time_limit_ms
         deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
-        attempt = Attempt(opened.job, opened.content_type, deadline_ms, self._run.retry)
+        job = held.job._replace(body=opened.body, headers=opened.headers)
+        attempt = Attempt(job, opened.content_type, deadline_ms, self._run.retry)
         result: AttemptResult | None = None
         try:
             result = await self._runner.run(task, attempt, partial(self._result_of_stop, held))
@@ -176,14 +168,14 @@ class Executor:
         return AttemptResult(Ending(Kind.LOST if held.stopped is StopReason.LOST else Kind.GIVEN_BACK))
 
     def _too_long(self, held: HeldJob) -> AttemptResult:
-        task = self._open(held.job).task
+        task, _ = self._open(held.job)
         limit_s = (task.options.time_limit_ms or 0) / 1000 if task else 0
         error = TimeLimitExceeded(f"ran longer than its time limit of {limit_s:g} s")
         return self._failed(held.job, error, (task.options.retry if task else None) or self._run.retry)
 
     def _failed(self, job: ClaimedJob, error: Exception, retry: Retry) -> AttemptResult:
         spread = random.random()  # noqa: S311 - spreads retries, guards nothing
-        return AttemptResult(failure(error, delay_of(retry, attempt_of(job), error, spread)), error)
+        return AttemptResult(failure(error, delay_of(retry, attempt_number(job), error, spread)), error)
 
     async def _blame_for_crashes(self, job: ClaimedJob, ending: Ending) -> Ending:
         """Gives up a job that has killed too many processes, by the attempts in its history."""
@@ -212,7 +204,7 @@ class Executor:
         without_trace = isinstance(error, ProcessDied | TimeLimitExceeded)  # theirs shows only the worker's frames
         _log.warning(
             "queue %s: job %s failed: %s", self._queue, job.descriptor, ending.status,
-            exc_info=None if without_trace else error, extra={**fields_of(job), "attempt": attempt_of(job)},
+            exc_info=None if without_trace else error, extra={**fields_of(job), "attempt": attempt_number(job)},
         )  # fmt: skip
 
     def _count(self, held: HeldJob, kind: Kind) -> None:

@@ -74,6 +74,11 @@ class HeldJobs:
         """Whether the queue has, or may have, jobs that wait for a slot."""
         return self.backlogged or bool(self.waiting)
 
+    def abandoned_functions(self, busy_threads: int) -> int:
+        """Functions that still run although the worker gave up their jobs: in threads, or coroutines that ignore cancellation."""
+        at_work = sum([held.in_thread and held.stopped is None for held in self.running])
+        return self.abandoned + max(0, busy_threads - at_work)
+
     def stoppable(self) -> list[HeldJob]:
         """Running jobs whose functions have neither ended nor been stopped."""
         return [held for held in self.running if held.stopped is None and not held.reporting]

@@ -65,7 +65,7 @@ class WorkerRun:
     @property
     def abandoned_functions(self) -> int:
         """Functions that still run although the worker gave up on their jobs."""
-        return sum(consumer.abandoned_functions for consumer in self.consumers)
+        return sum(consumer.claimer.abandoned_functions for consumer in self.consumers)
 
     def recycle(self, reason: str) -> None:
         """Stops in order, so that another worker replaces this one."""

@@ -67,7 +67,7 @@ class Health:
             found.append(f"the event loop has been blocked for {blocked_s:.0f} s")
         now = self._clock.monotonic()
         for consumer in self._run.consumers:
-            since = consumer.blocked_since_s
+            since = consumer.claimer.blocked_since_s
             if since is not None and now - since >= self._stuck_s:
                 found.append(f"queue {consumer.queue}: functions that don't end hold all slots")
         return found
@@ -75,8 +75,8 @@ class Health:
     def _unready(self) -> list[str]:
         if self._run.stop.is_set():
             return ["stopping"]
-        unanswered = [consumer.queue for consumer in self._run.consumers if not consumer.server_answers]
-        blocked = [consumer.queue for consumer in self._run.consumers if consumer.blocked_since_s is not None]
+        unanswered = [consumer.queue for consumer in self._run.consumers if not consumer.claimer.server_answers]
+        blocked = [consumer.queue for consumer in self._run.consumers if consumer.claimer.blocked_since_s is not None]
         return [
             *(f"queue {queue}: no answer from the server" for queue in unanswered),
             *(f"queue {queue}: waits for functions that don't end" for queue in blocked),

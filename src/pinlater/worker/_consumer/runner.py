@@ -17,7 +17,7 @@ from pinlater.worker._attempts.calling import call, call_async
 from pinlater.worker._attempts.endings import Kind, ending_of, failure
 from pinlater.worker._attempts.threads import Threads
 from pinlater.worker._children.pool import ChildPool
-from pinlater.worker.context import Channel, JobContext, set_current
+from pinlater.worker.context import JobContext, ServerCalls, set_current
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import delay_of
@@ -52,7 +52,7 @@ class Runner:
 
         `result_of_stop` overrides the function's own result if the worker stopped the attempt; else it returns None.
         """
-        context = attempt.context_of(task, self._channel(task.options.runs_in))
+        context = attempt.context_of(task, self._server_calls(task.options.runs_in))
         set_current(context)  # for log lines of hooks
         try:
             result = await self._call_after_hooks(task, attempt, context)
@@ -87,15 +87,15 @@ class Runner:
             delay_ms = delay_of(attempt.retry_of(task), context.attempt, error, _spread())
             return AttemptResult(failure(error, delay_ms), error)
 
-    def _channel(self, runs_in: RunsIn) -> Channel:
+    def _server_calls(self, runs_in: RunsIn) -> ServerCalls:
         if runs_in is RunsIn.LOOP:
-            return Channel(self._clock.now_ms, None, self._checkpoint)
+            return ServerCalls(self._clock.now_ms, None, self._checkpoint)
         loop = asyncio.get_running_loop()
 
         def checkpoint(item: Checkpoint) -> AckResult:
             return asyncio.run_coroutine_threadsafe(_awaited(self._checkpoint(item)), loop).result()
 
-        return Channel(self._clock.now_ms, checkpoint)
+        return ServerCalls(self._clock.now_ms, checkpoint)
 
     async def _call_end_hooks(self, context: JobContext, result: AttemptResult) -> None:
         failed = result.ending.kind in (Kind.FAILED, Kind.GIVEN_UP)

@@ -22,7 +22,7 @@ def test_queues_that_compete_get_slots_by_weight() -> None:
     assert (shared.free_for("a"), shared.free_for("b")) == (2, 6)
 
 
-def test_a_queue_without_jobs_leaves_its_share_to_the_others() -> None:
+def test_other_queues_use_the_share_of_a_queue_without_jobs() -> None:
     shared = slots(8, a=1, b=3)
     shared.wants("b", False)
     assert shared.free_for("a") == 8
@@ -33,14 +33,14 @@ def test_a_queue_without_jobs_leaves_its_share_to_the_others() -> None:
     assert (shared.free_for("a"), shared.free_for("b")) == (0, 1)
 
 
-def test_a_light_queue_gets_a_slot_beside_a_heavy_one() -> None:
+def test_a_light_queue_gets_a_slot_while_a_heavy_one_is_busy() -> None:
     shared = slots(4, light=1, heavy=1000)
     assert shared.free_for("light") == 1
     take(shared, "heavy", shared.free_for("heavy"))
     assert shared.free_for("light") == 1
 
 
-def test_a_queues_own_bound_holds() -> None:
+def test_a_queue_never_has_more_slots_than_its_maximum() -> None:
     shared = Slots(8)
     shared.add("a", 1, 3)
     assert shared.free_for("a") == 3

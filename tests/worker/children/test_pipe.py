@@ -1,4 +1,4 @@
-"""The pipe to a child process: whole messages, and a child that ends or stops in the middle of one never holds up the event loop."""
+"""The pipe to a child process: whole messages; a child that ends or pauses within a message never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pinlater.worker._children.pipe import BrokenMessage, ChildPipe
 
 
 class Ends:
-    """A pipe with a child's end in hand, which stays open as a process that the child forked would hold it. `die` ends the child."""
+    """A pipe whose child's end stays open, as a process that the child forked would hold it. `die` ends the child."""
 
     def __init__(self, stall_s: float) -> None:
         ours, self.theirs = multiprocessing.Pipe()
@@ -45,7 +45,7 @@ def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 16_384, 16_385, 3_000_000])
-async def test_messages_of_any_size_go_both_ways(ends: Ends, size: int) -> None:
+async def test_messages_of_any_size_are_sent_and_received(ends: Ends, size: int) -> None:
     """As `multiprocessing` writes and reads them."""
     message = os.urandom(size)
 
@@ -64,9 +64,7 @@ async def test_messages_of_any_size_go_both_ways(ends: Ends, size: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4, 5, 103])
-async def test_a_child_that_dies_in_the_middle_of_a_message_is_noticed_though_its_pipe_stays_open(
-    ends: Ends, cut: int
-) -> None:
+async def test_a_child_that_dies_within_a_message_is_noticed_while_its_pipe_is_open(ends: Ends, cut: int) -> None:
     ends.raw.sendall((b"\x00\x00\x00\x64" + bytes(100))[:cut])
     receiving = asyncio.create_task(ends.pipe.receive())
     turns = 0
@@ -80,7 +78,7 @@ async def test_a_child_that_dies_in_the_middle_of_a_message_is_noticed_though_it
             await receiving
 
 
-async def test_what_a_child_said_before_it_died_is_heard(ends: Ends) -> None:
+async def test_a_message_sent_before_the_child_died_is_received(ends: Ends) -> None:
     ends.theirs.send_bytes(b"last words")
     ends.die()
     assert await ends.pipe.receive() == b"last words"
@@ -88,7 +86,7 @@ async def test_what_a_child_said_before_it_died_is_heard(ends: Ends) -> None:
         await ends.pipe.receive()
 
 
-async def test_a_child_that_dies_without_reading_is_noticed_by_who_sends(ends: Ends) -> None:
+async def test_a_send_fails_when_the_child_dies_without_reading(ends: Ends) -> None:
     sending = asyncio.create_task(ends.pipe.send(bytes(10_000_000)))
     for _ in range(100):
         await asyncio.sleep(0)
@@ -100,14 +98,14 @@ async def test_a_child_that_dies_without_reading_is_noticed_by_who_sends(ends: E
 
 
 @pytest.mark.parametrize("ends", [0.05], indirect=True)
-async def test_a_child_that_lives_but_never_ends_its_message_is_given_up(ends: Ends) -> None:
+async def test_a_child_that_pauses_within_a_message_is_given_up(ends: Ends) -> None:
     ends.raw.sendall(b"\x00\x00\x00\x64half")
     with pytest.raises(BrokenMessage, match="in the middle of a message"):
         await ends.pipe.receive()
 
 
 @pytest.mark.parametrize("head", [b"\xff\xff\xff\xfe", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff" + b"\x7f" * 8])
-async def test_what_is_no_message_is_refused_before_it_takes_memory(ends: Ends, head: bytes) -> None:
+async def test_an_invalid_message_length_is_refused_before_it_takes_memory(ends: Ends, head: bytes) -> None:
     ends.raw.sendall(head)
     with pytest.raises(BrokenMessage, match="not a message"):
         await ends.pipe.receive()

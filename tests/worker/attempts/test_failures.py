@@ -1,4 +1,4 @@
-"""Handlers and policies that do what they shouldn't, on the loop and in threads: their job may suffer, the worker and other jobs not."""
+"""Faulty tasks and policies, on the loop and in threads, harm only their own jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE = WorkerSettings(concurrency=1, retry_delay_ms=10, backoff_first_ms=10, back
 
 
 class Broken:
-    """A retry policy that somebody got wrong."""
+    """A retry policy that raises."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -46,7 +46,7 @@ async def test_a_broken_retry_policy_costs_neither_the_report_nor_the_slot(
         if body == b"bad":
             raise KeyError("the job's own")
 
-    worker.handler("q", default=True)(fail_in_thread if in_thread else fail)
+    worker.task("q", default=True)(fail_in_thread if in_thread else fail)
     (bad, good) = (await client.enqueue("q", [Job(b"bad", attempts_allowed=2), b"good"])).descriptors
     async with running(worker):
         await eventually(lambda: state_of(client, good, JobState.SUCCEEDED))
@@ -57,16 +57,16 @@ async def test_a_broken_retry_policy_costs_neither_the_report_nor_the_slot(
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------------
-async def test_a_thread_that_ends_after_all_gives_its_place_back(client: AsyncClient) -> None:
-    """With all places left behind nothing is claimed; when they come back it goes on, though no job ends then."""
+async def test_an_abandoned_thread_that_ends_frees_its_slot(client: AsyncClient) -> None:
+    """The worker claims nothing while abandoned threads hold all slots, and claims again when they end."""
     worker = Worker(client, settings=ONE)
     may_end = threading.Event()
 
-    @worker.handler("q", time_limit=0.05, attempts=1)
+    @worker.task("q", time_limit=0.05, attempts=1)
     def hang() -> None:
         may_end.wait(30)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def other() -> None: ...
 
     slow = await hang.enqueue_async()
@@ -80,8 +80,8 @@ async def test_a_thread_that_ends_after_all_gives_its_place_back(client: AsyncCl
 
 # --- forks ------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("how", ["on the loop", "on the loop, then awaiting", "in a thread", "raising"])
-async def test_a_child_that_a_handler_forked_and_that_comes_back_ends_there(client: AsyncClient, how: str) -> None:
-    """Else it would go on with the worker's loop, its connections and its jobs beside its parent."""
+async def test_a_forked_child_that_returns_from_the_task_exits(client: AsyncClient, how: str) -> None:
+    """Otherwise it would run the worker's loop a second time, with the same connections and jobs."""
     worker = Worker(client, settings=FAST)
     children: list[int] = []
 
@@ -103,7 +103,7 @@ async def test_a_child_that_a_handler_forked_and_that_comes_back_ends_there(clie
     def in_thread(body: bytes) -> None:
         fork()
 
-    worker.handler("q")(in_thread if how == "in a thread" else on_loop)
+    worker.task("q")(in_thread if how == "in a thread" else on_loop)
     await client.enqueue("q", [b"first", b"second"])
     async with running(worker):
         await eventually(lambda: worker.counts.succeeded == 2)

@@ -1,4 +1,4 @@
-"""The runtime's promises against a real server: typed tasks, where they run, what stops them, and what becomes of their jobs."""
+"""Attempts against a real server: typed tasks, where they run, what stops them, and how their jobs end."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ async def test_a_task_gets_the_arguments_that_it_was_enqueued_with(client: Async
     seen: list[Any] = []
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def send(to: str, copies: int = 1) -> None:
         seen.append((to, copies))
 
-    @worker.handler("q")
+    @worker.task("q")
     def post(mail: Mail) -> None:
         seen.append(mail)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def store(body: bytes) -> None:
         seen.append(body)
 
@@ -82,11 +82,11 @@ async def test_a_task_gets_the_arguments_that_it_was_enqueued_with(client: Async
     assert {repr(one) for one in seen[1:]} == {repr(one) for one in [("a", 2), Mail("b"), b"\xff", ("c", 1), ("d", 1)]}
 
 
-async def test_plain_code_enqueues_too_and_a_loop_is_not_blocked_by_mistake(client: AsyncClient) -> None:
+async def test_plain_code_enqueues_and_blocking_an_event_loop_is_an_error(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
     seen: list[int] = []
 
-    @worker.handler("q")
+    @worker.task("q")
     async def count(number: int) -> None:
         seen.append(number)
 
@@ -99,11 +99,13 @@ async def test_plain_code_enqueues_too_and_a_loop_is_not_blocked_by_mistake(clie
 
 
 @pytest.mark.parametrize("plain", [True, False])
-async def test_many_jobs_go_out_in_their_order_as_they_are_made(client: AsyncClient, server: str, plain: bool) -> None:
-    """What raises among them leaves those of the requests before it stored."""
+async def test_many_jobs_are_enqueued_in_order_while_they_are_made(
+    client: AsyncClient, server: str, plain: bool
+) -> None:
+    """After an error the jobs of earlier requests are stored."""
     worker = Worker(server if plain else client)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def count(number: int) -> None: ...
 
     class Enough(Exception): ...
@@ -123,13 +125,13 @@ async def test_many_jobs_go_out_in_their_order_as_they_are_made(client: AsyncCli
     assert await client.count("q") == 2_200
 
 
-async def test_a_worker_makes_the_queues_of_its_handlers(client: AsyncClient) -> None:
+async def test_a_worker_creates_the_queues_of_its_tasks(client: AsyncClient) -> None:
     worker = Worker(client)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def old() -> None: ...
 
-    @worker.handler("new")
+    @worker.task("new")
     async def new() -> None: ...
 
     with pytest.raises(QueueNotFound) as missing:
@@ -142,13 +144,13 @@ async def test_a_worker_makes_the_queues_of_its_handlers(client: AsyncClient) ->
         worker.create_queues()
 
 
-async def test_a_failure_is_logged_where_somebody_sees_it(
+async def test_a_failure_is_logged_without_any_logging_set_up(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Python shows warnings without any set-up of logging; a handler that fails must not look like one that does nothing."""
+    """Python shows warnings without set-up of logging; a task that fails must not look like one that does nothing."""
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q", attempts=1)
+    @worker.task("q", attempts=1)
     async def fail() -> None:
         raise ValueError("the reason")
 
@@ -161,7 +163,7 @@ async def test_a_failure_is_logged_where_somebody_sees_it(
 async def test_options_of_a_job(client: AsyncClient) -> None:
     worker = Worker(client)
 
-    @worker.handler("q", attempts=7, priority=2)
+    @worker.task("q", attempts=7, priority=2)
     async def send(to: str) -> None: ...
 
     first = await send.using(unique="once", headers={"tenant": "a"}, delay=timedelta(hours=1)).enqueue_async("x")
@@ -201,12 +203,12 @@ class Semicolons:
         return into(*map(int, body.split(b";")))
 
 
-async def test_a_codec_may_be_ones_own(client: AsyncClient) -> None:
-    """And a body in another encoding that is known here is read all the same."""
+async def test_a_task_may_have_a_custom_codec(client: AsyncClient) -> None:
+    """A body in another known encoding is read too."""
     seen: list[Point] = []
     worker = Worker(client, settings=FAST, codec=Semicolons())
 
-    @worker.handler("q")
+    @worker.task("q")
     async def draw(at: Point) -> None:
         seen.append(at)
 
@@ -221,18 +223,20 @@ async def test_a_codec_may_be_ones_own(client: AsyncClient) -> None:
     assert sorted((point.x, point.y) for point in seen) == [(1, 2), (3, 4), (5, 6)]
 
 
-async def test_a_handler_learns_of_its_job_wherever_it_runs(client: AsyncClient, tmp_path: Path) -> None:
-    """Its attempt, headers and deadline; and the attempt goes up."""
+async def test_the_context_is_available_on_the_loop_in_threads_and_in_processes(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    """Attempt, headers and deadline; the attempt counts up."""
     seen: dict[str, list[Any]] = {"on_loop": [], "in_thread": []}
     async with running_processes(client):
         worker = Worker(client, settings=FAST, retry=constant(0))
 
-        @worker.handler("q", attempts=3, time_limit=60)
+        @worker.task("q", attempts=3, time_limit=60)
         async def on_loop() -> None:
             seen["on_loop"].append(process_tasks.told())
             process_tasks.fail_once()
 
-        @worker.handler("q", attempts=3, time_limit=60)
+        @worker.task("q", attempts=3, time_limit=60)
         def in_thread() -> None:
             seen["in_thread"].append(process_tasks.told())
             process_tasks.fail_once()
@@ -251,15 +255,15 @@ async def _claimed_nothing(client: AsyncClient) -> bool:
     return bool(await client.count("q", JobState.FAILED))
 
 
-async def test_jobs_without_a_task_name_go_to_the_default_handler(client: AsyncClient) -> None:
+async def test_jobs_without_a_task_name_go_to_the_default_task(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
     seen: list[str] = []
 
-    @worker.handler("q")
+    @worker.task("q")
     async def named() -> None:
         seen.append("named")
 
-    @worker.handler("q", default=True)
+    @worker.task("q", default=True)
     async def others(body: bytes) -> None:
         seen.append(body.decode())
 
@@ -269,13 +273,13 @@ async def test_jobs_without_a_task_name_go_to_the_default_handler(client: AsyncC
         await eventually(lambda: sorted(seen) == ["named", "plain"])
 
 
-async def test_a_job_of_an_unknown_task_is_given_back_unspent_and_not_spun_on(
+async def test_a_job_of_an_unknown_task_is_given_back_with_a_delay(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """During a rolling deployment another worker knows it."""
+    """During a rolling deployment another worker knows the task."""
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def known() -> None: ...
 
     jobs = [Job(b"", headers={"pinlater-task": "newer"}, attempts_allowed=1)] * 3
@@ -296,12 +300,12 @@ async def test_a_job_of_an_unknown_task_is_given_back_unspent_and_not_spun_on(
         (b"<to/>", {"content-type": "text/xml"}, "task send can't decode content-type 'text/xml'"),
     ],
 )
-async def test_what_cant_be_decoded_fails_at_once_with_the_reason(
+async def test_a_body_that_cant_be_decoded_fails_at_once_with_the_reason(
     client: AsyncClient, body: bytes, headers: dict[str, str], reason: str
 ) -> None:
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def send(to: str) -> None: ...
 
     (descriptor,) = (await client.enqueue("q", [Job(body, headers=headers, attempts_allowed=9)])).descriptors
@@ -315,11 +319,11 @@ async def test_what_cant_be_decoded_fails_at_once_with_the_reason(
 async def test_retry_policies_decide(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q", retry=never(), attempts=9)
+    @worker.task("q", retry=never(), attempts=9)
     async def once() -> None:
         raise ValueError("no")
 
-    @worker.handler("q", retry=constant(3600), attempts=9)
+    @worker.task("q", retry=constant(3600), attempts=9)
     async def later() -> None:
         raise ValueError("no")
 
@@ -334,11 +338,11 @@ async def test_retry_policies_decide(client: AsyncClient) -> None:
 
 
 # --- the job in hand --------------------------------------------------------------------------------------------------------
-async def test_a_checkpoint_is_what_the_next_attempt_starts_from(client: AsyncClient) -> None:
+async def test_the_next_attempt_starts_from_the_checkpoint(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
     seen: list[tuple[int, int, int]] = []
 
-    @worker.handler("q", attempts=3)
+    @worker.task("q", attempts=3)
     async def on_loop(done: int) -> None:
         job = current_job()
         seen.append((done, job.attempt, job.attempts_remaining))
@@ -347,7 +351,7 @@ async def test_a_checkpoint_is_what_the_next_attempt_starts_from(client: AsyncCl
         if done < 2:
             raise ValueError
 
-    @worker.handler("q", attempts=3)
+    @worker.task("q", attempts=3)
     def in_thread(done: int) -> None:
         job = current_job()
         seen.append((done, job.attempt, job.attempts_remaining))
@@ -363,11 +367,11 @@ async def test_a_checkpoint_is_what_the_next_attempt_starts_from(client: AsyncCl
     assert info.custom_status.startswith("100 % so far\n50 % so far\n")
 
 
-async def test_a_rescheduled_job_spends_nothing(client: AsyncClient) -> None:
+async def test_a_rescheduled_job_keeps_its_attempts(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
     seen: list[int] = []
 
-    @worker.handler("q", attempts=1)
+    @worker.task("q", attempts=1)
     async def again(number: int) -> None:
         seen.append(number)
         if number < 3:
@@ -400,7 +404,7 @@ async def test_middleware_sees_every_job_in_order(client: AsyncClient) -> None:
 
     worker = Worker(client, settings=FAST, middleware=[Telling("outer"), Telling("inner")])
 
-    @worker.handler("q", attempts=1)
+    @worker.task("q", attempts=1)
     async def run(fail: bool) -> None:
         if fail:
             raise ValueError("v")
@@ -421,19 +425,19 @@ async def test_middleware_sees_every_job_in_order(client: AsyncClient) -> None:
 
 # --- what stops a job -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("deaf", [False, True])
-async def test_a_coroutine_over_its_time_limit_is_cancelled_even_where_it_swallows_that(
+async def test_a_coroutine_that_swallows_its_cancellation_still_fails_at_its_time_limit(
     client: AsyncClient, deaf: bool
 ) -> None:
     worker = Worker(client, settings=FAST)
     may_end = asyncio.Event()
 
-    @worker.handler("q", time_limit=0.05, attempts=1, concurrency=1)
+    @worker.task("q", time_limit=0.05, attempts=1, concurrency=1)
     async def hang(deaf: bool) -> None:
         with contextlib.suppress(asyncio.CancelledError if deaf else ZeroDivisionError):
             await asyncio.Event().wait()
         await may_end.wait()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def other() -> None: ...
 
     slow, quick = await hang.enqueue_async(deaf), await other.enqueue_async()
@@ -452,22 +456,22 @@ async def test_a_coroutine_over_its_time_limit_is_cancelled_even_where_it_swallo
     )
 
 
-async def test_the_slot_of_a_handler_that_does_not_end_goes_to_the_next_job(client: AsyncClient) -> None:
-    """At once, not when some other job ends by chance."""
+async def test_the_slot_of_a_task_that_does_not_end_goes_to_the_next_job(client: AsyncClient) -> None:
+    """At once, and not only when another job ends."""
     worker = Worker(client, settings=FAST)
     may_end = asyncio.Event()
 
-    @worker.handler("q", time_limit=0.05, attempts=1, concurrency=2)
+    @worker.task("q", time_limit=0.05, attempts=1, concurrency=2)
     async def deaf() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         await may_end.wait()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def long() -> None:
         await may_end.wait()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def other() -> None: ...
 
     await deaf.enqueue_async()
@@ -483,7 +487,7 @@ async def test_a_thread_over_its_time_limit_fails_its_job_and_runs_on(client: As
     worker = Worker(client, settings=FAST)
     may_end = threading.Event()
 
-    @worker.handler("q", time_limit=0.05, attempts=1)
+    @worker.task("q", time_limit=0.05, attempts=1)
     def hang() -> None:
         may_end.wait(30)
 
@@ -496,14 +500,14 @@ async def test_a_thread_over_its_time_limit_fails_its_job_and_runs_on(client: As
     assert "time limit" in info.error_text
 
 
-async def test_a_handler_that_blocks_the_loop_keeps_its_claim(tmp_path: Path) -> None:
+async def test_a_task_that_blocks_the_loop_keeps_its_claim(tmp_path: Path) -> None:
     with RealServer(tmp_path) as server:
         async with AsyncClient(server.address) as client:
             await client.create_queue("q")
             worker = Worker(client, settings=FAST)
             calls: list[int] = []
 
-            @worker.handler("q")
+            @worker.task("q")
             async def block() -> None:
                 calls.append(1)
                 time.sleep(2)  # noqa: ASYNC251 - that is the point
@@ -532,11 +536,11 @@ async def running_processes(client: AsyncClient, settings: WorkerSettings = FAST
         await asyncio.wait_for(task, 20)
 
 
-async def test_a_process_runs_jobs_and_is_replaced_after_so_many(client: AsyncClient, tmp_path: Path) -> None:
+async def test_a_child_process_is_replaced_after_its_number_of_jobs(client: AsyncClient, tmp_path: Path) -> None:
     limited = WorkerSettings(concurrency=1, child_jobs_max=2, backoff_first_ms=10, backoff_max_ms=50)
     async with running_processes(client, limited) as worker:
         await process_tasks.note.enqueue_many_async([process_tasks.note.job(str(tmp_path)) for _ in range(5)])
-        await eventually(lambda: worker.counts.succeeded == 5)
+        await eventually(lambda: worker.counts.succeeded == 5, timeout_s=40)
     pids = [line.split()[0] for line in (tmp_path / "pids").read_text().splitlines()]
     assert str(os.getpid()) not in pids
     assert sorted(pids.count(pid) for pid in set(pids)) == [1, 2, 2]
@@ -546,7 +550,7 @@ async def test_a_process_runs_jobs_and_is_replaced_after_so_many(client: AsyncCl
     ("how", "said"),
     [("kill", "SIGKILL (out of memory?)"), ("exit", "exit code 3"), ("fork", "exit code"), ("close", "")],
 )
-async def test_a_process_that_dies_costs_its_job_an_attempt_and_three_times_set_it_aside(
+async def test_a_job_is_given_up_after_it_killed_three_processes(
     client: AsyncClient, how: str, said: str, tmp_path: Path
 ) -> None:
     async with running_processes(client) as worker:
@@ -566,7 +570,7 @@ async def test_a_process_over_its_time_limit_is_killed(client: AsyncClient) -> N
     assert "time limit of 0.3 s" in info.error_text
 
 
-async def test_a_process_saves_progress_and_says_how_it_ended(client: AsyncClient) -> None:
+async def test_a_child_process_saves_progress_and_reports_its_ending(client: AsyncClient) -> None:
     async with running_processes(client):
         stepped, refused = await process_tasks.step.enqueue_async(0), await process_tasks.refuse.enqueue_async()
         info = await ended(client, stepped.descriptor, JobState.SUCCEEDED)
@@ -579,7 +583,7 @@ async def test_a_process_saves_progress_and_says_how_it_ended(client: AsyncClien
     assert other.error_text == "not this one"
 
 
-async def test_a_stop_gives_back_what_a_process_runs_and_leaves_no_process(client: AsyncClient) -> None:
+async def test_a_stop_gives_back_jobs_in_processes_and_ends_the_processes(client: AsyncClient) -> None:
     hasty = WorkerSettings(grace_ms=0, backoff_first_ms=10, backoff_max_ms=50)
     async with running_processes(client, hasty) as worker:
         placed = await process_tasks.sleep.enqueue_async(60)
@@ -606,11 +610,11 @@ async def test_queues_share_a_workers_slots_by_weight(client: AsyncClient) -> No
         now[queue] += 1
         await go_on.wait()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def light() -> None:
         await hold("q")
 
-    @worker.handler("heavy")
+    @worker.task("heavy")
     async def heavy() -> None:
         await hold("heavy")
 

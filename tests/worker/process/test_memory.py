@@ -1,6 +1,6 @@
-"""A worker holds no more after many jobs than after some, whatever becomes of them.
+"""A worker's memory after many jobs is the same as after some, however they ended.
 
-`PINLATER_WORKER_JOBS=1000000 .venv/bin/pytest tests/worker/test_memory.py -s` takes minutes and says what it measured.
+`PINLATER_WORKER_JOBS=1000000 .venv/bin/pytest tests/worker/process/test_memory.py -s` takes minutes and says what it measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATIENCE_S = 60
 
 
 class Held(NamedTuple):
-    """What the process holds now."""
+    """The process's memory now."""
 
     objects: Counter[type]
     resident_mib: float
@@ -61,17 +61,17 @@ async def work_through(client: AsyncClient) -> None:
     worker = Worker(client, settings=WorkerSettings(concurrency=50, retry_delay_ms=1))
     ended = 0
 
-    @worker.handler("q")
+    @worker.task("q")
     async def plain(number: int) -> None:
         nonlocal ended
         ended += 1
 
-    @worker.handler("q")
+    @worker.task("q")
     def in_thread(number: int) -> None:
         nonlocal ended
         ended += 1
 
-    @worker.handler("q", attempts=1)
+    @worker.task("q", attempts=1)
     async def fails(number: int) -> None:
         nonlocal ended
         ended += 1
@@ -79,7 +79,7 @@ async def work_through(client: AsyncClient) -> None:
 
     snoozed: set[int] = set()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def comes_again(number: int) -> None:
         nonlocal ended
         if number in snoozed:

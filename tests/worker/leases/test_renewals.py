@@ -1,4 +1,4 @@
-"""Heartbeats of claims on two shards, one of them out of reach: against servers that tell each item's error, and older ones that don't."""
+"""Heartbeats of claims on two shards, one unreachable, with servers that report per-item errors and servers that don't."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
-from tests.worker.test_server_trouble import FAST, info
+from tests.worker.consumer.test_server_trouble import FAST, info
 
 ON_1, ON_2 = "q:s1:p1:1", "q:s2:p1:2"
 CLAIM_MS = 600
@@ -21,7 +21,7 @@ AWAY = t.PinLaterException(502, "Shard 2 is out of reach", "SHARD_UNREACHABLE", 
 
 
 class Server:
-    """Hands out a job of each shard, together. Shard 2 is away; `lost` claims are somebody else's by now."""
+    """Hands out a job of each shard in one answer. Shard 2 is unreachable; `lost` claims have ended."""
 
     def __init__(self, *, per_item: bool) -> None:
         self.per_item = per_item
@@ -85,12 +85,12 @@ def shards(request: pytest.FixtureRequest) -> Server:
 
 
 async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_away(shards: Server) -> None:
-    """Both claims came with one dequeue, so their heartbeats fall due together."""
+    """Both claims came with one dequeue, so their heartbeats are due together."""
     begun, cancelled = set[str](), set[str]()
     async with FakeServer(**shards.methods) as server:
         worker = Worker(server.address, settings=FAST)
 
-        @worker.handler("q")
+        @worker.task("q")
         async def handle(job: ClaimedJob) -> None:
             begun.add(job.descriptor)
             try:
@@ -111,13 +111,13 @@ async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_away(
 
 
 async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: Server) -> None:
-    """Else it would time out, and the work would be done once more."""
+    """Otherwise it would time out, and the job would run again."""
     shards.acks_arrive = False
     ended = set[str]()
     async with FakeServer(**shards.methods) as server:
         worker = Worker(server.address, settings=FAST)
 
-        @worker.handler("q")
+        @worker.task("q")
         async def handle(job: ClaimedJob) -> None:
             ended.add(job.descriptor)
 

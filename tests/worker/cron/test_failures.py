@@ -1,4 +1,4 @@
-"""Cron when the worker stood still, the server was away, or there is more to look back on than anybody wants to."""
+"""Cron after the worker was suspended, the server was unreachable, or many firings were missed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker.cron import Cron, Missed, cron
 from tests.client.fake_server import FakeServer
 from tests.worker.conftest import eventually
-from tests.worker.test_server_trouble import info
+from tests.worker.consumer.test_server_trouble import info
 from tests.worker.test_worker import FAST, running
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -24,7 +24,7 @@ NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 def entry(expression: str, missed: str = "latest", look_back: timedelta = timedelta(hours=1)) -> Cron:
     worker = Worker("127.0.0.1:1")
 
-    @worker.handler("q")
+    @worker.task("q")
     async def tick() -> None: ...
 
     return cron(tick, expression, missed=missed, look_back=look_back)
@@ -54,13 +54,14 @@ def test_the_latest_of_very_many_missed_firings_is_the_latest() -> None:
         ("all", 75, ["12:20:00", "12:30:00", "12:40:00", "12:50:00", "13:00:00", "13:10:00"]),
     ],
 )
-def test_a_worker_that_stood_still_keeps_to_what_was_chosen(missed: str, minutes_late: float, fired: list[str]) -> None:
-    """Suspended, stopped, or busy with a server that was away: not one firing after the other for each that passed."""
+def test_a_suspended_worker_follows_the_choice_for_missed_firings(
+    missed: str, minutes_late: float, fired: list[str]
+) -> None:
     assert times(entry("*/10 * * * *", missed).late(NOON, NOON + timedelta(minutes=minutes_late))) == fired
 
 
 def test_a_firing_older_than_its_key_stays_missed() -> None:
-    """Another worker may have made it, and nobody remembers."""
+    """Another worker may have made it, and its key may have expired."""
     assert entry("0 12 * * *").late(NOON, NOON + timedelta(hours=3)) == []
 
 
@@ -88,7 +89,7 @@ async def test_two_workers_make_each_firing_once(client: AsyncClient, server: st
     assert 3 <= len(jobs) <= (made_at[-1] - made_at[0]) / 1000 + 2
 
 
-async def test_a_server_that_is_away_at_a_firing_gets_it_when_it_is_back_and_not_all_that_passed_meanwhile() -> None:
+async def test_after_an_outage_only_the_latest_firing_is_made() -> None:
     keys: list[str] = []
 
     def enqueue(arguments: object) -> t.PinLaterEnqueueResponse:
@@ -99,7 +100,7 @@ async def test_a_server_that_is_away_at_a_firing_gets_it_when_it_is_back_and_not
     async with FakeServer(getServerInfo=info, enqueueJobs=enqueue) as server, AsyncClient(server.address) as client:
         worker = Worker(client)
 
-        @worker.handler("q")
+        @worker.task("q")
         async def tick() -> None: ...
 
         table = Timetable(cron(tick, "* * * * * *", missed="latest"), SystemClock())

@@ -1,4 +1,4 @@
-"""Tasks that the clock enqueues: each firing once, however many workers run, and what becomes of those that were missed."""
+"""Cron entries against a real server: each firing once, however many workers run, and missed firings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOON = datetime(2026, 3, 10, 12, 0, 30, tzinfo=UTC)
 def sweep_task() -> Task[[], None]:
     worker = Worker("127.0.0.1:1")
 
-    @worker.handler("cron")
+    @worker.task("cron")
     def sweep() -> None: ...
 
     return sweep
@@ -31,7 +31,7 @@ def entry(expression: str, missed: Missed | str = "latest", tz: str = "UTC", loo
     return cron(sweep_task(), expression, missed=missed, tz=tz, look_back=timedelta(minutes=look_back))
 
 
-async def test_each_firing_is_one_job_however_many_workers_have_the_table(client: AsyncClient) -> None:
+async def test_many_workers_make_each_firing_once(client: AsyncClient) -> None:
     await client.create_queue("cron")
     handled: list[str] = []
     async with AsyncExitStack() as stack:
@@ -55,18 +55,18 @@ async def test_each_firing_is_one_job_however_many_workers_have_the_table(client
     ("missed", "made_up"),
     [(Missed.SKIP, []), ("latest", ["12:00"]), (Missed.ALL, ["11:15", "11:30", "11:45", "12:00"])],
 )
-def test_what_becomes_of_missed_firings_is_chosen(missed: Missed | str, made_up: list[str]) -> None:
+def test_missed_firings_follow_the_choice(missed: Missed | str, made_up: list[str]) -> None:
     found = entry("*/15 * * * *", missed).missed_before(NOON)
     assert [f"{firing:%H:%M}" for firing in found] == made_up
 
 
-def test_a_firing_is_named_by_its_time_in_utc_and_its_key_outlives_the_look_back() -> None:
+def test_a_firings_key_has_its_utc_time_and_outlives_the_look_back() -> None:
     key = entry("0 13 * * *", tz="Europe/Berlin").key(datetime(2026, 3, 10, 13, tzinfo=ZoneInfo("Europe/Berlin")))
     assert (key.key, key.scope) == ("cron:sweep:2026-03-10T12:00:00Z", UniqueScope.TIME)
     assert key.for_ms >= 2 * 3_600_000
 
 
-def test_a_time_that_the_clocks_leave_out_fires_right_after_and_one_that_comes_twice_fires_once() -> None:
+def test_a_skipped_time_fires_after_the_gap_and_a_repeated_one_fires_once() -> None:
     """29 March and 25 October 2026 in Berlin."""
     daily = entry("30 2 * * *", tz="Europe/Berlin")
     spring = daily.after(datetime(2026, 3, 28, 12, tzinfo=UTC))
@@ -83,7 +83,7 @@ def test_a_time_that_the_clocks_leave_out_fires_right_after_and_one_that_comes_t
         ("* * * * *", "Berlin", "no such time zone"),
     ],
 )
-def test_what_can_never_fire_is_said_at_once(expression: str, tz: str, says: str) -> None:
+def test_invalid_cron_entries_are_refused_at_registration(expression: str, tz: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         entry(expression, tz=tz)
 
@@ -91,7 +91,7 @@ def test_what_can_never_fire_is_said_at_once(expression: str, tz: str, says: str
 def test_a_task_that_needs_arguments_and_a_name_that_is_taken_are_refused() -> None:
     worker = Worker("127.0.0.1:1")
 
-    @worker.handler("cron")
+    @worker.task("cron")
     def sweep(folder: str) -> None: ...
 
     with pytest.raises(ValueError, match="needs arguments"):

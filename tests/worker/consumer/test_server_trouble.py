@@ -1,4 +1,4 @@
-"""The worker and a server that goes away, refuses, or is an original one."""
+"""The worker and a server that is unreachable, refuses requests, or is an original one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FAST = WorkerSettings(backoff_first_ms=5, backoff_max_ms=20, wait_ms=50)
 
 
 def info(_: Any) -> t.ServerInfo:
-    """What tells a server of ours from an original one."""
+    """The answer that an original server doesn't give."""
     return t.ServerInfo("9", [], "memory", SystemClock().now_ms(), 1, 3, 1, 1, 1, 1, 1)
 
 
 class OneJob:
-    """Hands out one job once, then keeps waiting dequeues waiting."""
+    """Hands out one job once; later dequeues wait."""
 
     def __init__(self) -> None:
         self.given = False
@@ -39,7 +39,7 @@ class OneJob:
 
 
 class Waits(OneJob):
-    """Keeps them waiting for ever, and says when one does."""
+    """Dequeues never return; counts those that wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Waits(OneJob):
 
 
 def acked(server: FakeServer) -> list[tuple[str, str | None]]:
-    """All successful acks that came, riding or alone."""
+    """All successful acks that arrived, with claims or separately."""
     requests = [call.request for call in server.called("ackJobs")]
     requests += [call.request.jobAckRequest for call in server.called("dequeueJobs") if call.request.jobAckRequest]
     return [(ack.jobDescriptor, ack.claimToken) for request in requests for ack in request.jobsSucceeded]
@@ -64,10 +64,10 @@ def outcomes(arguments: Any) -> list[Any]:
 
 
 def worker_on(server: FakeServer, until: asyncio.Event | None = None) -> tuple[Worker, list[ClaimedJob]]:
-    """`until`: what the handler waits for. One that waits for nothing ends before the next claim, which takes its ack along."""
+    """`until`: the event for which the task waits. Without one the task ends before the next claim, which carries its ack."""
     worker, seen = Worker(server.address, settings=FAST), []
 
-    @worker.handler("q")
+    @worker.task("q")
     async def note(job: ClaimedJob) -> None:
         seen.append(job)
         if until is not None:
@@ -96,7 +96,7 @@ async def test_a_server_that_comes_back_is_used_again() -> None:
 
 
 async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:
-    """Its handler begins before that claim is made."""
+    """The task starts before that claim."""
     waits = Waits()
     async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=outcomes) as server:
         worker, seen = worker_on(server)
@@ -126,7 +126,7 @@ async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
     assert set(acked(server)) == {("q:s1:p1:1", "tok")}
 
 
-async def test_an_ack_that_is_refused_for_good_is_not_sent_for_ever() -> None:
+async def test_a_refused_ack_is_not_sent_again() -> None:
     def refuse(_: Any) -> None:
         raise t.PinLaterException(413, "Queue not found: q")
 
@@ -149,7 +149,7 @@ def _refusing_acks(jobs: OneJob) -> Any:
     return dequeue
 
 
-async def test_a_job_that_comes_again_while_its_lost_claim_still_runs_is_a_job_of_its_own() -> None:
+async def test_a_job_claimed_again_while_its_lost_claim_runs_has_its_own_outcome() -> None:
     """A plain function can't be stopped; its outcome must not count for the second claim."""
     first_may_end = threading.Event()
     tokens: list[str] = []
@@ -165,7 +165,7 @@ async def test_a_job_that_comes_again_while_its_lost_claim_still_runs_is_a_job_o
     async with FakeServer(getServerInfo=info, dequeueJobs=Twice(), ackJobs=outcomes) as server:
         worker = Worker(server.address, settings=FAST)
 
-        @worker.handler("q")
+        @worker.task("q")
         def run(job: ClaimedJob) -> None:
             tokens.append(job.token)
             if job.token == "tok":
@@ -181,12 +181,12 @@ async def test_a_job_that_comes_again_while_its_lost_claim_still_runs_is_a_job_o
     assert worker.counts.running == 0
 
 
-async def test_cancelling_a_worker_takes_its_handlers_with_it() -> None:
+async def test_cancelling_a_worker_cancels_its_tasks() -> None:
     ended = asyncio.Event()
     async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes) as server:
         worker = Worker(server.address, settings=FAST)
 
-        @worker.handler("q")
+        @worker.task("q")
         async def hang(job: ClaimedJob) -> None:
             try:
                 await asyncio.Event().wait()
@@ -203,8 +203,8 @@ async def test_cancelling_a_worker_takes_its_handlers_with_it() -> None:
     assert acked(server) == []
 
 
-async def test_an_original_server_is_acked_as_it_knows_it_and_asked_in_moderation() -> None:
-    """It knows no ackJobs, and answers an empty dequeue at once."""
+async def test_an_original_server_gets_plain_acks_and_claims_with_pauses() -> None:
+    """The server has no ackJobs, and answers an empty dequeue at once."""
     jobs = OneJob()
 
     async def dequeue(arguments: Any) -> Any:
@@ -223,7 +223,7 @@ async def test_an_original_server_is_acked_as_it_knows_it_and_asked_in_moderatio
         worker = Worker(server.address, settings=WorkerSettings(backoff_first_ms=60_000, backoff_max_ms=60_000))
         may_end = asyncio.Event()
 
-        @worker.handler("q")
+        @worker.task("q")
         async def run(job: ClaimedJob) -> None:
             await may_end.wait()
 
@@ -237,7 +237,7 @@ async def test_an_original_server_is_acked_as_it_knows_it_and_asked_in_moderatio
 
 
 async def test_acks_ride_on_the_next_claim() -> None:
-    """One request for both, as long as there is work."""
+    """One request for both while there are jobs."""
     left = list(range(200))
 
     async def dequeue(arguments: Any) -> Any:
@@ -252,7 +252,7 @@ async def test_acks_ride_on_the_next_claim() -> None:
     async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=outcomes) as server:
         worker = Worker(server.address, settings=WorkerSettings(concurrency=4, prefetch_max=0, wait_ms=50))
 
-        @worker.handler("q")
+        @worker.task("q")
         async def run(job: ClaimedJob) -> None:
             await asyncio.sleep(0)
 
@@ -264,8 +264,8 @@ async def test_acks_ride_on_the_next_claim() -> None:
     assert sum(len(call.request.jobAckRequest.jobsSucceeded) for call in riding) > 100
 
 
-async def test_a_claim_answered_as_a_stop_hangs_up_is_given_back_unspent() -> None:
-    """The server had claimed the job before it learned that the worker stops; its answer is waited for."""
+async def test_a_claim_answered_during_a_stop_is_given_back_unspent() -> None:
+    """The server had claimed the job before the worker stopped; the worker waits for the answer."""
     answer_now = asyncio.Event()
 
     async def one_job_at_the_last_moment(_: Any) -> t.PinLaterDequeueResponse:
@@ -291,8 +291,8 @@ async def test_a_claim_answered_as_a_stop_hangs_up_is_given_back_unspent() -> No
         assert len(server.called("dequeueJobs")) == 1
 
 
-async def test_a_stop_ends_no_long_poll_but_the_workers_own() -> None:
-    """The client may be its giver's own, who waits for jobs of another queue over it, before, meanwhile and after."""
+async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
+    """The caller uses the same client for a long poll of another queue."""
     answer_now = asyncio.Event()
 
     async def dequeue(arguments: Any) -> t.PinLaterDequeueResponse:
@@ -304,7 +304,7 @@ async def test_a_stop_ends_no_long_poll_but_the_workers_own() -> None:
     async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server, AsyncClient(server.address) as client:
         worker = Worker(client, settings=FAST)
 
-        @worker.handler("q")
+        @worker.task("q")
         async def never(job: ClaimedJob) -> None:
             raise AssertionError
 

@@ -1,4 +1,4 @@
-"""What whoever operates workers relies on: recycling, probes, metrics and log lines that say which job they belong to."""
+"""For operators: recycling, probes, metrics, and log lines that name their job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.worker import set_up_tasks
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import FAST, running, state_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
@@ -62,7 +62,7 @@ async def asked(port: int, path: str) -> tuple[int, str]:
 async def test_a_worker_ends_after_its_number_of_jobs_and_the_rest_waits_for_the_next(client: AsyncClient) -> None:
     worker = Worker(client, settings=replace(FAST, recycle_jobs_max=7))
 
-    @worker.handler("q")
+    @worker.task("q")
     async def run(body: bytes) -> None: ...
 
     await client.enqueue("q", [b"x"] * 10)
@@ -75,12 +75,12 @@ async def test_a_worker_ends_after_its_number_of_jobs_and_the_rest_waits_for_the
 @pytest.mark.parametrize(
     ("limit", "said"), [({"recycle_age_ms": 50}, "s old"), ({"recycle_memory_bytes_max": 1}, "bytes in memory")]
 )
-async def test_a_worker_ends_at_its_age_and_with_too_much_memory_though_it_is_idle(
+async def test_an_idle_worker_ends_at_its_age_and_memory_limits(
     client: AsyncClient, limit: dict[str, Any], said: str
 ) -> None:
     worker = Worker(client, settings=replace(FAST, **limit))
 
-    @worker.handler("q")
+    @worker.task("q")
     async def run() -> None: ...
 
     await asyncio.wait_for(worker.run_async(), 20)
@@ -91,7 +91,7 @@ async def test_a_recycled_worker_lets_its_jobs_finish(client: AsyncClient) -> No
     worker = Worker(client, settings=replace(FAST, recycle_jobs_max=1))
     may_end = asyncio.Event()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def slow() -> None:
         await may_end.wait()
 
@@ -120,12 +120,12 @@ def test_the_exit_code_of_a_recycled_worker_is_in_the_commands_table() -> None:
 
 
 # --- probes ---------------------------------------------------------------------------------------------------------------
-async def test_probes_are_answered_while_a_handler_blocks_the_loop(client: AsyncClient) -> None:
+async def test_probes_are_answered_while_a_task_blocks_the_loop(client: AsyncClient) -> None:
     port = free_port()
     worker = Worker(client, settings=replace(FAST, health_port=port, stuck_ms=300))
     blocked, may_end = threading.Event(), threading.Event()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def block() -> None:
         blocked.set()
         may_end.wait(30)
@@ -151,19 +151,19 @@ async def test_probes_are_answered_while_a_handler_blocks_the_loop(client: Async
 
 
 async def answered(port: int, path: str, status: int) -> str:
-    """What it says, once it answers with that status."""
+    """The text, once it answers with that status."""
     with contextlib.suppress(OSError):
         found, text = await asked(port, path)
         return text if found == status else ""
     return ""
 
 
-async def test_functions_that_hold_all_slots_make_a_worker_unwell(client: AsyncClient) -> None:
+async def test_functions_that_hold_all_slots_make_a_worker_unhealthy(client: AsyncClient) -> None:
     port = free_port()
     worker = Worker(client, settings=replace(FAST, health_port=port, stuck_ms=1))
     may_end = threading.Event()
 
-    @worker.handler("q", concurrency=1, time_limit=0.05, attempts=1)
+    @worker.task("q", concurrency=1, time_limit=0.05, attempts=1)
     def hang() -> None:
         may_end.wait(30)
 
@@ -185,7 +185,7 @@ async def test_a_worker_is_ready_while_it_claims_and_not_while_it_stops(client: 
     worker = Worker(client, settings=replace(FAST, health_port=port))
     may_end = asyncio.Event()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def slow() -> None:
         await may_end.wait()
 
@@ -202,11 +202,11 @@ async def test_a_worker_is_ready_while_it_claims_and_not_while_it_stops(client: 
         await asked(port, "/healthz")
 
 
-async def test_a_worker_without_its_server_is_well_but_not_ready() -> None:
+async def test_a_worker_without_its_server_is_healthy_but_not_ready() -> None:
     port = free_port()
     worker = Worker("127.0.0.1:1", settings=replace(FAST, health_port=port))
 
-    @worker.handler("q")
+    @worker.task("q")
     async def run() -> None: ...
 
     async with running(worker):
@@ -215,11 +215,11 @@ async def test_a_worker_without_its_server_is_well_but_not_ready() -> None:
         await eventually(lambda: worker.counts.claim_errors)
 
 
-async def test_the_endpoint_says_no_to_what_it_does_not_know(client: AsyncClient) -> None:
+async def test_the_endpoint_refuses_unknown_requests(client: AsyncClient) -> None:
     port = free_port()
     worker = Worker(client, settings=replace(FAST, health_port=port))
 
-    @worker.handler("q")
+    @worker.task("q")
     async def run() -> None: ...
 
     async with running(worker):
@@ -235,11 +235,11 @@ async def test_the_endpoint_says_no_to_what_it_does_not_know(client: AsyncClient
         assert (await asked(port, "/healthz"))[0] == 200
 
 
-async def test_a_port_that_is_taken_is_said_at_the_start(client: AsyncClient) -> None:
+async def test_a_health_port_in_use_is_an_error_at_the_start(client: AsyncClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         worker = Worker(client, settings=replace(FAST, health_port=taken.getsockname()[1]))
 
-        @worker.handler("q")
+        @worker.task("q")
         async def run() -> None: ...
 
         with pytest.raises(OSError, match="address already in use"):
@@ -251,7 +251,7 @@ async def test_metrics_count_by_queue_task_and_outcome(client: AsyncClient) -> N
     port = free_port()
     worker = Worker(client, settings=replace(FAST, health_port=port))
 
-    @worker.handler("q", attempts=1)
+    @worker.task("q", attempts=1)
     async def run(fail: bool) -> None:
         if fail:
             raise ValueError
@@ -278,7 +278,7 @@ async def test_metrics_count_by_queue_task_and_outcome(client: AsyncClient) -> N
     assert found["pinlater_worker_memory_bytes", ""] > 1_000_000
 
 
-async def test_attempts_stopped_from_outside_are_counted_for_what_they_are(client: AsyncClient) -> None:
+async def test_stopped_attempts_are_counted_by_their_reason(client: AsyncClient) -> None:
     told: list[str] = []
 
     class Telling(Middleware):
@@ -288,11 +288,11 @@ async def test_attempts_stopped_from_outside_are_counted_for_what_they_are(clien
     worker = Worker(client, settings=replace(FAST, grace_ms=1), middleware=[Telling()])
     may_end = threading.Event()
 
-    @worker.handler("q", time_limit=0.05, attempts=1)
+    @worker.task("q", time_limit=0.05, attempts=1)
     async def too_long() -> None:
         await asyncio.Event().wait()
 
-    @worker.handler("q")
+    @worker.task("q")
     def in_thread() -> None:
         may_end.wait(30)
 
@@ -326,7 +326,7 @@ def test_pages_of_several_workers_become_one() -> None:
 # --- logs -----------------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def captured(outside: str | None = None) -> Iterator[list[logging.LogRecord]]:
-    """All log lines, with the fields of jobs."""
+    """All log records, with the fields of jobs."""
     records: list[logging.LogRecord] = []
 
     class Keeping(logging.Handler):
@@ -343,7 +343,7 @@ def captured(outside: str | None = None) -> Iterator[list[logging.LogRecord]]:
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_log_lines_of_handlers_say_which_job_they_belong_to(client: AsyncClient, in_thread: bool) -> None:
+async def test_log_lines_of_tasks_name_their_job(client: AsyncClient, in_thread: bool) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     worker = Worker(client, settings=FAST)
 
@@ -353,7 +353,7 @@ async def test_log_lines_of_handlers_say_which_job_they_belong_to(client: AsyncC
     def threaded() -> None:
         logging.getLogger("somebody.else").warning("here")
 
-    task = worker.handler("q", name="talk")(threaded if in_thread else on_loop)
+    task = worker.task("q", name="talk")(threaded if in_thread else on_loop)
     placed = await task.using(headers={"traceparent": trace}).enqueue_async()
     with captured() as records:
         logging.getLogger("somebody.else").warning("outside")
@@ -367,14 +367,14 @@ async def test_log_lines_of_handlers_say_which_job_they_belong_to(client: AsyncC
     assert "job" not in outside
 
 
-async def test_what_a_job_leaves_in_context_variables_is_not_for_the_next(client: AsyncClient) -> None:
+async def test_a_job_does_not_see_context_variables_of_earlier_jobs(client: AsyncClient) -> None:
     from contextvars import ContextVar
 
     left: ContextVar[str] = ContextVar("left", default="")
     worker = Worker(client, settings=replace(FAST, concurrency=1))
     seen: list[str] = []
 
-    @worker.handler("q")
+    @worker.task("q")
     async def leave() -> None:
         seen.append(left.get())
         left.set(current_job().descriptor)
@@ -391,7 +391,7 @@ def test_formats_that_need_a_value_outside_of_jobs_get_one() -> None:
     assert logging.Formatter("%(queue)s %(job)s %(message)s").format(record) == "mine - x"
 
 
-async def test_processes_of_handlers_are_set_up_before_their_first_job(client: AsyncClient, tmp_path: Path) -> None:
+async def test_child_processes_are_set_up_before_their_first_job(client: AsyncClient, tmp_path: Path) -> None:
     worker, told = set_up_tasks.worker, tmp_path / "told"
     await client.enqueue("q", [set_up_tasks.tell.job(str(told))])
     task = asyncio.create_task(worker.run_async(client=client, settings=FAST, child_setup=set_up_tasks.set_up_first))
@@ -427,7 +427,7 @@ async def test_a_worker_that_can_not_obey_exits_when_its_supervisor_is_gone(monk
 
 
 # --- heartbeats -----------------------------------------------------------------------------------------------------------
-async def test_heartbeats_that_fail_are_seen_while_there_is_a_claim_to_lose(tmp_path: Path) -> None:
+async def test_failing_heartbeats_are_shown_while_a_job_runs(tmp_path: Path) -> None:
     port = free_port()
     with RealServer(tmp_path) as server:
         async with AsyncClient(server.address) as client:
@@ -435,7 +435,7 @@ async def test_heartbeats_that_fail_are_seen_while_there_is_a_claim_to_lose(tmp_
             worker = Worker(client, settings=replace(FAST, health_port=port))
             may_end = asyncio.Event()
 
-            @worker.handler("q")
+            @worker.task("q")
             async def slow() -> None:
                 await may_end.wait()
 

@@ -1,4 +1,4 @@
-"""What a running worker makes of servers that are killed, networks that hang, claims that are lost and bodies that are poison."""
+"""A running worker and servers that are killed, networks that hang, claims that are lost, and invalid bodies."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pinlater.worker import JobContext, Snooze, Worker, WorkerSettings, current_
 from tests.client.fake_server import FakeServer
 from tests.client.proxy import Proxy
 from tests.worker import process_tasks
+from tests.worker.attempts.test_attempts import ended, running_processes
 from tests.worker.conftest import eventually
-from tests.worker.test_runtime import ended, running_processes
-from tests.worker.test_server_trouble import OneJob, Waits, acked, info, outcomes, worker_on
+from tests.worker.consumer.test_server_trouble import OneJob, Waits, acked, info, outcomes, worker_on
 from tests.worker.test_worker import FAST, running, state_of
 
 SHORT_POLLS = WorkerSettings(backoff_first_ms=10, backoff_max_ms=100, wait_ms=200, retry_delay_ms=10)
@@ -35,7 +35,7 @@ async def test_a_server_that_is_killed_and_comes_back_costs_no_job_and_runs_none
         async with AsyncClient(server.address, timeout_ms=2_000) as client:
             worker = Worker(client, settings=SHORT_POLLS)
 
-            @worker.handler("q")
+            @worker.task("q")
             async def run(name: str) -> None:
                 runs[name] += 1
                 if name == "long":
@@ -58,10 +58,10 @@ async def test_a_server_that_is_killed_and_comes_back_costs_no_job_and_runs_none
     assert set(runs.values()) == {1}
 
 
-async def test_a_worker_frees_itself_from_a_connection_that_hangs_and_keeps_its_claims_meanwhile(
+async def test_a_worker_recovers_from_a_connection_that_hangs_and_keeps_its_claims(
     tmp_path: Path,
 ) -> None:
-    """Half open: what was sent is never answered, and nobody closes anything. Claims last two seconds, calls may take three."""
+    """Half open: no answer comes and no side closes the connection. Claims last two seconds, calls may take three."""
     runs: Counter[str] = Counter()
     go_on = asyncio.Event()
     with RealServer(tmp_path) as server:
@@ -72,7 +72,7 @@ async def test_a_worker_frees_itself_from_a_connection_that_hangs_and_keeps_its_
         ):
             worker = Worker(client, settings=SHORT_POLLS)
 
-            @worker.handler("q")
+            @worker.task("q")
             async def run(name: str) -> None:
                 runs[name] += 1
                 if name == "long":
@@ -102,7 +102,7 @@ async def test_a_worker_frees_itself_from_a_connection_that_hangs_and_keeps_its_
 
 
 async def test_a_thousand_pollers_come_back_at_once_after_a_restart(tmp_path: Path) -> None:
-    """A thousand connections' worth of workers: each of these queues has claims, acks and a back-off of its own."""
+    """Each of these queues has its own claims, acks and backoff, like a thousand workers."""
     count = 1_000
     done: set[str] = set()
     with RealServer(tmp_path) as server:
@@ -117,7 +117,7 @@ async def test_a_thousand_pollers_come_back_at_once_after_a_restart(tmp_path: Pa
                 done.add(job.queue)
 
             for name in names:
-                worker.handler(name, default=True)(note)
+                worker.task(name, default=True)(note)
             async with running(worker):
                 await eventually(lambda: _pollers(client, count), timeout_s=30)
                 loop = asyncio.get_running_loop()
@@ -139,13 +139,13 @@ async def _pollers(client: AsyncClient, count: int) -> bool:
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------------
-async def test_a_handler_that_returns_after_its_claim_was_lost_counts_for_nothing(client: AsyncClient) -> None:
-    """Its job is at its second attempt by then, and that one is not touched."""
+async def test_a_task_that_returns_after_its_claim_was_lost_changes_nothing(client: AsyncClient) -> None:
+    """The job's second attempt, which runs by then, is not affected."""
     worker = Worker(client, settings=FAST)
     may_end = [threading.Event(), threading.Event()]
     attempts: list[int] = []
 
-    @worker.handler("q")
+    @worker.task("q")
     def run() -> None:
         attempts.append(1)
         may_end[len(attempts) - 1].wait(30)
@@ -170,7 +170,7 @@ async def test_blocked_threads_and_processes_keep_their_claims(client: AsyncClie
     worker = Worker(client, settings=FAST)
     runs: list[int] = []
 
-    @worker.handler("q")
+    @worker.task("q")
     def block() -> None:
         runs.append(1)
         time.sleep(1.2)
@@ -188,11 +188,11 @@ async def test_blocked_threads_and_processes_keep_their_claims(client: AsyncClie
 async def test_a_job_that_blocks_its_loop_beyond_its_time_limit_goes_to_another_worker(
     client: AsyncClient, server: str
 ) -> None:
-    """Nothing in that worker can stop it; its heartbeats, from their own thread, must not keep the job for ever."""
+    """Nothing in that worker can stop the job; its heartbeats must end."""
     worker = Worker(server, settings=FAST)
     stuck = threading.Event()
 
-    @worker.handler("q", time_limit=0.1)
+    @worker.task("q", time_limit=0.1)
     async def hang() -> None:
         stuck.wait(60)  # never awaits
 
@@ -215,7 +215,7 @@ async def _claimed(client: AsyncClient) -> Any:
 
 
 class Stepping(WallClock):
-    """A clock that somebody sets."""
+    """A clock that an operator sets."""
 
     step_ms = 0
 
@@ -231,7 +231,7 @@ async def test_setting_the_clock_back_loses_no_claim(server: str, client: AsyncC
 
     begun: list[bytes] = []
 
-    @worker.handler("q", default=True)
+    @worker.task("q", default=True)
     async def wait(body: bytes) -> None:
         begun.append(body)
         await go_on.wait()
@@ -253,12 +253,12 @@ async def test_setting_the_clock_back_loses_no_claim(server: str, client: AsyncC
     assert (begun, worker.counts.lost) == ([b"first", b"second"], 0)
 
 
-async def test_a_delay_counts_from_the_time_as_it_is_now() -> None:
-    """A process whose machine slept since its start still says the right time."""
+async def test_a_delay_counts_from_the_current_time() -> None:
+    """After the machine slept, the process still knows the time."""
     wall = [1_000.0]
     worker = Worker("127.0.0.1:1", clock=WallClock(lambda: wall[0], lambda: 5.0))
 
-    @worker.handler("q")
+    @worker.task("q")
     async def run() -> None: ...
 
     wall[0] += 28_800
@@ -267,8 +267,8 @@ async def test_a_delay_counts_from_the_time_as_it_is_now() -> None:
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------------
-async def test_an_ack_under_way_at_a_stop_is_sent_again_where_its_answer_is_lost() -> None:
-    """Else a job that has succeeded runs once more after the drain."""
+async def test_an_ack_whose_answer_is_lost_during_a_stop_is_sent_again() -> None:
+    """Otherwise a job that has succeeded runs again after the drain."""
     under_way, hang_up = asyncio.Event(), asyncio.Event()
 
     async def ack(arguments: Any) -> Any:
@@ -300,7 +300,7 @@ async def test_a_time_limit_that_passes_while_the_ending_is_reported_changes_not
     async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes, releaseJobs=release) as server:
         worker = Worker(server.address, settings=SHORT_POLLS)
 
-        @worker.handler("q", time_limit=0.1, default=True)
+        @worker.task("q", time_limit=0.1, default=True)
         async def later(body: bytes) -> None:
             raise Snooze(60)
 
@@ -312,7 +312,7 @@ async def test_a_time_limit_that_passes_while_the_ending_is_reported_changes_not
         assert len(server.called("releaseJobs")) == 1
 
 
-async def test_jobs_given_back_at_a_stop_are_given_back_though_the_first_request_is_lost() -> None:
+async def test_a_stop_gives_jobs_back_when_its_first_request_is_lost() -> None:
     lost = 2
 
     def release(arguments: Any) -> Any:
@@ -324,7 +324,7 @@ async def test_jobs_given_back_at_a_stop_are_given_back_though_the_first_request
         settings = WorkerSettings(grace_ms=0, wait_ms=50, backoff_first_ms=5, backoff_max_ms=20)
         worker = Worker(server.address, settings=settings)
 
-        @worker.handler("q", default=True)
+        @worker.task("q", default=True)
         async def hang(body: bytes) -> None:
             await asyncio.Event().wait()
 
@@ -352,7 +352,7 @@ async def test_a_poison_body_fails_with_its_reason_and_harms_no_other(
     worker = Worker(client, settings=FAST)
     seen: list[Any] = []
 
-    @worker.handler("q", default=True)
+    @worker.task("q", default=True)
     async def run(deep: dict[str, Any]) -> None:
         seen.append(deep)
 
@@ -372,7 +372,7 @@ async def test_a_poison_body_fails_with_its_reason_and_harms_no_other(
 async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carries_the_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It knows no tokens, no headers, no error types; nothing that it doesn't know is sent."""
+    """The server has no tokens, headers or error types; the worker sends none."""
     monkeypatch.setattr("pinlater.worker._consumer.claimer.ORIGINAL_CLAIM_MS", 300)
     stored: list[bytes] = []
     renewed, reported = asyncio.Event(), asyncio.Event()
@@ -410,7 +410,7 @@ async def test_on_an_original_server_bare_checkpoints_renew_and_its_status_carri
     ) as server:
         worker = Worker(server.address, settings=SHORT_POLLS)
 
-        @worker.handler("q")
+        @worker.task("q")
         async def run(to: str) -> None:
             assert current_job().headers["tenant"] == "a"
             await renewed.wait()

@@ -1,4 +1,4 @@
-"""What handlers do to their processes, and what others do to them."""
+"""Child processes that crash, are killed, fork, or can't start."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pinlater.worker._children import child_main
 from pinlater.worker._children.child import Child
 from pinlater.worker._children.pool import ChildPool
 from tests.worker import process_tasks
+from tests.worker.attempts.test_attempts import ended, running_processes
 from tests.worker.conftest import eventually
-from tests.worker.test_runtime import ended, running_processes
 
 ONE = WorkerSettings(concurrency=1, retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50)
 
@@ -31,8 +31,8 @@ def processes_of(worker: Any) -> ChildPool:
     return found
 
 
-async def test_a_child_that_the_system_kills_costs_an_attempt_and_says_so(client: AsyncClient) -> None:
-    """As the kernel does when memory runs out: from outside, in the middle of the job."""
+async def test_a_killed_child_costs_an_attempt_whose_error_names_the_signal(client: AsyncClient) -> None:
+    """As the kernel does when memory runs out."""
     async with running_processes(client) as worker:
         placed = await process_tasks.sleep.using(attempts=2).enqueue_async(30)
         await eventually(lambda: worker.counts.running == 1)
@@ -48,8 +48,8 @@ async def test_a_child_that_the_system_kills_costs_an_attempt_and_says_so(client
     assert info.custom_status == "" or "SIGSEGV" in info.custom_status
 
 
-async def test_a_child_leaves_ctrl_c_and_stops_to_its_parent_even_as_it_starts(tmp_path: Path) -> None:
-    """Both reach all processes of a terminal, or of a service; a job must not pay for that."""
+async def test_a_child_process_ignores_stop_signals_from_its_start(tmp_path: Path) -> None:
+    """A terminal and an init system signal all processes of a service."""
     with ThreadPoolExecutor(1) as threads:
         child = Child((), threads)
         try:
@@ -75,8 +75,8 @@ async def _failed_once(client: AsyncClient, descriptor: str) -> Any:
     return info if info.attempts and info.attempts[0].error_text else None
 
 
-async def test_a_forked_child_that_comes_back_reports_nothing(client: AsyncClient, tmp_path: Path) -> None:
-    """Its answer would count for the process's next job."""
+async def test_a_forked_child_that_returns_reports_nothing(client: AsyncClient, tmp_path: Path) -> None:
+    """Its answer would be taken for the next job's."""
     async with running_processes(client, ONE) as worker:
         await process_tasks.fork_and_return.enqueue_async(str(tmp_path))
         await eventually(lambda: worker.counts.succeeded == 1)
@@ -91,8 +91,8 @@ async def test_a_forked_child_that_comes_back_reports_nothing(client: AsyncClien
         assert [pid for pid in pids if not _gone(pid)] == [living]
 
 
-async def test_a_process_that_dies_is_noticed_though_what_it_forked_lives(client: AsyncClient, tmp_path: Path) -> None:
-    """The fork holds the other end of every pipe, so that no end of file comes."""
+async def test_a_process_that_dies_is_noticed_while_its_fork_lives(client: AsyncClient, tmp_path: Path) -> None:
+    """The fork holds the other end of every pipe open."""
     async with running_processes(client) as worker:
         placed = await process_tasks.leave_a_daemon_and_die.enqueue_async(str(tmp_path))
         info = await ended(client, placed.descriptor, JobState.FAILED)
@@ -105,7 +105,7 @@ async def test_a_process_that_dies_is_noticed_though_what_it_forked_lives(client
 async def test_a_process_that_dies_in_the_middle_of_a_message_does_not_freeze_the_worker(
     client: AsyncClient, tmp_path: Path
 ) -> None:
-    """What it forked holds the pipe open, with half a message in it."""
+    """Its fork holds the pipe open, with half a message in it."""
     async with running_processes(client) as worker:
         placed = await process_tasks.die_in_the_middle_of_a_message.enqueue_async(str(tmp_path))
         info = await ended(client, placed.descriptor, JobState.FAILED)
@@ -115,7 +115,7 @@ async def test_a_process_that_dies_in_the_middle_of_a_message_does_not_freeze_th
 
 
 @pytest.mark.parametrize("kind", ["exit", "interrupt", "base"])
-async def test_what_is_no_exception_fails_the_job_and_not_the_process(client: AsyncClient, kind: str) -> None:
+async def test_system_exit_fails_the_job_and_not_the_process(client: AsyncClient, kind: str) -> None:
     async with running_processes(client, ONE) as worker:
         placed = await process_tasks.raise_what_is_no_exception.using(attempts=1).enqueue_async(kind)
         info = await ended(client, placed.descriptor, JobState.FAILED)
@@ -126,7 +126,7 @@ async def test_what_is_no_exception_fails_the_job_and_not_the_process(client: As
 async def test_a_task_that_a_child_cant_find_fails_with_the_reason(
     client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not as three processes that died of something."""
+    """And not with ProcessDied."""
     monkeypatch.setattr(process_tasks.refuse, "reference", lambda: ("tests.worker.no_such_module", "refuse"))
     async with running_processes(client, ONE) as worker:
         placed = await process_tasks.refuse.using(attempts=1).enqueue_async()
@@ -136,7 +136,7 @@ async def test_a_task_that_a_child_cant_find_fails_with_the_reason(
     assert "no_such_module" in info.error_text
 
 
-def test_an_order_that_cant_be_read_is_a_failure_with_its_reason() -> None:
+def test_a_message_that_a_child_cant_read_fails_the_job_with_the_reason() -> None:
     channel: Any = None
     ending = child_main._run(b"no pickle", channel)
     assert (ending.kind.value, ending.error_type) == ("failed", "_pickle.UnpicklingError")
@@ -151,7 +151,7 @@ async def test_a_large_body_gets_into_a_process(client: AsyncClient) -> None:
 async def test_starting_a_process_and_killing_it_leave_the_loop_free(
     client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both take milliseconds to seconds, in which nobody else's handler would run."""
+    """Both take milliseconds to seconds, in which no other task could run."""
     on_loop: list[str] = []
     loop = asyncio.get_running_loop()
 

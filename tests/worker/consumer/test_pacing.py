@@ -1,4 +1,4 @@
-"""The worker's choices."""
+"""How many jobs a worker claims, and when it tries again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pinlater.worker import WorkerSettings
 from pinlater.worker._consumer import pacing
 from pinlater.worker._leases.schedule import HeartbeatSchedule
 from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX, AckBuffer
-from pinlater.worker.context import attempt_of
+from pinlater.worker.context import attempt_number
 from pinlater.worker.settings import backoff_ms
 
 
@@ -32,15 +32,15 @@ def test_claims_stay_batches() -> None:
     assert pacing.claim_limit(50, 8, 100) == 58
 
 
-def test_back_off_doubles_up_to_its_bound_and_is_spread() -> None:
+def test_backoff_doubles_up_to_its_maximum_with_jitter() -> None:
     settings = WorkerSettings(backoff_first_ms=100, backoff_max_ms=1_000)
     assert [backoff_ms(settings, n, 1.0) for n in (1, 2, 3, 9, 10_000)] == [100, 200, 400, 1_000, 1_000]
     assert backoff_ms(settings, 1, 0.0) == 50
 
 
-def test_attempts_are_counted_also_where_the_server_does_not() -> None:
-    assert attempt_of(job(attempt=3)) == 3
-    assert attempt_of(job(attempts_allowed=5, attempts_remaining=4)) == 2
+def test_attempts_are_counted_on_servers_that_do_not_count_them() -> None:
+    assert attempt_number(job(attempt=3)) == 3
+    assert attempt_number(job(attempts_allowed=5, attempts_remaining=4)) == 2
 
 
 def test_heartbeats_come_at_each_third_of_a_claim() -> None:

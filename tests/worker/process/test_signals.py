@@ -1,4 +1,4 @@
-"""Workers as processes: killed, stopped for a while, told to end once and twice."""
+"""Worker processes: killed, suspended, and signalled once and twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACES: list[Task[..., Any]] = [app.on_loop, app.in_thread, app.in_process]
 
 
 class Stubborn:
-    """A worker's process, and what it noted."""
+    """A worker process and its notes."""
 
     def __init__(self, server: str, notes: Path, grace_ms: int = 10_000) -> None:
         self._notes = notes
@@ -45,11 +45,11 @@ class Stubborn:
         self.process.send_signal(number)
 
     def send_to_all(self, number: signal.Signals) -> None:
-        """As a terminal's Ctrl-C, or a service's stop that is meant for all of its processes."""
+        """Signals the whole process group, like a terminal's Ctrl-C."""
         os.killpg(self.process.pid, number)
 
     def all_gone(self) -> bool:
-        """Whether none of its processes is left."""
+        """Whether all of its processes have ended."""
         try:
             os.killpg(self.process.pid, 0)
         except ProcessLookupError:
@@ -107,10 +107,10 @@ async def _all_done(client: AsyncClient, jobs: list[str]) -> bool:
     return all(found[job].state is JobState.SUCCEEDED for job in jobs)
 
 
-async def test_a_worker_that_stood_still_past_its_claim_lets_go_of_it(
+async def test_a_worker_suspended_beyond_its_claim_drops_the_job(
     server: str, started: list[Stubborn], tmp_path: Path
 ) -> None:
-    """Another has the job by then; what the first one says of it counts for nothing, and it goes on working."""
+    """Another worker has the job by then; the server ignores the first one's report, and the first one continues."""
     async with AsyncClient(server) as client:
         job = await enqueue(client, app.on_loop, "a", claim_timeout=1)
         started.append(first := Stubborn(server, tmp_path / "first"))
@@ -138,7 +138,7 @@ async def _claimed(client: AsyncClient) -> Any:
 
 
 @pytest.mark.parametrize("reaches_all", [False, True], ids=["the worker", "all its processes"])
-async def test_sigterm_lets_what_runs_finish_and_nothing_runs_twice(
+async def test_sigterm_lets_running_jobs_finish_and_none_runs_twice(
     server: str, started: list[Stubborn], tmp_path: Path, reaches_all: bool
 ) -> None:
     async with AsyncClient(server) as client:
@@ -156,7 +156,7 @@ async def test_sigterm_lets_what_runs_finish_and_nothing_runs_twice(
 
 
 @pytest.mark.parametrize("twice", [True, False], ids=["second signal", "grace over"])
-async def test_what_does_not_finish_is_given_back_unspent_and_its_processes_are_ended(
+async def test_jobs_that_do_not_finish_are_given_back_and_their_processes_end(
     server: str, started: list[Stubborn], tmp_path: Path, twice: bool
 ) -> None:
     async with AsyncClient(server) as client:
@@ -180,10 +180,10 @@ async def _polls_no_more(client: AsyncClient) -> bool:
     return not (await client.queue_stats("q"))[0].waiting_dequeues
 
 
-async def test_a_handler_that_closes_the_workers_descriptors_ends_the_worker_and_loses_nothing(
+async def test_a_task_that_closes_the_workers_descriptors_ends_the_worker_and_loses_no_job(
     server: str, started: list[Stubborn], tmp_path: Path
 ) -> None:
-    """In a thread they are the worker's own: it can't go on, and must not hang."""
+    """A thread shares them with the worker, which can't continue and must not hang."""
     async with AsyncClient(server) as client:
         job = await enqueue(client, app.close_everything, "a", claim_timeout=1)
         started.append(first := Stubborn(server, tmp_path / "first"))

@@ -1,4 +1,4 @@
-"""What a worker keeps must not grow with the jobs that it has done, however they ended: counted over all that it holds."""
+"""A worker's containers must not grow with the jobs that it has run, however they ended."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def fields_of(value: object) -> Iterator[Any]:
                 yield getattr(value, name)
 
 
-async def test_what_a_worker_keeps_does_not_grow_with_the_jobs_it_has_done(client: AsyncClient) -> None:
+async def test_a_workers_memory_does_not_grow_with_the_jobs_it_has_run(client: AsyncClient) -> None:
     worker = Worker(client, settings=SETTINGS)
     done = 0
 
-    @worker.handler("q", default=True)
+    @worker.task("q", default=True)
     async def handle(job: ClaimedJob) -> None:
         nonlocal done
         done += 1
@@ -67,7 +67,7 @@ async def test_what_a_worker_keeps_does_not_grow_with_the_jobs_it_has_done(clien
             case 4:
                 await asyncio.sleep(0.001)
 
-    @worker.handler("q", time_limit=5)
+    @worker.task("q", time_limit=5)
     def in_thread() -> None: ...
 
     async def one_round() -> int:

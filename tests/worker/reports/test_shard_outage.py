@@ -1,4 +1,4 @@
-"""The worker while one shard of two is out of reach: two private Redis servers behind a real server, one of them killed."""
+"""The worker while one of two shards is unreachable: two private Redis servers behind a real server, one of them killed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def shard_of(descriptor: str) -> str:
 
 
 class TwoShards:
-    """A server on two shards, `1` and `2`, each a Redis of its own, and a client with a queue `q`."""
+    """A server on two shards, `1` and `2`, each on its own Redis, and a client with a queue `q`."""
 
     def __init__(self, redis: dict[str, RedisServer], client: AsyncClient) -> None:
         self.redis = redis
         self.client = client
 
     async def enqueue(self, *, on_each: int) -> dict[str, list[str]]:
-        """At least that many jobs on each shard; their descriptors by shard."""
+        """Enqueues at least that many jobs on each shard. Returns their descriptors by shard."""
         placed: dict[str, list[str]] = {"1": [], "2": []}
         while min(map(len, placed.values())) < on_each:
             [descriptor] = (await self.client.enqueue("q", [b"x"])).descriptors
@@ -44,7 +44,7 @@ class TwoShards:
         return placed
 
     async def take_away(self, name: str, descriptor: str) -> None:
-        """Kills that shard; returns when the server knows. `descriptor`: any job there."""
+        """Kills the shard and waits until the server knows. `descriptor`: any job there."""
         self.redis[name].kill()
 
         async def is_away() -> bool:
@@ -57,7 +57,7 @@ class TwoShards:
         await eventually(is_away, PATIENCE_S)
 
     async def succeeded(self, descriptors: list[str]) -> bool:
-        """Whether all of them have, at their first attempt."""
+        """Whether all of them succeeded at their first attempt."""
         try:
             found = await self.client.lookup(descriptors)
         except Exception:  # noqa: BLE001 - the shard is not back yet
@@ -79,13 +79,12 @@ async def two_shards(tmp_path: Path, start_redis: Callable[..., RedisServer]) ->
 
 @pytest.mark.timeout(180)
 async def test_a_dead_shard_does_not_stop_a_worker_on_the_others(two_shards: TwoShards) -> None:
-    """Acks of a shard that is away wait, and hold up neither claims nor acks of other shards; once it is back they arrive."""
     placed = await two_shards.enqueue(on_each=5)
     in_hand = {*placed["1"], *placed["2"]}
     may_end, begun = asyncio.Event(), set[str]()
     worker = Worker(two_shards.client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def handle(job: ClaimedJob) -> None:
         begun.add(job.descriptor)
         await may_end.wait()
@@ -108,13 +107,13 @@ async def test_a_dead_shard_does_not_stop_a_worker_on_the_others(two_shards: Two
 
 @pytest.mark.timeout(180)
 async def test_a_lost_claim_on_a_healthy_shard_is_noticed_while_another_is_away(two_shards: TwoShards) -> None:
-    """A heartbeat that names both shards tells of each claim by itself."""
+    """A heartbeat for both shards has a result for each claim."""
     await two_shards.client.configure_queue("q", QueueConfig(claim_timeout_ms=6_000))
     placed = await two_shards.enqueue(on_each=2)
     begun, cancelled = set[str](), set[str]()
     worker = Worker(two_shards.client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def handle(job: ClaimedJob) -> None:
         begun.add(job.descriptor)
         try:
@@ -135,14 +134,14 @@ async def test_a_lost_claim_on_a_healthy_shard_is_noticed_while_another_is_away(
 
 
 @pytest.mark.timeout(180)
-async def test_snoozes_and_reschedules_outlast_a_shards_absence_and_spend_nothing(two_shards: TwoShards) -> None:
-    """They are kept and tried as acks are; the new body of a rescheduled job arrives."""
+async def test_snoozes_and_reschedules_outlast_a_shards_outage_and_keep_attempts(two_shards: TwoShards) -> None:
+    """They are retried as acks are; the new body of a rescheduled job arrives."""
     placed = await two_shards.enqueue(on_each=4)
     mine = placed["2"]
     may_end, begun, again = asyncio.Event(), set[str](), dict[str, tuple[bytes, int]]()
     worker = Worker(two_shards.client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def handle(job: ClaimedJob) -> None:
         if job.descriptor in begun:
             again[job.descriptor] = (job.body, job.attempt)

@@ -1,4 +1,4 @@
-"""What becomes of claimed jobs that a worker can't begin, because a handler blocks its event loop."""
+"""Claimed jobs that a worker can't start because a task blocks its event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = WorkerSettings(concurrency=4, prefetch_max=0, backoff_first_ms=10, ba
 
 
 class Beside:
-    """Plain code beside the blocked loop: what others than this worker see and do."""
+    """Another client and worker, in a thread beside the blocked loop."""
 
     def __init__(self, address: str) -> None:
         self.client = Client(address, source="other")
@@ -40,12 +40,12 @@ class Beside:
         return answer
 
     def block(self) -> None:
-        """Called by a handler, on the loop."""
+        """Called by a task, on the loop."""
         self.blocked.set()
         assert self.unblock.wait(2 * PATIENCE_S)
 
     def run(self, count: int) -> list[ClaimedJob]:
-        """Another worker claims and does so many jobs."""
+        """Another worker claims and completes this many jobs."""
         jobs: list[ClaimedJob] = []
 
         def claim() -> bool:
@@ -59,7 +59,7 @@ class Beside:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RealServer]:
-    """In a process of its own: one on the test's loop would stand still with it."""
+    """A process, since the test's loop is blocked."""
     with RealServer(tmp_path) as server:
         yield server
 
@@ -74,7 +74,7 @@ def beside(server: RealServer) -> Iterator[Beside]:
 
 
 async def run_while(worker: Worker, plain: Callable[[], None]) -> None:
-    """The worker, and plain code in a thread; ends with that. The loop may stand still meanwhile."""
+    """Runs the worker until the code, in a thread, has ended. The loop may be blocked meanwhile."""
     with ThreadPoolExecutor(1) as threads:
         running = asyncio.create_task(worker.run_async())
         await asyncio.get_running_loop().run_in_executor(threads, plain)
@@ -82,15 +82,15 @@ async def run_while(worker: Worker, plain: Callable[[], None]) -> None:
         await asyncio.wait_for(running, PATIENCE_S)
 
 
-async def test_jobs_that_come_while_the_loop_is_blocked_go_to_others_unspent(
+async def test_jobs_that_arrive_while_the_loop_is_blocked_go_to_other_workers_unspent(
     server: RealServer, beside: Beside
 ) -> None:
-    """The long poll that waited is answered with them, and nobody reads that answer."""
+    """They are the answer to the long poll, which the loop does not read."""
     async with AsyncClient(server.address) as client:
         worker = Worker(client, settings=SETTINGS)
         began: list[bytes] = []
 
-        @worker.handler("q")
+        @worker.task("q")
         async def handle(job: ClaimedJob) -> None:
             began.append(job.body)
             if job.body == b"block":
@@ -120,7 +120,7 @@ async def test_jobs_that_come_while_the_loop_is_blocked_go_to_others_unspent(
 
 
 @pytest.mark.parametrize("prefetch_max", [0, 8], ids=["in slots", "claimed ahead"])
-async def test_jobs_that_were_claimed_but_not_begun_go_to_others_unspent(
+async def test_jobs_that_a_blocked_loop_has_not_started_go_to_other_workers_unspent(
     server: RealServer, beside: Beside, prefetch_max: int
 ) -> None:
     async with AsyncClient(server.address) as client:
@@ -128,7 +128,7 @@ async def test_jobs_that_were_claimed_but_not_begun_go_to_others_unspent(
         worker = Worker(client, settings=settings)
         began: list[bytes] = []
 
-        @worker.handler("q", time_limit=None)
+        @worker.task("q", time_limit=None)
         async def handle(job: ClaimedJob) -> None:
             began.append(job.body)
             if job.body == b"block":
@@ -152,10 +152,10 @@ async def test_jobs_that_were_claimed_but_not_begun_go_to_others_unspent(
     assert (worker.counts.lost, worker.counts.acks_refused) == (0, 0)
 
 
-async def test_a_loop_that_turns_is_not_taken_for_blocked(
+async def test_a_running_loop_is_not_taken_for_blocked(
     server: RealServer, beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs that wait for slots wait, however often it is looked at."""
+    """Jobs that wait for slots stay, however often the watchdog looks."""
     signs: list[bool] = []
     sign = LoopWatchdog._called
 
@@ -170,7 +170,7 @@ async def test_a_loop_that_turns_is_not_taken_for_blocked(
         hold = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        @worker.handler("q")
+        @worker.task("q")
         async def handle(job: ClaimedJob) -> None:
             if job.body == b"hold":
                 await hold.wait()

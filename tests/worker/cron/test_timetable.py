@@ -1,4 +1,4 @@
-"""The loop that makes firings, under a simulated clock that is set forward and back, and with a server that is away.
+"""The loop that makes firings, with a simulated clock that is set forward and back, and an unreachable server.
 
 `World` is the simulation: true time goes on in sleeps and calls only; the worker's clock shows it plus what the clock is off by; the server
 keeps unique keys by true time, as real ones do. Nothing here waits for real.
@@ -28,7 +28,7 @@ from pinlater.worker import Worker
 from pinlater.worker._cron.expression import Expression
 from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker.cron import LOOK_BACK_MAX, Cron, Missed, cron
-from tests.worker.test_cron import sweep_task
+from tests.worker.cron.test_cron import sweep_task
 
 NIGHT = datetime(2026, 10, 25, tzinfo=UTC)  # clocks are set back in Europe at 01:00 UTC
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -36,7 +36,7 @@ POLL = timedelta(seconds=30)
 
 
 class End(Exception):
-    """The simulated time is over."""
+    """The end of the simulated time."""
 
 
 class Made(NamedTuple):
@@ -48,7 +48,7 @@ class Made(NamedTuple):
 
 @dataclass
 class World:
-    """`steps`: when (true time) the worker's clock is set, and what it is off by from then on. `away`: when the server is out of reach."""
+    """`steps`: when (true time) the worker's clock is set, and its error from then on. `away`: when the server is unreachable."""
 
     start: datetime
     until: datetime
@@ -139,7 +139,7 @@ moments = st.integers(0, 5 * 3600).map(lambda seconds: NIGHT - 2 * HOUR + timede
 )
 @example("30 2 * * *", "Europe/Berlin", Missed.LATEST, NIGHT + MINUTE * 61, [], HOUR)
 @example("* * * * *", "UTC", Missed.SKIP, NIGHT, [(NIGHT, HOUR), (NIGHT + 10 * MINUTE, timedelta(0))], timedelta(0))
-def test_each_firing_is_made_once_not_before_its_time_and_none_is_left_out_but_as_configured(
+def test_each_firing_is_made_once_on_time_and_missed_ones_as_configured(
     expression: str,
     zone: str,
     missed: Missed,
@@ -147,7 +147,7 @@ def test_each_firing_is_made_once_not_before_its_time_and_none_is_left_out_but_a
     steps: list[tuple[datetime, timedelta]],
     look_back: timedelta,
 ) -> None:
-    """In the night in which the clocks are changed, wherever the worker starts, while its own clock is set off by up to 50 minutes."""
+    """In a night with a change of the zone's clock, with workers' clocks off by up to 50 minutes."""
     world = World(start, NIGHT + 5 * HOUR, sorted(steps))
     entry = world.run(expression, zone, missed, look_back)
 
@@ -190,7 +190,7 @@ def test_a_worker_that_starts_in_the_repeated_hour_makes_no_more_calls_than_ther
 
 
 @pytest.mark.parametrize("missed", list(Missed))
-def test_a_clock_that_was_ahead_and_is_set_right_silences_nothing_and_is_said(
+def test_after_a_clock_is_set_back_firings_continue_and_a_warning_is_logged(
     missed: Missed, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(NIGHT, NIGHT + 2 * HOUR, [(NIGHT, HOUR), (NIGHT + 20 * MINUTE, timedelta(0))])
@@ -202,10 +202,10 @@ def test_a_clock_that_was_ahead_and_is_set_right_silences_nothing_and_is_said(
     assert abs(said.__dict__["seconds"] - 3600) <= 31
 
 
-def test_what_is_not_to_be_made_up_for_is_given_up_when_it_is_late_and_that_is_said(
+def test_a_late_firing_that_is_to_be_skipped_is_given_up_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A server that was away for 40 minutes must not get a firing 40 minutes late, if missed ones are to be skipped."""
+    """After an outage of 40 minutes a firing 40 minutes late is skipped."""
     due = NIGHT + 10 * MINUTE
     for missed, late in ((Missed.SKIP, False), (Missed.LATEST, True), (Missed.ALL, True)):
         caplog.clear()
@@ -217,7 +217,7 @@ def test_what_is_not_to_be_made_up_for_is_given_up_when_it_is_late_and_that_is_s
 
 
 @pytest.mark.parametrize("missed", list(Missed))
-def test_a_firing_is_given_up_when_another_worker_s_may_be_forgotten(missed: Missed) -> None:
+def test_a_firing_is_given_up_when_its_key_may_have_expired(missed: Missed) -> None:
     due = NIGHT + 10 * MINUTE
     world = World(NIGHT, NIGHT + 5 * HOUR, away=(due - MINUTE, due + 3 * HOUR))
     world.run("10 0 * * *", "UTC", missed)
@@ -225,8 +225,8 @@ def test_a_firing_is_given_up_when_another_worker_s_may_be_forgotten(missed: Mis
 
 
 @pytest.mark.parametrize("missed", list(Missed))
-def test_a_firing_on_time_looks_no_further_back_than_itself(missed: Missed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry that fires each second must not go through an hour of firings at each of them."""
+def test_a_firing_on_time_does_not_search_the_past(missed: Missed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that fires each second must not search an hour of firings each time."""
     looked = 0
     after = Expression.after
 
@@ -243,16 +243,16 @@ def test_a_firing_on_time_looks_no_further_back_than_itself(missed: Missed, monk
 
 
 @pytest.mark.parametrize("look_back", [LOOK_BACK_MAX + timedelta(days=1), timedelta.max, timedelta(days=-1)])
-def test_a_look_back_beyond_what_a_server_keeps_is_refused_when_the_entry_is_made(look_back: timedelta) -> None:
+def test_a_look_back_longer_than_keys_last_is_refused(look_back: timedelta) -> None:
     with pytest.raises(ValueError, match="look_back must be from 0 to 182 days"):
         cron(sweep_task(), "* * * * *", look_back=look_back)
 
 
-async def test_the_longest_look_back_is_one_that_a_server_takes(client: AsyncClient) -> None:
+async def test_the_server_accepts_the_longest_look_back(client: AsyncClient) -> None:
     await client.create_queue("q")
     worker = Worker(client)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def tick() -> None: ...
 
     entry = cron(tick, "* * * * *", look_back=LOOK_BACK_MAX)

@@ -1,4 +1,4 @@
-"""What becomes of reports that can't be delivered: on an event loop whose time the test turns, against a server with two shards.
+"""Reports that can't be delivered: on an event loop whose time the test advances, against a server with two shards.
 
 The server either tells each item's error by itself, or, as servers before per-item errors do, refuses a whole request for one of them.
 """
@@ -43,7 +43,7 @@ class Server(AsyncClient):
         self.failed: dict[str, str] = {}
 
     def answer(self, items: Sequence[tuple[str, str]]) -> list[AckResult]:
-        """What becomes of these descriptors with their tokens. Raises where the call fails as a whole."""
+        """The results of these descriptors and tokens. Raises if the whole call fails."""
         self.calls.append("".join(token for _, token in items))
         if self.down:
             raise errors.ServerUnreachable("down")
@@ -85,7 +85,7 @@ class Server(AsyncClient):
 
 
 class Turned:
-    """Reports of a running worker while the test turns the time."""
+    """A running worker's reports, while the test advances the time."""
 
     def __init__(self, clock: ManualClock, *, per_item: bool) -> None:
         self.clock = clock
@@ -99,7 +99,7 @@ class Turned:
         await self.reports.end(job(name, shard), Ending(Kind.SUCCEEDED), BEATS[name])
 
     async def claim(self) -> None:
-        """What a consumer does with acks at each claim."""
+        """Makes a claim with acks, as a consumer does."""
         acks = self.reports.take()
         riding = self.reports.riding(acks)
         try:
@@ -110,21 +110,21 @@ class Turned:
             self.reports.delivered(acks, results)
 
     async def after(self, ms: int) -> None:
-        """Time goes by in small steps, and what it brings about is done."""
+        """Advances the time in small steps, and lets the reporter act."""
         for _ in range(max(1, ms // 50)):
             self.clock.advance(ms=min(ms, 50))
             for _ in range(20):
                 await asyncio.sleep(0)
 
     async def end_flushing(self) -> None:
-        """As at the worker's stop."""
+        """Flushes as the worker's stop does."""
         assert self.flushing is not None
         self.flushing.cancel()
         await asyncio.wait([self.flushing])
 
     @property
     def kept(self) -> set[str]:
-        """Whose heartbeats go on, of jobs whose report has been begun."""
+        """The jobs whose heartbeats go on, of those with reports."""
         return {name for name, beat in BEATS.items() if beat not in self.settled}
 
 
@@ -134,7 +134,7 @@ Tell = Callable[[Story], Turned]
 
 @pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
 def told(request: pytest.FixtureRequest) -> Tell:
-    """Runs a story on a loop of its own, once with each kind of server."""
+    """Runs a story on its own loop, once with each kind of server."""
 
     def tell(story: Story) -> Turned:
         clock = ManualClock(0)
@@ -158,7 +158,7 @@ def told(request: pytest.FixtureRequest) -> Tell:
     return tell
 
 
-def test_acks_of_a_shard_that_is_away_hold_up_no_others_and_arrive_when_it_is_back(told: Tell) -> None:
+def test_acks_of_an_unreachable_shard_delay_no_others_and_arrive_later(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a")
@@ -176,7 +176,7 @@ def test_acks_of_a_shard_that_is_away_hold_up_no_others_and_arrive_when_it_is_ba
     assert turned.reports.undelivered_count == 0
 
 
-def test_no_ack_of_a_shard_that_is_away_rides_on_a_claim(told: Tell) -> None:
+def test_no_ack_of_an_unreachable_shard_rides_on_a_claim(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a", "2")
@@ -203,7 +203,7 @@ def test_an_ack_rides_again_once_its_shard_is_back(told: Tell) -> None:
     told(story)
 
 
-def test_a_claim_is_kept_until_the_report_of_its_job_has_arrived(told: Tell) -> None:
+def test_a_claim_is_renewed_until_its_report_has_arrived(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a")
@@ -238,7 +238,7 @@ def test_snoozed_and_rescheduled_jobs_outlast_a_restart_of_nine_seconds(told: Te
     assert not turned.kept & {"a", "b", "c"}
 
 
-def test_a_stop_tries_what_is_left_for_as_long_as_it_may(told: Tell) -> None:
+def test_a_stop_retries_reports_until_its_timeout(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.down = True
         await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 5), BEATS["a"])
@@ -255,7 +255,7 @@ def test_a_stop_tries_what_is_left_for_as_long_as_it_may(told: Tell) -> None:
     assert sorted(turned.server.applied) == ["a", "b"]
 
 
-def test_a_stop_gives_up_in_the_end(told: Tell) -> None:
+def test_a_stop_gives_up_reports_after_its_timeout(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.down = True
         await turned.succeeded("a")
@@ -267,8 +267,8 @@ def test_a_stop_gives_up_in_the_end(told: Tell) -> None:
     assert told(story).reports.undelivered_count == 1
 
 
-def test_a_report_that_is_refused_for_good_harms_no_other(told: Tell) -> None:
-    """Whatever is wrong with it: the others arrive, and it is not sent for ever."""
+def test_a_refused_report_does_not_block_others(told: Tell) -> None:
+    """The others arrive, and the refused one is not retried."""
 
     async def story(turned: Turned) -> None:
         turned.server.bad = {"c"}
@@ -286,7 +286,7 @@ def test_a_report_that_is_refused_for_good_harms_no_other(told: Tell) -> None:
 
 
 def test_a_body_that_the_server_refuses_fails_its_job_with_the_reason(told: Tell) -> None:
-    """Left alone it would time out, and nobody would know why."""
+    """Otherwise it would time out without a reason."""
 
     async def story(turned: Turned) -> None:
         async def too_large(queue: str, items: Sequence[Checkpoint], **_: Any) -> list[AckResult]:

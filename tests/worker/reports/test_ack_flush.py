@@ -1,4 +1,4 @@
-"""When acks go by themselves: on an event loop whose time the test turns, so that five milliseconds are five milliseconds."""
+"""When acks are flushed: on an event loop whose time the test advances, so that five milliseconds are exact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Story = Callable[["Turned"], Coroutine[Any, Any, None]]
 
 
 class Server(AsyncClient):
-    """Notes what acks came when; with `held` an answer takes until that is set."""
+    """Records acks and their times; with `held` it answers when that is set."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__("127.0.0.1:1")
@@ -39,7 +39,7 @@ class Server(AsyncClient):
 
 
 class Turned:
-    """Reports that are flushed while the test turns the time."""
+    """Flushes reports while the test advances the time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -51,7 +51,7 @@ class Turned:
         await self.reports.end(ClaimedJob(name, "q", b"", token="t"), Ending(Kind.SUCCEEDED))
 
     async def after(self, ms: int) -> None:
-        """Time goes by, and what it brings about is done."""
+        """Advances the time, and lets the reporter act."""
         self.clock.advance(ms=ms)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -59,7 +59,7 @@ class Turned:
 
 @pytest.fixture
 def told() -> Callable[[Story], Turned]:
-    """Runs a story on a loop of its own."""
+    """Runs a story on its own loop."""
 
     def tell(story: Story) -> Turned:
         clock = ManualClock(0)
@@ -82,7 +82,7 @@ def told() -> Callable[[Story], Turned]:
     return tell
 
 
-def test_an_ack_goes_by_itself_after_five_milliseconds_with_those_that_came_meanwhile(
+def test_an_ack_is_flushed_after_five_milliseconds_with_later_ones(
     told: Callable[[Story], Turned],
 ) -> None:
     async def story(turned: Turned) -> None:
@@ -108,7 +108,7 @@ def test_a_claim_takes_the_acks_along_before_that(told: Callable[[Story], Turned
     assert told(story).server.came == []
 
 
-def test_what_came_while_a_flush_was_under_way_has_waited_already(told: Callable[[Story], Turned]) -> None:
+def test_the_wait_of_an_ack_includes_the_flush_before_it(told: Callable[[Story], Turned]) -> None:
     async def story(turned: Turned) -> None:
         held = turned.server.held = asyncio.Event()
         await turned.succeeded("a")
@@ -121,7 +121,7 @@ def test_what_came_while_a_flush_was_under_way_has_waited_already(told: Callable
     assert told(story).server.came == [(5, ["a"]), (25, ["b"])]
 
 
-def test_a_server_that_is_away_gets_them_after_a_pause(told: Callable[[Story], Turned]) -> None:
+def test_reports_to_an_unreachable_server_are_retried_after_a_pause(told: Callable[[Story], Turned]) -> None:
     async def story(turned: Turned) -> None:
         turned.server.away = True
         await turned.succeeded("a")

@@ -1,4 +1,4 @@
-"""The worker's own event loop: what is left in threads does not keep a process."""
+"""The worker's event loop: abandoned threads don't keep the process from ending."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_to_thread_gives_results_and_errors_and_uses_its_threads_again() -> None
     assert len(set(names)) < 3
 
 
-def test_the_loop_ends_though_a_function_in_a_thread_never_does() -> None:
+def test_the_loop_ends_while_a_function_in_a_thread_runs() -> None:
     gate, began = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -44,7 +44,7 @@ def test_the_loop_ends_though_a_function_in_a_thread_never_does() -> None:
         assert not thread.is_alive()
 
 
-def test_what_was_cancelled_before_a_thread_was_free_does_not_run() -> None:
+def test_a_function_cancelled_before_a_thread_was_free_does_not_run() -> None:
     ran: list[int] = []
     gate = threading.Event()
     threads = DaemonThreads()
