@@ -67,7 +67,7 @@ class Worker:
 
     def __init__(
         self,
-        client: Servers = None,
+        client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
         *,
         concurrency: int | None = None,
         settings: WorkerSettings | None = None,
@@ -216,7 +216,7 @@ class Worker:
     async def run_async(
         self,
         *,
-        client: Servers = None,
+        client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
         settings: WorkerSettings | None = None,
         queues: Sequence[str] | None = None,
         handle_signals: bool = False,
@@ -261,7 +261,7 @@ class Worker:
     async def run_until_idle(
         self,
         *,
-        client: Servers = None,
+        client: AsyncClient | str | PathLike[str] | Sequence[str] | None = None,
         settings: WorkerSettings | None = None,
         queues: Sequence[str] | None = None,
         processes: bool = True,

@@ -1,1 +1,1 @@
-"""The worker's own process: event loops, health, metrics, recycling, and the channel to its supervisor."""
+"""The worker's own process: event loops, health, metrics, and the channel to its supervisor."""
