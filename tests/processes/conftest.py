@@ -19,7 +19,7 @@ import pytest
 
 from pinlater.config.settings import Settings
 from pinlater.http_server.settings import HttpSettings
-from pinlater.processes.place import Patience
+from pinlater.processes.server_slot import Timeouts
 from pinlater.processes.supervisor import Supervisor
 from pinlater.thrift_server.settings import ThriftSettings
 
@@ -30,11 +30,11 @@ PATIENCE_S = 30.0
 class Many:
     """A supervisor of fake processes. Their orders and starts are files in `folder`."""
 
-    def __init__(self, folder: Path, processes: int, patience: Patience) -> None:
+    def __init__(self, folder: Path, processes: int, timeouts: Timeouts) -> None:
         self.folder = folder
         settings = Settings(thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
         command = [sys.executable, str(FAKE), str(folder)]
-        self.supervisor = Supervisor(replace(settings, processes=processes), command, patience)
+        self.supervisor = Supervisor(replace(settings, processes=processes), command, timeouts)
         self.running: asyncio.Task[int] | None = None
 
     def behave(self, number: int, mode: str) -> None:
@@ -44,7 +44,9 @@ class Many:
     async def start(self) -> Many:
         """Returns when it answers HTTP and all that can serve do."""
         self.begin()
-        await self.until(lambda: self.supervisor._places and all(p.settled.is_set() for p in self.supervisor._places))
+        await self.until(
+            lambda: self.supervisor._slots and all(slot.settled.is_set() for slot in self.supervisor._slots)
+        )
         return self
 
     def begin(self) -> asyncio.Task[int]:
@@ -68,7 +70,7 @@ class Many:
         return int(file.read_text() or 0) if file.exists() else 0
 
     def process_id(self, number: int) -> int:
-        found = self.supervisor._places[number].process_id
+        found = self.supervisor._slots[number].process_id
         assert found is not None
         return found
 
@@ -99,9 +101,9 @@ class Many:
     async def end(self) -> None:
         if self.running is None or self.running.done():
             return
-        self.supervisor._stop()
-        for place in self.supervisor._places:
-            place.kill()
+        self.supervisor._processes.stop()
+        for slot in self.supervisor._slots:
+            slot.kill()
         with contextlib.suppress(OSError):
             await self.running
 
@@ -117,7 +119,7 @@ async def many(tmp_path: Path) -> AsyncIterator[Callable[..., Many]]:
     def make(processes: int = 2, *, answer_s: float = PATIENCE_S, stuck_s: float = 600.0) -> Many:
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        made.append(Many(folder, processes, Patience(answer_s, stuck_s)))
+        made.append(Many(folder, processes, Timeouts(answer_s, stuck_s)))
         return made[-1]
 
     yield make

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from pinlater.processes.line import Answer, Ask, Failed, Hello, Vitals, frame, from_parent, read_frame, receive_plan
+from pinlater.processes.line import Answer, Ask, Failed, Hello, Vitals, from_parent, receive_plan
+from pinlater.supervision.channel import frame, read_frame
 from pinlater.telemetry.metrics import Metrics
 from pinlater.telemetry.numbers import look
 
@@ -48,7 +49,7 @@ async def main(descriptor: int, folder: Path) -> int:
             continue
         with (folder / f"orders-{plan.number}").open("a") as orders:
             orders.write(f"{message.what}\n")
-        if message.what == "hurry" or (message.what == "stop" and mode != "slow"):
+        if message.what == "stop now" or (message.what == "stop" and mode != "slow"):
             return 0
     (folder / f"orphan-{plan.number}").touch()
     return 0

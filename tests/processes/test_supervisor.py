@@ -46,9 +46,9 @@ async def test_no_counter_falls_when_a_process_dies(many: Make) -> None:
     one = await many(2).start()
     assert await one.metric("pinlater_jobs_enqueued_total") == {"emails": 30}
     os.kill(one.process_id(1), signal.SIGKILL)
-    await one.until(lambda: not one.supervisor._places[1].serves)
+    await one.until(lambda: not one.supervisor._slots[1].serves)
     assert (await one.metric("pinlater_jobs_enqueued_total"))["emails"] >= 30
-    await one.until(lambda: one.supervisor._places[1].serves)
+    await one.until(lambda: one.supervisor._slots[1].serves)
     assert await one.metric("pinlater_jobs_enqueued_total") == {"emails": 50}
     assert await one.metric("pinlater_process_starts") == {"0": 1, "1": 2}
 
@@ -59,7 +59,7 @@ async def test_a_process_that_dies_is_started_again_and_the_others_go_on(
     one = await many(2).start()
     first, second = one.process_id(0), one.process_id(1)
     os.kill(second, signal.SIGKILL)
-    await one.until(lambda: one.starts(1) == 2 and one.supervisor._places[1].serves)
+    await one.until(lambda: one.starts(1) == 2 and one.supervisor._slots[1].serves)
     assert one.process_id(0) == first
     assert one.process_id(1) != second
     (record,) = [record for record in caplog.records if "was ended by SIGKILL" in record.getMessage()]
@@ -75,7 +75,7 @@ async def test_one_that_can_not_start_is_named_and_tried_again(many: Make, caplo
     assert status == 200
     assert text in ("ready; process 1: waits to be started again\n", "ready; process 1: starting\n")
     one.behave(1, "serve")
-    await one.until(lambda: one.supervisor._places[1].serves)
+    await one.until(lambda: one.supervisor._slots[1].serves)
     assert await one.get("/readyz") == (200, "ready\n")
     assert any(record.__dict__.get("reason") == "the store is away" for record in caplog.records)
 
@@ -98,7 +98,7 @@ async def test_a_program_that_is_not_there_is_an_error_too(many: Make) -> None:
 async def test_a_signal_while_the_first_starts_ends_it_in_order(many: Make) -> None:
     one = many(2)
     one.begin()
-    await one.until(lambda: one.supervisor._places and one.supervisor._places[0].process_id)
+    await one.until(lambda: one.supervisor._slots and one.supervisor._slots[0].process_id)
     one.signal(signal.SIGTERM)
     assert one.running is not None
     async with asyncio.timeout(PATIENCE_S):
@@ -137,7 +137,7 @@ async def test_one_that_says_nothing_for_too_long_is_killed_and_replaced(
     one = many(2, answer_s=0.05, stuck_s=0.1)
     one.behave(1, "deaf")
     await one.start()
-    stuck = one.supervisor._places[1]
+    stuck = one.supervisor._slots[1]
     one.behave(1, "serve")
     await one.until(lambda: stuck.serves)
 
@@ -163,7 +163,7 @@ async def test_a_signal_stops_all_and_a_second_one_hurries(many: Make) -> None:
     async with asyncio.timeout(PATIENCE_S):
         assert await one.running == 0
     assert one.orders(0) == ["stop"]
-    assert one.orders(1) == ["stop", "hurry"]
+    assert one.orders(1) == ["stop", "stop", "now"]
 
 
 async def test_a_reload_reaches_all(many: Make) -> None:

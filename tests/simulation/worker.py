@@ -1,4 +1,4 @@
-"""Client processes that run the production worker: its consumers, its reports, and the heart that keeps claims from a loop of its own.
+"""Client processes that run the production worker: its consumers, its reports, and the heartbeater, on a loop of its own.
 
 What the real worker has in threads beside its event loop is a second loop of the same process here. Not part of it: signals, probes, cron,
 and handlers in threads and processes.
@@ -13,9 +13,10 @@ from typing import Any
 from pinlater.client import Ack, Checkpoint, Claim, ClaimedJob
 from pinlater.client.values import AckBatch, AckResult, Dequeued
 from pinlater.worker import Snooze, Worker
-from pinlater.worker._consumer import Consumer, Team
-from pinlater.worker._heart import Heart
-from pinlater.worker._pulse import Pulse
+from pinlater.worker._consumer.consumer import Consumer
+from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._leases.heartbeater import Heartbeater
+from pinlater.worker._leases.loop_watchdog import LoopWatchdog
 from pinlater.worker.settings import WorkerSettings
 from tests.simulation.loop import ProcessLoop, new_process
 from tests.simulation.workload import Process, SimulatedClient, Trace
@@ -87,25 +88,16 @@ class RecordingClient(SimulatedClient):
         return list(results)
 
 
-class LoopHeart(Heart):
-    """Beats on a loop of the simulation instead of in a thread."""
+class SimulatedHeartbeater(Heartbeater):
+    """Runs on a loop of the simulation instead of in a thread."""
 
-    def __init__(self, beside: ProcessLoop, client: RecordingClient, process: Process) -> None:
+    def __init__(self, background: ProcessLoop, client: RecordingClient, process: Process) -> None:
         super().__init__(client.twin, process.clock, client.unread)
-        self._beside = beside
+        self._background = background
 
     def start(self) -> None:
-        self._pulse = Pulse(asyncio.get_running_loop(), self._lock, self._beside.time)
-        self._beside.create_task(self._beat_until_stopped(_Ready()))  # type: ignore[arg-type]
-
-    def stop(self) -> None:
-        if self._loop is not None and self._stopped is not None:
-            self._loop.call_soon_threadsafe(self._stopped.set)
-
-
-class _Ready:
-    def set(self) -> None:
-        """The thread that would wait for it is none."""
+        watchdog = LoopWatchdog(asyncio.get_running_loop(), self.leases.lock, self._background.time)
+        self._background.create_task(self.run(watchdog, lambda: None))
 
 
 class WorkerProcess(Process):
@@ -113,9 +105,9 @@ class WorkerProcess(Process):
 
     def __init__(self, name: str, *args: Any) -> None:
         super().__init__(name, *args)
-        self._beside = new_process(self._timeline, f"{name}'s heart", name, self.loop.network)
-        self.loops.append(self._beside)
-        self._team: Team | None = None
+        self._background = new_process(self._timeline, f"{name}'s heartbeats", name, self.loop.network)
+        self.loops.append(self._background)
+        self._run: WorkerRun | None = None
 
     def _make_client(self, servers: Sequence[str], **more: Any) -> SimulatedClient:
         client = RecordingClient(servers, **more)
@@ -124,8 +116,8 @@ class WorkerProcess(Process):
 
     def finish(self) -> None:
         super().finish()
-        if self._team is not None:
-            self.loop.call_soon(self._team.stop.set)
+        if self._run is not None:
+            self.loop.call_soon(self._run.stop.set)
 
     async def work(self, queues: Sequence[str]) -> None:
         load = self.load
@@ -141,18 +133,18 @@ class WorkerProcess(Process):
         assert isinstance(client, RecordingClient)
         worker = Worker(client, settings=settings, clock=self.clock)
         for queue in dict.fromkeys(queues):
-            worker.handler(queue, name=queue)(self._run_job)
-        chosen = worker._chosen(None)
-        heart = LoopHeart(self._beside, client, self)
-        team = self._team = worker._new_team(client, settings, heart, chosen)
-        team.consumers.extend(Consumer(team, name, queue.tasks, queue.default()) for name, queue in chosen.items())
-        heart.start()
+            worker.task(queue, name=queue)(self._run_job)
+        chosen = worker._registry.chosen(None)
+        heartbeater = SimulatedHeartbeater(self._background, client, self)
+        run = self._run = worker._run_with(client, settings, heartbeater, chosen)
+        run.consumers.extend(Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items())
+        heartbeater.start()
         if not self.working:
-            team.stop.set()
+            run.stop.set()
         async with asyncio.TaskGroup() as group:
-            for consumer in team.consumers:
+            for consumer in run.consumers:
                 group.create_task(consumer.run())
-        heart.stop()
+        heartbeater.request_stop()
 
     async def _run_job(self, job: ClaimedJob) -> None:
         """A handler: mostly quick, at times longer than its claim, failing, putting off, or blocking the loop."""
@@ -168,5 +160,5 @@ class WorkerProcess(Process):
             raise Snooze(0.2)
         else:
             self.loop.pause()
-            self._beside.call_later(self.dice.uniform(0.5, 3), self.loop.resume)
+            self._background.call_later(self.dice.uniform(0.5, 3), self.loop.resume)
             await asyncio.sleep(0)

@@ -109,7 +109,7 @@ def test_a_call_that_was_not_made_is_told_with_those_that_were(service: InProces
 
 
 def test_a_worker_is_its_own_again_afterwards(pinlater_service: InProcessService, office: Office) -> None:
-    outbox = office.worker._outbox
+    outbox = office.worker._enqueuer
     before = outbox._servers
     with pinlater_service.serving(office.worker), pinlater_service.serving(office.worker):
         assert outbox._servers is pinlater_service.client

@@ -30,7 +30,7 @@ async def client(server: str) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-async def eventually(ask: Callable[[], Any], timeout_s: float = 10) -> Any:
+async def eventually(ask: Callable[[], Any], timeout_s: float = 30) -> Any:
     """Polls `ask` (plain or async) until its answer is true, and returns that."""
     async with asyncio.timeout(timeout_s):
         while True:

@@ -1,4 +1,4 @@
-"""Tasks that run in processes: they must stand at the top of a module that the child can import."""
+"""Tasks that run in processes, at the top of a module so that a child can import them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pinlater.worker import Reject, Worker, current_job
 worker = Worker("127.0.0.1:1")
 
 
-@worker.handler("p", process=True, attempts=5)
+@worker.task("p", process=True, attempts=5)
 def note(folder: str) -> None:
     with open(os.path.join(folder, "pids"), "a") as file:  # noqa: PTH123, PTH118 - plain on purpose
         file.write(f"{os.getpid()} {current_job().attempt}\n")
 
 
-@worker.handler("p", process=True, attempts=9)
+@worker.task("p", process=True, attempts=9)
 def die(how: str) -> None:
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -31,13 +31,13 @@ def die(how: str) -> None:
         os._exit(0 if os.fork() else 1)
 
 
-@worker.handler("p", process=True, attempts=1, time_limit=0.3)
+@worker.task("p", process=True, attempts=1, time_limit=0.3)
 def spin() -> None:
     while True:
         pass
 
 
-@worker.handler("p", process=True, attempts=3)
+@worker.task("p", process=True, attempts=3)
 def step(done: int) -> None:
     job = current_job()
     if done < 2:
@@ -46,17 +46,17 @@ def step(done: int) -> None:
     job.progress(1, "all done")
 
 
-@worker.handler("p", process=True, attempts=3)
+@worker.task("p", process=True, attempts=3)
 def refuse() -> None:
     raise Reject("not this one")
 
 
-@worker.handler("p", process=True)
+@worker.task("p", process=True)
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-@worker.handler("p", process=True, attempts=3)
+@worker.task("p", process=True, attempts=3)
 def fork_and_return(folder: str) -> None:
     child = os.fork()
     with open(os.path.join(folder, "pids"), "a") as file:  # noqa: PTH123, PTH118 - plain on purpose
@@ -65,7 +65,7 @@ def fork_and_return(folder: str) -> None:
         os.waitpid(child, 0)
 
 
-@worker.handler("p", process=True, attempts=1)
+@worker.task("p", process=True, attempts=1)
 def leave_a_daemon_and_die(folder: str) -> None:
     if child := os.fork():
         with open(os.path.join(folder, "daemon"), "w") as file:  # noqa: PTH123, PTH118
@@ -75,9 +75,9 @@ def leave_a_daemon_and_die(folder: str) -> None:
     signal.pause()
 
 
-@worker.handler("p", process=True, attempts=1)
+@worker.task("p", process=True, attempts=1)
 def die_in_the_middle_of_a_message(folder: str) -> None:
-    """Half a message goes into the pipe to the worker, which is the only socket here; a fork keeps that pipe open."""
+    """Writes half a message into the pipe to the worker, the only socket here; a fork keeps that pipe open."""
     if child := os.fork():
         with open(os.path.join(folder, "daemon"), "w") as file:  # noqa: PTH123, PTH118
             file.write(str(child))
@@ -90,19 +90,19 @@ def die_in_the_middle_of_a_message(folder: str) -> None:
     signal.pause()
 
 
-@worker.handler("p", process=True, attempts=2)
+@worker.task("p", process=True, attempts=2)
 def large(data: str) -> int:
     return len(data)
 
 
-@worker.handler("p", process=True, attempts=2)
+@worker.task("p", process=True, attempts=2)
 def raise_what_is_no_exception(kind: str) -> None:
     raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "base": BaseException("base")}[kind]
 
 
-@worker.handler("p", process=True, attempts=1)
+@worker.task("p", process=True, attempts=1)
 def note_span(folder: str) -> None:
-    """What is current here, and what a job enqueued here would carry."""
+    """The current span, and the headers of a job enqueued here."""
     from opentelemetry import trace
 
     span = trace.get_current_span().get_span_context()
@@ -112,7 +112,7 @@ def note_span(folder: str) -> None:
 
 
 def told() -> tuple[str, str, str]:
-    """What a handler learns of its job: attempt, a header, whether it has its minute."""
+    """The attempt, a header, and whether the time limit is a minute away."""
     job = current_job()
     left_ms = job.time_left_ms or 0
     return str(job.attempt), job.headers["tenant"], str(50_000 < left_ms <= 60_000 and job.deadline_ms is not None)
@@ -123,7 +123,7 @@ def fail_once() -> None:
         raise ValueError("once more")
 
 
-@worker.handler("p", process=True, attempts=3, time_limit=60)
+@worker.task("p", process=True, attempts=3, time_limit=60)
 def tell(folder: str) -> None:
     with open(os.path.join(folder, "told"), "a") as file:  # noqa: PTH123, PTH118 - plain on purpose
         file.write(",".join(told()) + "\n")

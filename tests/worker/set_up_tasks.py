@@ -1,4 +1,4 @@
-"""A task that runs in a process, with a worker that sets its processes up first."""
+"""A task that runs in a process, and set-up functions for it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _done: list[str] = []
 
 
 def set_up() -> None:
-    """What a child does before its first job."""
+    """The worker's child_setup."""
     _done.append("by the worker")
 
 
 def set_up_first() -> None:
-    """What whoever runs the worker has a child do even before."""
+    """The command's child_setup, which runs first."""
     _done.append("by the command")
 
 
 worker = Worker("127.0.0.1:1", child_setup=set_up)
 
 
-@worker.handler("q", process=True)
+@worker.task("q", process=True)
 def tell(path: str) -> None:
     Path(path).write_text(f"{', '.join(_done)} in {os.getpid()}")

@@ -1,4 +1,4 @@
-"""A worker in a process of its own, for tests that send signals. Notes what it does in the file that the environment names."""
+"""A worker process for tests that send signals. Writes notes to the file that the environment names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gate_is_open() -> bool:
     return os.path.exists(os.environ["STUBBORN_NOTES"] + ".gate")  # noqa: PTH110 - plain on purpose
 
 
-@worker.handler("q")
+@worker.task("q")
 async def on_loop(name: str) -> None:
     note(f"began {name}")
     try:
@@ -40,7 +40,7 @@ async def on_loop(name: str) -> None:
     note(f"ended {name}")
 
 
-@worker.handler("q")
+@worker.task("q")
 def in_thread(name: str) -> None:
     note(f"began {name}")
     while not gate_is_open():
@@ -48,7 +48,7 @@ def in_thread(name: str) -> None:
     note(f"ended {name}")
 
 
-@worker.handler("q", process=True)
+@worker.task("q", process=True)
 def in_process(name: str) -> None:
     note(f"began {name}")
     while not gate_is_open():
@@ -56,7 +56,7 @@ def in_process(name: str) -> None:
     note(f"ended {name}")
 
 
-@worker.handler("q")
+@worker.task("q")
 async def deaf(name: str) -> None:
     note(f"began {name}")
     while True:
@@ -64,7 +64,7 @@ async def deaf(name: str) -> None:
             await asyncio.Event().wait()
 
 
-@worker.handler("q")
+@worker.task("q")
 async def deaf_beside(name: str) -> None:
     note(f"began {name}")
     while True:
@@ -72,7 +72,7 @@ async def deaf_beside(name: str) -> None:
             await asyncio.to_thread(threading.Event().wait)
 
 
-@worker.handler("q")
+@worker.task("q")
 def close_everything(name: str) -> None:
     note(f"began {name}")
     if current_job().attempt == 1:

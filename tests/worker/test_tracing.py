@@ -1,4 +1,4 @@
-"""OpenTelemetry across a job: whoever enqueued it, the attempt, and what the handler does, in one trace."""
+"""OpenTelemetry: the producer, the attempt and the task's own spans are one trace."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pinlater.client import AsyncClient
 from pinlater.worker import Worker
 from pinlater.worker.tracing import OpenTelemetry
 from tests.worker import process_tasks
+from tests.worker.attempts.test_attempts import running_processes
 from tests.worker.conftest import eventually
-from tests.worker.test_runtime import running_processes
 from tests.worker.test_worker import FAST, running
 
 
 @pytest.fixture
 def exporter() -> InMemorySpanExporter:
-    """Where the finished spans are."""
+    """Collects finished spans."""
     return InMemorySpanExporter()
 
 
 @pytest.fixture
 def provider(exporter: InMemorySpanExporter) -> TracerProvider:
-    """A provider of the test's own, not the process's."""
+    """A provider for this test only."""
     made = TracerProvider()
     made.add_span_processor(SimpleSpanProcessor(exporter))
     return made
@@ -40,17 +40,17 @@ def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
     return [span for span in exporter.get_finished_spans() if span.name == name]
 
 
-async def test_a_job_goes_on_with_the_trace_of_whoever_enqueued_it(
+async def test_a_job_continues_the_trace_of_its_producer(
     client: AsyncClient, provider: TracerProvider, exporter: InMemorySpanExporter
 ) -> None:
     tracer = provider.get_tracer("shop")
     worker = Worker(client, settings=FAST, middleware=[OpenTelemetry(provider)])
 
-    @worker.handler("q")
+    @worker.task("q")
     async def on_loop() -> None:
         tracer.start_span("inside on_loop").end()
 
-    @worker.handler("q")
+    @worker.task("q")
     def in_thread() -> None:
         tracer.start_span("inside in_thread").end()
 
@@ -73,14 +73,14 @@ async def test_a_job_goes_on_with_the_trace_of_whoever_enqueued_it(
     assert (attributes["pinlater.attempt"], attributes["pinlater.outcome"]) == (1, "succeeded")
 
 
-async def test_a_handler_in_a_process_is_in_the_trace_too(
+async def test_a_task_in_a_process_continues_the_trace(
     client: AsyncClient,
     provider: TracerProvider,
     exporter: InMemorySpanExporter,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it starts is a child of its attempt, and what it enqueues goes on from there."""
+    """Spans that the task starts, and jobs that it enqueues, are children of its attempt."""
     monkeypatch.setattr(process_tasks.worker, "_middleware", (OpenTelemetry(provider),))
     async with running_processes(client) as worker:
         await process_tasks.note_span.enqueue_async(str(tmp_path))
@@ -99,16 +99,16 @@ async def test_a_process_without_a_current_span_has_none(client: AsyncClient, tm
     assert (tmp_path / "span").read_text() == "0 0 "
 
 
-async def test_the_span_of_a_failure_says_what_failed_and_each_attempt_has_its_own(
+async def test_each_attempt_has_a_span_which_names_its_failure(
     client: AsyncClient, provider: TracerProvider, exporter: InMemorySpanExporter
 ) -> None:
     worker = Worker(client, settings=FAST, middleware=[OpenTelemetry(provider)])
 
-    @worker.handler("q", attempts=2)
+    @worker.task("q", attempts=2)
     async def fail() -> None:
         raise ValueError("no")
 
-    @worker.handler("q", attempts=1, time_limit=0.02)
+    @worker.task("q", attempts=1, time_limit=0.02)
     async def hang() -> None:
         await eventually(lambda: False)
 
@@ -132,7 +132,7 @@ async def test_a_job_without_a_current_span_gets_no_header_and_a_given_one_stays
 ) -> None:
     worker = Worker(client)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def run() -> None: ...
 
     assert "traceparent" not in (run.job().headers or {})
@@ -146,7 +146,7 @@ async def test_a_job_without_a_current_span_gets_no_header_and_a_given_one_stays
 def test_a_program_without_opentelemetry_does_not_load_it() -> None:
     program = (
         "import sys\nfrom pinlater import Worker\nw = Worker('127.0.0.1:1')\n"
-        "@w.handler('q')\ndef run() -> None: ...\nrun.job()\nprint('opentelemetry' in sys.modules)"
+        "@w.task('q')\ndef run() -> None: ...\nrun.job()\nprint('opentelemetry' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""What a type checker says of users' code. It reads this file with all others: an ignored error that isn't one is an error to it."""
+"""What a type checker says about users' code. It reports an ignored error in this file that isn't one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pinlater.worker import JobContext, Task, Worker
 worker = Worker("127.0.0.1:1")
 
 
-@worker.handler("q")
+@worker.task("q")
 async def with_context(job: JobContext, to: str, copies: int = 1) -> str:
     return f"{copies} to {to} in attempt {job.attempt}"
 
 
-@worker.handler("q")
+@worker.task("q")
 def with_job(job: ClaimedJob, to: str) -> int:
     return len(to) + len(job.body)
 
 
-@worker.handler("q")
+@worker.task("q")
 def without(to: str, *, urgent: bool = False) -> None: ...
 
 
@@ -38,7 +38,7 @@ def test_enqueue_takes_the_arguments_without_the_job() -> None:
     assert at_times.job().body == b""
 
 
-def test_what_does_not_fit_is_an_error_to_the_checker_and_to_python() -> None:
+def test_wrong_arguments_are_an_error_for_the_type_checker_and_python() -> None:
     with pytest.raises(TypeError):
         with_context.job()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_an_error_to_the_checker_and_to_python() -> None:
     with_context.job(to=7)  # type: ignore[arg-type]
 
 
-def test_a_direct_call_is_the_functions_own() -> None:
+def test_calling_a_task_calls_its_function() -> None:
     job = ClaimedJob("d", "q", b"four")
     assert_type(with_job(job, "ada"), int)
     assert with_job(job, "ada") == 7
@@ -59,5 +59,5 @@ def test_a_direct_call_is_the_functions_own() -> None:
 
 
 def types_that_users_write(task: Task[[str], None]) -> Placed:
-    """Read by the checker only: a task may be handed on as what it takes and gives."""
+    """For the type checker only: a task can be passed as a callable of its types."""
     return task.enqueue("ada")

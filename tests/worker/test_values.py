@@ -16,11 +16,12 @@ import pydantic
 import pytest
 
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
-from pinlater.worker import _endings, envelope, retries
-from pinlater.worker._arguments import Parameters, parameters_of
-from pinlater.worker._endings import Kind, ending_of
+from pinlater.worker import envelope, retries
+from pinlater.worker._attempts import endings as _endings
+from pinlater.worker._attempts.endings import Kind, ending_of
+from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker.codecs import JsonCodec, MessagePackCodec
-from pinlater.worker.context import Channel, JobContext, current_job
+from pinlater.worker.context import JobContext, ServerCalls, current_job
 from pinlater.worker.errors import ClaimLost, Reject, Snooze, UnusableHandler
 
 JSON = JsonCodec()
@@ -28,7 +29,7 @@ JOB = ClaimedJob("q:s1:p1:1", "q", b"", token="t", attempts_allowed=3, attempts_
 
 
 def context(job: ClaimedJob = JOB, **channel: Any) -> JobContext:
-    return JobContext(job, "task", Channel(lambda: 1_000, **channel), JSON.encode)
+    return JobContext(job, "task", ServerCalls(lambda: 1_000, **channel), JSON.encode)
 
 
 # --- retry policies -------------------------------------------------------------------------------------------------------------
@@ -50,7 +51,7 @@ def test_jitter_spreads_within_its_bounds() -> None:
     assert policy.delay_ms(1, ValueError(), 0.9999) == pytest.approx(12_000, abs=10)
 
 
-def test_a_policy_for_each_error_goes_by_the_nearest_type() -> None:
+def test_a_policy_by_error_uses_the_most_derived_type() -> None:
     policy = retries.by_error(
         {OSError: retries.constant(1), ConnectionError: retries.constant(2), KeyError: retries.never()},
         otherwise=retries.constant(9),
@@ -63,7 +64,7 @@ def test_a_policy_for_each_error_goes_by_the_nearest_type() -> None:
     "make",
     [lambda: retries.constant(-1), lambda: retries.exponential(factor=0.5), lambda: retries.linear(1, jitter=2)],
 )
-def test_policies_that_make_no_sense_are_refused(make: Callable[[], Any]) -> None:
+def test_invalid_policies_are_refused(make: Callable[[], Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         make()
 
@@ -117,7 +118,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (with_model_among_others, (Model(to="x", when=NOON), 2), {}, {"mail": Model(to="x", when=NOON), "copies": 2}),
     ],
 )
-def test_arguments_come_back_as_they_went(
+def test_arguments_are_decoded_as_they_were_encoded(
     codec: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decoded: dict[str, Any]
 ) -> None:
     parameters = parameters_of(function)
@@ -125,12 +126,12 @@ def test_arguments_come_back_as_they_went(
     assert parameters.decode(codec, body, JOB, context()) == decoded
 
 
-def test_a_body_in_json_is_what_one_would_write_by_hand() -> None:
+def test_a_json_body_is_plain_json() -> None:
     assert parameters_of(named).encode(JSON, ("x", NOON), {}) == b'{"to":"x","at":"2026-01-01T12:00:00Z"}'
     assert parameters_of(whole).encode(JSON, (Mail("x"),), {}) == b'{"to":"x","copies":1}'
 
 
-def test_the_job_and_its_context_are_filled_in() -> None:
+def test_the_worker_passes_the_job_and_its_context() -> None:
     parameters, here = parameters_of(with_job), context()
     assert parameters.encode(JSON, (), {"to": "x"}) == b'{"to":"x"}'
     assert parameters.decode(JSON, b'{"to":"x"}', JOB, here) == {"to": "x", "job": JOB, "context": here}
@@ -139,7 +140,7 @@ def test_the_job_and_its_context_are_filled_in() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"to":1,"at":"2026-01-01T12:00:00Z"}', b'{"to":"x","at":"noon"}']
 )
-def test_what_does_not_fit_the_types_is_an_error(body: bytes) -> None:
+def test_a_body_of_other_types_is_an_error(body: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         parameters_of(named).decode(JSON, body, JOB, context())
 
@@ -149,7 +150,7 @@ def test_an_argument_that_the_function_does_not_know_is_an_error() -> None:
         parameters_of(with_job).decode(JSON, b'{"to":"x","cc":"y"}', JOB, context())
 
 
-def test_a_call_that_does_not_fit_is_refused_where_it_is_made() -> None:
+def test_enqueue_refuses_arguments_that_do_not_fit_the_function() -> None:
     with pytest.raises(TypeError, match=r"named\(\) missing a required argument"):
         parameters_of(named).encode(JSON, (), {})
 
@@ -192,7 +193,7 @@ def test_an_envelope_in_the_body(kind: str, body: bytes) -> None:
     assert json.loads(sealed)["pinlater-task"] == "send"
 
 
-def test_an_envelope_as_another_language_writes_it() -> None:
+def test_an_envelope_written_by_another_language_is_read() -> None:
     written = b' {\n "pinlater-task" : "send",\n "payload": {"to": "x"} }'
     assert json.loads(envelope.opened(written, {}).body) == {"to": "x"}
     octets = (
@@ -204,12 +205,12 @@ def test_an_envelope_as_another_language_writes_it() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"plain", b'{"pinlater-task": 7}', b'{"pinlater-task": "x", "payload-base64": "%"}', b"{"]
 )
-def test_what_only_looks_like_an_envelope_is_a_body(body: bytes) -> None:
+def test_an_invalid_envelope_is_an_ordinary_body(body: bytes) -> None:
     assert envelope.opened(body, {"content-type": "c"}) == envelope.Opened("", "c", body, {"content-type": "c"})
 
 
 # --- endings ------------------------------------------------------------------------------------------------------------------------
-def test_endings_follow_from_what_the_handler_raised() -> None:
+def test_the_ending_follows_from_the_tasks_exception() -> None:
     retry = retries.linear(1)
     kinds = [ending_of(error, context(), retry, 0.5) for error in (None, ValueError("v"), Reject("r"), Snooze(0.005))]
     assert [(ending.kind, ending.delay_ms) for ending in kinds] == [
@@ -227,7 +228,7 @@ def test_a_snooze_takes_seconds_or_a_timedelta_as_every_delay_does() -> None:
         Snooze(-1)
 
 
-def test_a_failure_says_its_type_text_and_trace_within_bounds() -> None:
+def test_a_failure_has_a_bounded_type_text_and_trace() -> None:
     def deep(depth: int) -> None:
         if not depth:
             raise KeyError("the cause")
@@ -245,8 +246,8 @@ def test_a_failure_says_its_type_text_and_trace_within_bounds() -> None:
     assert ending_of(Reject("no"), context(), retries.never(), 0).error_text == "no"
 
 
-def test_whatever_a_failure_says_can_be_sent() -> None:
-    """One that can't would take all acks of its request with it."""
+def test_any_text_of_a_failure_can_be_sent() -> None:
+    """Text that can't be sent would make the whole request of acks fail."""
 
     class Mute(Exception):
         def __str__(self) -> str:
@@ -258,7 +259,7 @@ def test_whatever_a_failure_says_can_be_sent() -> None:
     assert text(OSError("no file na\udcefve")) == "no file na\\udcefve"
     assert text(ValueError("\ud800" * 4_000)).startswith("\\ud800")
     assert len(text(ValueError("\ud800" * 4_000))) == _endings.ERROR_TEXT_CHARS_MAX
-    assert text(Mute()) == "(its text can't be had: RuntimeError)"
+    assert text(Mute()) == "(no text: str() raised RuntimeError)"
 
 
 def test_a_rescheduled_job_is_not_acked_and_a_failure_wins() -> None:
@@ -279,7 +280,7 @@ def test_times_are_taken_in_three_forms() -> None:
         here.reschedule(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
 
 
-def test_a_checkpoint_of_a_lost_claim_says_so() -> None:
+def test_a_checkpoint_of_a_lost_claim_raises_claim_lost() -> None:
     sent: list[Checkpoint] = []
 
     def lost(item: Checkpoint) -> AckResult:
@@ -297,7 +298,7 @@ def test_a_checkpoint_of_a_lost_claim_says_so() -> None:
     ]
 
 
-async def test_each_form_is_for_its_own_kind_of_function() -> None:
+async def test_async_methods_work_in_coroutines_and_plain_ones_in_functions() -> None:
     async def applied(item: Checkpoint) -> AckResult:
         await asyncio.sleep(0)
         return AckResult(item.descriptor, Outcome.APPLIED)
@@ -310,6 +311,6 @@ async def test_each_form_is_for_its_own_kind_of_function() -> None:
         await context().progress_async(1)
 
 
-def test_outside_of_a_job_there_is_no_current_one() -> None:
-    with pytest.raises(RuntimeError, match="no job runs here"):
+def test_outside_of_a_job_there_is_no_current_job() -> None:
+    with pytest.raises(RuntimeError, match="does not run in a job"):
         current_job()

@@ -1,4 +1,4 @@
-"""The worker against a real server: what becomes of jobs whose handler returns, raises, hangs or is stopped."""
+"""The worker against a real server: jobs whose task returns, raises, hangs or is stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAST = WorkerSettings(retry_delay_ms=10, backoff_first_ms=10, backoff_max_ms=50,
 
 @contextlib.asynccontextmanager
 async def running(worker: Worker) -> AsyncIterator[None]:
-    """The worker runs while the block runs."""
+    """Runs the worker during the block."""
     task = asyncio.create_task(worker.run_async())
     try:
         yield
@@ -32,17 +32,17 @@ async def state_of(client: AsyncClient, descriptor: str, state: JobState) -> Job
     return info if info is not None and info.state is state else None
 
 
-async def test_jobs_run_and_succeed_in_async_handlers_and_in_threads(client: AsyncClient) -> None:
+async def test_jobs_run_and_succeed_on_the_loop_and_in_threads(client: AsyncClient) -> None:
     await client.create_queue("threads")
     seen: list[bytes] = []
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def on_loop(job: ClaimedJob) -> None:
         assert threading.current_thread() is threading.main_thread()
         seen.append(job.body)
 
-    @worker.handler("threads", concurrency=2)
+    @worker.task("threads", concurrency=2)
     def in_thread(job: ClaimedJob) -> None:
         assert threading.current_thread() is not threading.main_thread()
         seen.append(job.body)
@@ -60,7 +60,7 @@ async def test_a_failure_is_retried_with_a_delay_that_grows_and_its_error_is_kep
     attempts: list[int] = []
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def fail_twice(job: ClaimedJob) -> None:
         attempts.append(job.attempt)
         if len(attempts) < 3:
@@ -78,7 +78,7 @@ async def test_a_failure_is_retried_with_a_delay_that_grows_and_its_error_is_kep
 async def test_reject_gives_up_at_once(client: AsyncClient) -> None:
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     def refuse(job: ClaimedJob) -> None:
         raise Reject("not today")
 
@@ -92,7 +92,7 @@ async def test_snooze_runs_the_job_again_without_spending_an_attempt(client: Asy
     calls: list[int] = []
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def later(job: ClaimedJob) -> None:
         calls.append(job.attempts_remaining)
         if len(calls) < 4:
@@ -105,16 +105,16 @@ async def test_snooze_runs_the_job_again_without_spending_an_attempt(client: Asy
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
-async def test_whatever_a_handler_raises_is_its_jobs_failure_only(client: AsyncClient, error: BaseException) -> None:
+async def test_any_exception_of_a_task_fails_only_its_job(client: AsyncClient, error: BaseException) -> None:
     await client.create_queue("threads")
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def on_loop(job: ClaimedJob) -> None:
         if job.body == b"bad":
             raise error
 
-    @worker.handler("threads")
+    @worker.task("threads")
     def in_thread(job: ClaimedJob) -> None:
         if job.body == b"bad":
             raise error
@@ -132,7 +132,7 @@ async def test_no_more_jobs_run_at_once_than_allowed(client: AsyncClient, bounds
     running_now, most = 0, 0
     worker = Worker(client, settings=FAST, concurrency=3 if bounds == "the worker" else None)
 
-    @worker.handler("q", concurrency=3 if bounds == "the queue" else None)
+    @worker.task("q", concurrency=3 if bounds == "the queue" else None)
     async def count(job: ClaimedJob) -> None:
         nonlocal running_now, most
         running_now += 1
@@ -147,12 +147,12 @@ async def test_no_more_jobs_run_at_once_than_allowed(client: AsyncClient, bounds
 
 
 async def test_heartbeats_keep_the_claim_of_a_long_job(client: AsyncClient) -> None:
-    """Its claim timeout passes several times over; the server would hand it out again."""
+    """The job takes several claim timeouts."""
     release = asyncio.Event()
     calls = 0
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def long(job: ClaimedJob) -> None:
         nonlocal calls
         calls += 1
@@ -172,11 +172,11 @@ async def test_heartbeats_keep_the_claim_of_a_long_job(client: AsyncClient) -> N
     assert calls == 1
 
 
-async def test_a_lost_claim_cancels_its_handler_and_nothing_is_acked(client: AsyncClient) -> None:
+async def test_a_lost_claim_cancels_its_task_and_nothing_is_acked(client: AsyncClient) -> None:
     cancelled = asyncio.Event()
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def hang(job: ClaimedJob) -> None:
         try:
             await asyncio.Event().wait()
@@ -198,7 +198,7 @@ async def test_a_stop_lets_running_jobs_finish(client: AsyncClient) -> None:
     started, go_on = asyncio.Event(), asyncio.Event()
     worker = Worker(client, settings=FAST)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def slow(job: ClaimedJob) -> None:
         started.set()
         await go_on.wait()
@@ -213,7 +213,7 @@ async def test_a_stop_lets_running_jobs_finish(client: AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_what_outlasts_the_grace_time_is_given_back_unspent(client: AsyncClient, in_thread: bool) -> None:
+async def test_jobs_that_outlast_the_grace_time_are_given_back_unspent(client: AsyncClient, in_thread: bool) -> None:
     started, end = threading.Event(), threading.Event()
     worker = Worker(client, settings=WorkerSettings(grace_ms=20))
 
@@ -225,7 +225,7 @@ async def test_what_outlasts_the_grace_time_is_given_back_unspent(client: AsyncC
         started.set()
         end.wait(30)
 
-    worker.handler("q")(block if in_thread else hang)
+    worker.task("q")(block if in_thread else hang)
     (descriptor,) = (await client.enqueue("q", [Job(b"x", attempts_allowed=1)])).descriptors
     task = asyncio.create_task(worker.run_async())
     await eventually(started.is_set)
@@ -234,16 +234,16 @@ async def test_what_outlasts_the_grace_time_is_given_back_unspent(client: AsyncC
     info = await state_of(client, descriptor, JobState.PENDING)
     assert info is not None
     assert info.attempts_remaining == 1
-    assert worker.functions_left_behind == int(in_thread)
+    assert worker.abandoned_functions == int(in_thread)
     end.set()
-    await eventually(lambda: not worker.functions_left_behind)
+    await eventually(lambda: not worker.abandoned_functions)
     assert (worker.counts.succeeded, worker.counts.released) == (0, 1)
 
 
-async def test_a_second_stop_hurries(client: AsyncClient) -> None:
+async def test_a_second_stop_skips_the_grace_time(client: AsyncClient) -> None:
     worker = Worker(client, settings=WorkerSettings(grace_ms=600_000))
 
-    @worker.handler("q")
+    @worker.task("q")
     async def hang(job: ClaimedJob) -> None:
         await asyncio.Event().wait()
 
@@ -260,7 +260,7 @@ async def test_jobs_claimed_ahead_are_given_back_at_a_stop(client: AsyncClient) 
     hold = asyncio.Event()
     worker = Worker(client, settings=WorkerSettings(concurrency=2, grace_ms=0))
 
-    @worker.handler("q")
+    @worker.task("q")
     async def quick_then_slow(job: ClaimedJob) -> None:
         if job.body == b"slow":
             await hold.wait()
@@ -275,13 +275,13 @@ async def test_jobs_claimed_ahead_are_given_back_at_a_stop(client: AsyncClient) 
 
 
 @pytest.mark.parametrize("freed_by", ["the stop", "a time limit", "its end"])
-async def test_what_was_not_begun_never_begins_in_a_stopping_worker(client: AsyncClient, freed_by: str) -> None:
-    """Also where threads that can't be stopped are left behind, and their slots are free again."""
+async def test_waiting_jobs_never_start_in_a_stopping_worker(client: AsyncClient, freed_by: str) -> None:
+    """Also when abandoned threads free their slots."""
     hold = threading.Event()
     began: list[bytes] = []
     worker = Worker(client, settings=WorkerSettings(concurrency=2, grace_ms=0 if freed_by == "the stop" else 2_000))
 
-    @worker.handler("q", time_limit=0.5 if freed_by == "a time limit" else None, attempts=3)
+    @worker.task("q", time_limit=0.5 if freed_by == "a time limit" else None, attempts=3)
     def block(job: ClaimedJob) -> None:
         began.append(job.body)
         if job.body == b"slow":
@@ -291,15 +291,15 @@ async def test_what_was_not_begun_never_begins_in_a_stopping_worker(client: Asyn
     placed = (await client.enqueue("q", jobs)).descriptors
     task = asyncio.create_task(worker.run_async())
     await eventually(lambda: worker.counts.succeeded == 60 and worker.counts.running == 2)
-    assert worker._team is not None
-    assert worker._team.consumers[0]._stock
+    assert worker._run is not None
+    assert worker._run.consumers[0].jobs.waiting
     worker.request_stop()
     if freed_by == "its end":
         await asyncio.sleep(0)
         hold.set()
     await asyncio.wait_for(task, 20)
     hold.set()
-    await eventually(lambda: not worker.functions_left_behind)
+    await eventually(lambda: not worker.abandoned_functions)
     assert (len(began), began.count(b"slow")) == (62, 2)
     left = [info for info in (await client.lookup(placed)).values() if info.state is not JobState.SUCCEEDED]
     assert len(left) == (58 if freed_by == "its end" else 60)
@@ -308,14 +308,39 @@ async def test_what_was_not_begun_never_begins_in_a_stopping_worker(client: Asyn
     assert {info.state for info in left} == {JobState.PENDING}
 
 
-def test_what_cant_run_is_said_at_once() -> None:
+def test_invalid_tasks_are_refused_at_registration() -> None:
     worker = Worker("127.0.0.1:1")
-    with pytest.raises(ValueError, match="no handler"):
+    with pytest.raises(ValueError, match="no task"):
         worker.check()
-    worker.handler("q")(eventually)
-    with pytest.raises(ValueError, match="has a handler called 'eventually' already"):
-        worker.handler("q")(eventually)
-    with pytest.raises(ValueError, match="no handler for queue 'other'; there are: q"):
+    worker.task("q")(eventually)
+    with pytest.raises(ValueError, match="has a task called 'eventually' already"):
+        worker.task("q")(eventually)
+    with pytest.raises(ValueError, match="no task for queue 'other'; there are: q"):
         worker.check(["other"])
     with pytest.raises(ValueError, match="concurrency"):
         WorkerSettings(concurrency=0)
+
+
+def test_handler_is_another_name_of_the_decorator_task() -> None:
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handler("q")
+    def run() -> None: ...
+
+    assert (run.queue, run.name, worker.queues) == ("q", "run", ("q",))
+
+
+async def test_a_stop_of_an_idle_worker_logs_no_warning(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+    """The worker hangs up its long poll; that is no error."""
+    worker = Worker(client, settings=WorkerSettings(wait_ms=60_000))
+
+    @worker.task("q")
+    async def run() -> None: ...
+
+    task = asyncio.create_task(worker.run_async())
+    await run.enqueue_async()
+    await eventually(lambda: worker.counts.succeeded)
+    worker.request_stop()
+    await asyncio.wait_for(task, 20)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+    assert worker.counts.claim_errors == 0

@@ -32,14 +32,12 @@ from pinlater.processes.line import (
     Ask,
     Failed,
     Hello,
-    Order,
     OtherVersion,
     Vitals,
-    frame,
     from_parent,
-    read_frame,
     receive_plan,
 )
+from pinlater.supervision.channel import Order, frame, read_frame
 from pinlater.telemetry.logging import setup
 from pinlater.telemetry.numbers import Numbers, look_in_turns
 
@@ -124,7 +122,7 @@ class _Child:
             self._app.reload()
             return
         self._stops.stop.set()
-        if order.what == "hurry":
+        if order.what == "stop now":
             self._stops.hurry.set()
 
     # --- how it is ----------------------------------------------------------------------------------------------------------

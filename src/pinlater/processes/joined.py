@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from pinlater.domain.clock import Clock
 from pinlater.http_server.status import Readiness
 from pinlater.processes.line import Answer
-from pinlater.processes.place import Place
+from pinlater.processes.server_slot import ServerSlot
 from pinlater.telemetry.joining import join, join_readings, only_queues
 from pinlater.telemetry.metrics import Metrics
 from pinlater.telemetry.numbers import NOTHING, Numbers, look
@@ -32,21 +32,21 @@ _unpack: msgspec.msgpack.Decoder[Numbers | None] = msgspec.msgpack.Decoder(Numbe
 class Joined:
     """Implements `http_server.status.Source`. `state` is what the whole does: starting, ready, draining."""
 
-    def __init__(self, places: Sequence[Place], metrics: Metrics, clock: Clock, state: Callable[[], str]) -> None:
-        self._places = places
+    def __init__(self, slots: Sequence[ServerSlot], metrics: Metrics, clock: Clock, state: Callable[[], str]) -> None:
+        self._slots = slots
         self._metrics = metrics
         self._clock = clock
         self._state = state
         self._started_at_ms = clock.now_ms()
         self._past: Reading = NOTHING
-        self._over: dict[int, int] = {}  # up to which start of a place the past reaches
+        self._over: dict[int, int] = {}  # up to which start of a slot the past reaches
         self._known: Collection[str] = ()
         self._show_processes()
 
-    def ended(self, place: Place) -> None:
+    def ended(self, slot: ServerSlot) -> None:
         """Its process has ended; what it had counted is kept, of queues that somebody still knows."""
-        numbers = None if place.latest_numbers is None else _unpack.decode(place.latest_numbers)
-        self._over[place.number] = place.starts
+        numbers = None if slot.latest_numbers is None else _unpack.decode(slot.latest_numbers)
+        self._over[slot.number] = slot.starts
         if numbers is not None:
             self._past = only_queues(join_readings([self._past, numbers.reading]), self._known)
 
@@ -58,15 +58,15 @@ class Joined:
             recent = [answer.numbers for answer in answers if answer is not None]
             own = look(self._metrics, (), last_minute=True)
             return lambda: join([*_unpacked(recent), own()])
-        found = await asyncio.gather(*map(self._all_of, self._places))
+        found = await asyncio.gather(*map(self._all_of, self._slots))
         # One that ended while others were asked is in the past by now, and must not be counted twice.
-        packed = [numbers for place, start, numbers in found if start > self._over.get(place.number, 0)]
-        silent = [place.latest_numbers for place, _, numbers in found if numbers is None]
+        packed = [numbers for slot, start, numbers in found if start > self._over.get(slot.number, 0)]
+        silent = [slot.latest_numbers for slot, _, numbers in found if numbers is None]
         return partial(self._since_the_start, look(self._metrics, (), last_minute=False), packed, silent, self._past)
 
-    async def _all_of(self, place: Place) -> tuple[Place, int, msgspec.Raw | None]:
-        answer = await place.ask("all")
-        return place, place.starts, None if answer is None else answer.numbers
+    async def _all_of(self, slot: ServerSlot) -> tuple[ServerSlot, int, msgspec.Raw | None]:
+        answer = await slot.ask("all")
+        return slot, slot.starts, None if answer is None else answer.numbers
 
     def _since_the_start(
         self,
@@ -83,48 +83,48 @@ class Joined:
 
     def processes(self) -> Collector:
         vitals = [ProcessVitals(SUPERVISOR, None, ())]
-        for place in self._places:
-            if place.process_id is not None:
-                garbage = () if place.latest is None else tuple(place.latest.vitals.garbage)
-                vitals.append(ProcessVitals(str(place.number), place.process_id, garbage))
+        for slot in self._slots:
+            if slot.process_id is not None:
+                garbage = () if slot.latest is None else tuple(slot.latest.vitals.garbage)
+                vitals.append(ProcessVitals(str(slot.number), slot.process_id, garbage))
         return Processes(vitals)
 
     def _show_processes(self) -> None:
         metrics = self._metrics
         metrics.gauge(
-            "processes", lambda: len(self._places), prometheus="pinlater_processes", help="Server processes wanted"
+            "processes", lambda: len(self._slots), prometheus="pinlater_processes", help="Server processes wanted"
         )
         metrics.gauge(
             "process-serves-",
-            self._each(lambda place: place.serves),
+            self._each(lambda slot: slot.serves),
             prometheus="pinlater_process_serves",
             label="process",
             help="1 while the process takes connections",
         )
         metrics.gauge(
             "process-starts-",
-            self._each(lambda place: place.starts),
+            self._each(lambda slot: slot.starts),
             prometheus="pinlater_process_starts",
             label="process",
             help="How often it was started",
         )
         metrics.gauge(
             "process-requests-",
-            self._each(lambda place: place.latest.vitals.requests if place.latest else 0),
+            self._each(lambda slot: slot.latest.vitals.requests if slot.latest else 0),
             prometheus="pinlater_process_requests",
             label="process",
             help="Requests answered by the process since it was started",
         )
         metrics.gauge(
             "process-connections-",
-            self._each(lambda place: place.latest.vitals.connections if place.latest else 0),
+            self._each(lambda slot: slot.latest.vitals.connections if slot.latest else 0),
             prometheus="pinlater_process_connections",
             label="process",
             help="Open connections of the process",
         )
 
-    def _each(self, read: Callable[[Place], float]) -> Callable[[], Mapping[str, float]]:
-        return lambda: {str(place.number): read(place) for place in self._places}
+    def _each(self, read: Callable[[ServerSlot], float]) -> Callable[[], Mapping[str, float]]:
+        return lambda: {str(slot.number): read(slot) for slot in self._slots}
 
     # --- health -------------------------------------------------------------------------------------------------------------
 
@@ -132,9 +132,9 @@ class Joined:
         """Processes that start or have crashed are the supervisor's to look after; one that hangs is so only after a while."""
         answers = await self._ask("none")
         silent = [
-            f"process {place.number}: no answer"
-            for place, answer in zip(self._places, answers, strict=True)
-            if answer is None and place.serves
+            f"process {slot.number}: no answer"
+            for slot, answer in zip(self._slots, answers, strict=True)
+            if answer is None and slot.serves
         ]
         return Readiness(not silent, tuple(silent))
 
@@ -144,7 +144,7 @@ class Joined:
             return Readiness(False, (self._state(),))
         answers = await self._ask("none")
         ready = any(answer is not None and answer.vitals.ready for answer in answers)
-        return Readiness(ready, tuple(_reasons(self._places, answers)))
+        return Readiness(ready, tuple(_reasons(self._slots, answers)))
 
     async def server_info(self) -> Mapping[str, object]:
         answers = await self._ask("none")
@@ -156,11 +156,11 @@ class Joined:
             "state": self._state(),
             "started_at_ms": self._started_at_ms,
             "uptime_ms": self._clock.now_ms() - self._started_at_ms,
-            "processes": [_process(place, answer) for place, answer in zip(self._places, answers, strict=True)],
+            "processes": [_process(slot, answer) for slot, answer in zip(self._slots, answers, strict=True)],
         }
 
     async def _ask(self, numbers: Literal["none", "all", "last minute"]) -> list[Answer | None]:
-        return await asyncio.gather(*(place.ask(numbers) for place in self._places))
+        return await asyncio.gather(*(slot.ask(numbers) for slot in self._slots))
 
 
 def _unpacked(packed: Iterable[msgspec.Raw | None]) -> list[Numbers]:
@@ -168,35 +168,35 @@ def _unpacked(packed: Iterable[msgspec.Raw | None]) -> list[Numbers]:
     return [numbers for numbers in found if numbers is not None]
 
 
-def _reasons(places: Sequence[Place], answers: Sequence[Answer | None]) -> list[str]:
+def _reasons(slots: Sequence[ServerSlot], answers: Sequence[Answer | None]) -> list[str]:
     """Why which process is not as it should be; what all of them say is said once."""
     found: dict[str, list[int]] = {}
-    for place, answer in zip(places, answers, strict=True):
-        for reason in _why(place, answer):
-            found.setdefault(reason, []).append(place.number)
+    for slot, answer in zip(slots, answers, strict=True):
+        for reason in _why(slot, answer):
+            found.setdefault(reason, []).append(slot.number)
     return [
-        reason if len(numbers) == len(places) else f"{_named(numbers)}: {reason}" for reason, numbers in found.items()
+        reason if len(numbers) == len(slots) else f"{_named(numbers)}: {reason}" for reason, numbers in found.items()
     ]
 
 
-def _why(place: Place, answer: Answer | None) -> Sequence[str]:
+def _why(slot: ServerSlot, answer: Answer | None) -> Sequence[str]:
     if answer is not None:
         return answer.vitals.reasons
-    if place.serves:
+    if slot.serves:
         return ("no answer",)
-    return ("starting",) if place.process_id is not None else ("waits to be started again",)
+    return ("starting",) if slot.process_id is not None else ("waits to be started again",)
 
 
 def _named(numbers: Sequence[int]) -> str:
     return ("process " if len(numbers) == 1 else "processes ") + ", ".join(map(str, numbers))
 
 
-def _process(place: Place, answer: Answer | None) -> Mapping[str, object]:
+def _process(slot: ServerSlot, answer: Answer | None) -> Mapping[str, object]:
     known = {} if answer is None else answer.vitals.info
     return {
-        "process": place.number,
-        "pid": place.process_id,
-        "state": known.get("state", _why(place, answer)[0] if answer is None else None),
+        "process": slot.number,
+        "pid": slot.process_id,
+        "state": known.get("state", _why(slot, answer)[0] if answer is None else None),
         "started_at_ms": known.get("started_at_ms"),
-        "starts": place.starts,
+        "starts": slot.starts,
     }

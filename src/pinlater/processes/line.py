@@ -1,24 +1,19 @@
-"""The line between the supervisor and one of its processes: a socket pair, which carries frames of a length and a message.
+"""The messages between the supervisor and a server process.
 
-First the parent sends what to run. Then it orders and asks, and the child says hello once it serves, and answers. A line that breaks
-means that the other end is gone, however it died; nothing else has to be watched. Only these two hold its ends.
+The supervisor first sends a plan, then orders and asks. The process says hello when it serves, and answers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import socket
-import struct
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from pinlater.config.settings import Settings
+from pinlater.supervision.channel import LENGTH, Order, framed
 from pinlater.version import __version__
-
-FRAME_BYTES_MAX = 256 * 1024 * 1024
-_LENGTH = struct.Struct("!I")
 
 
 class Plan(NamedTuple):
@@ -26,12 +21,6 @@ class Plan(NamedTuple):
 
     number: int
     settings: Settings
-
-
-class Order(msgspec.Struct, frozen=True, tag=True):
-    """Parent to child: do this. A second `stop` is nothing new, in contrast to a second signal."""
-
-    what: Literal["stop", "hurry", "reload"]
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
@@ -75,27 +64,6 @@ from_parent: msgspec.msgpack.Decoder[Order | Ask] = msgspec.msgpack.Decoder(Orde
 from_child: msgspec.msgpack.Decoder[Hello | Failed | Answer] = msgspec.msgpack.Decoder(Hello | Failed | Answer)
 
 
-def frame(message: Order | Ask | Hello | Failed | Answer) -> bytes:
-    """The message as it goes over the line."""
-    return framed(msgspec.msgpack.encode(message))
-
-
-def framed(body: bytes) -> bytes:
-    """With its length before it."""
-    return _LENGTH.pack(len(body)) + body
-
-
-async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
-    """The next message's bytes; None at the end of the line."""
-    try:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        if length > FRAME_BYTES_MAX:
-            return None
-        return await reader.readexactly(length)
-    except (asyncio.IncompleteReadError, OSError):
-        return None
-
-
 class OtherVersion(Exception):
     """The supervisor is of another version of this program than the process that it has started."""
 
@@ -107,7 +75,7 @@ def plan_frame(plan: Plan, version: str = __version__) -> bytes:
 
 def receive_plan(line: socket.socket) -> Plan:
     """Waits for the first frame. Raises EOFError where the parent is gone, `OtherVersion` where it means another program."""
-    (length,) = _LENGTH.unpack(_receive(line, _LENGTH.size))
+    (length,) = LENGTH.unpack(_receive(line, LENGTH.size))
     version, _, pickled = _receive(line, length).partition(b"\n")
     if version.decode() != __version__:
         raise OtherVersion(

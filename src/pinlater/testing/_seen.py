@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from pinlater.client.values import ClaimedJob, UniqueKey
 from pinlater.testing._record import Stored
 from pinlater.worker import envelope
-from pinlater.worker._calling import CODECS
-from pinlater.worker.context import Channel, JobContext
+from pinlater.worker._attempts.calling import CODECS
+from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.middleware import Kind
 from pinlater.worker.tasks import Task
 
@@ -90,7 +90,7 @@ def arguments_of(task: Task[..., Any], body: bytes, content_type: str) -> dict[s
     parameters, own = task.parameters, task.options.codec
     codec = own if content_type in ("", own.content_type) else CODECS.get(content_type, own)
     nobody = ClaimedJob("", task.queue, body)
-    context = JobContext(nobody, task.name, Channel(lambda: 0), own.encode)
+    context = JobContext(nobody, task.name, ServerCalls(lambda: 0), own.encode)
     given = parameters.decode(codec, body, nobody, context)
     bound = parameters.signature.bind(**{name: given[name] for name in parameters.names if name in given})
     bound.apply_defaults()

@@ -1,11 +1,10 @@
-"""How a task's arguments become a job's body and back. JSON unless said otherwise; MessagePack is there too.
+"""Turns a task's arguments into a job's body and back: JSON by default, or MessagePack.
 
-Only what the declared types allow comes out of a body, so a job that anybody may have enqueued can't make anything but those.
+A body decodes to values of the declared types only, whatever client enqueued it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -13,19 +12,19 @@ import msgspec
 
 
 class Codec(Protocol):
-    """Makes bytes of values and values of bytes. `content_type` tells which codec made a body; it travels in the job's headers."""
+    """Encodes and decodes values. `content_type` names the codec in the headers of a job."""
 
     content_type: str
 
     def encode(self, value: Any) -> bytes: ...
 
     def decode(self, body: bytes, into: Any) -> Any:
-        """A value of the type `into`. Raises anything where the body isn't one."""
+        """A value of the type `into`. Raises any exception if the body isn't one."""
         ...
 
 
 def _to_builtin(value: Any) -> Any:
-    """For types that msgspec doesn't know: pydantic's models."""
+    """For pydantic models, which msgspec doesn't know."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise NotImplementedError(f"can't encode a {type(value).__qualname__}")
@@ -37,37 +36,31 @@ def _from_builtin(into: type, value: Any) -> Any:
     raise NotImplementedError(f"can't decode a {into.__qualname__}")
 
 
-class JsonCodec:
-    """JSON. Dates, UUIDs, enums, dataclasses, msgspec structs and pydantic models included."""
+class _MsgspecCodec:
+    """Keeps a decoder for each type."""
 
-    content_type = "application/json"
-
-    def __init__(self) -> None:
-        self._encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
-        self._decoder: Callable[[Any], msgspec.json.Decoder[Any]] = lru_cache(512)(
-            lambda into: msgspec.json.Decoder(into, dec_hook=_from_builtin)
-        )
+    def __init__(self, content_type: str, encoder: Any, decoder: Any) -> None:
+        self.content_type = content_type
+        self._encoder = encoder(enc_hook=_to_builtin)
+        self._decoder = lru_cache(512)(lambda into: decoder(into, dec_hook=_from_builtin))
 
     def encode(self, value: Any) -> bytes:
-        return self._encoder.encode(value)
+        encoded: bytes = self._encoder.encode(value)
+        return encoded
 
     def decode(self, body: bytes, into: Any) -> Any:
         return self._decoder(into).decode(body)
 
 
-class MessagePackCodec:
-    """MessagePack: smaller than JSON, and keeps bytes as they are."""
-
-    content_type = "application/msgpack"
+class JsonCodec(_MsgspecCodec):
+    """JSON, including dates, UUIDs, enums, dataclasses, msgspec structs and pydantic models."""
 
     def __init__(self) -> None:
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
-        self._decoder: Callable[[Any], msgspec.msgpack.Decoder[Any]] = lru_cache(512)(
-            lambda into: msgspec.msgpack.Decoder(into, dec_hook=_from_builtin)
-        )
+        super().__init__("application/json", msgspec.json.Encoder, msgspec.json.Decoder)
 
-    def encode(self, value: Any) -> bytes:
-        return self._encoder.encode(value)
 
-    def decode(self, body: bytes, into: Any) -> Any:
-        return self._decoder(into).decode(body)
+class MessagePackCodec(_MsgspecCodec):
+    """MessagePack: smaller than JSON, and holds bytes unchanged."""
+
+    def __init__(self) -> None:
+        super().__init__("application/msgpack", msgspec.msgpack.Encoder, msgspec.msgpack.Decoder)

@@ -1,6 +1,6 @@
-"""The job that runs, for the code that runs it: `current_job()`, or a parameter of the type `JobContext`.
+"""The running job, for the code of its task: `current_job()`, or a parameter of the type `JobContext`.
 
-What asks the server has two forms: the plain one for plain functions, in threads and processes, and one that ends in `_async` for
+Methods that call the server have two forms: a plain one for functions in threads and processes, and one that ends in `_async` for
 coroutines.
 """
 
@@ -17,8 +17,8 @@ from pinlater.worker.errors import ClaimLost
 Encode = Callable[[Any], bytes]
 
 
-class Channel(NamedTuple):
-    """How a context reaches the server from where its job runs; None where that form can't be used."""
+class ServerCalls(NamedTuple):
+    """How a context reaches the server from where its job runs; None for a form that can't be used there."""
 
     now_ms: Callable[[], int]
     checkpoint: Callable[[Checkpoint], AckResult] | None = None
@@ -26,62 +26,62 @@ class Channel(NamedTuple):
 
 
 class Rescheduling(NamedTuple):
-    """What `reschedule` asked for."""
+    """The arguments of `reschedule`."""
 
     at_ms: int
     body: bytes | None
 
 
 class JobContext:
-    """A job in hand."""
+    """A running job."""
 
-    __slots__ = ("_channel", "_encode", "deadline_ms", "job", "rescheduling", "task")
+    __slots__ = ("_encode", "_server", "deadline_ms", "job", "rescheduling", "task")
 
     def __init__(
-        self, job: ClaimedJob, task: str, channel: Channel, encode: Encode, deadline_ms: int | None = None
+        self, job: ClaimedJob, task: str, server: ServerCalls, encode: Encode, deadline_ms: int | None = None
     ) -> None:
         self.job = job
         self.task = task
         self.deadline_ms = deadline_ms
         self.rescheduling: Rescheduling | None = None
-        self._channel = channel
+        self._server = server
         self._encode = encode
 
     @property
     def descriptor(self) -> str:
-        """Names the job."""
+        """The job's name on the server."""
         return self.job.descriptor
 
     @property
     def queue(self) -> str:
-        """Where it came from."""
+        """The job's queue."""
         return self.job.queue
 
     @property
     def attempt(self) -> int:
-        """Counts from 1."""
-        return max(1, self.job.attempt or self.job.attempts_allowed - self.job.attempts_remaining + 1)
+        """The number of this attempt, from 1."""
+        return attempt_number(self.job)
 
     @property
     def attempts_remaining(self) -> int:
-        """Before this one ends."""
+        """Attempts left, this one included."""
         return self.job.attempts_remaining
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What the producer sent beside the body."""
+        """The producer's headers."""
         return self.job.headers
 
     @property
     def time_left_ms(self) -> int | None:
-        """Until the time limit; None without one."""
-        return None if self.deadline_ms is None else self.deadline_ms - self._channel.now_ms()
+        """How long until the time limit; None without one."""
+        return None if self.deadline_ms is None else self.deadline_ms - self._server.now_ms()
 
     # --- saving progress ----------------------------------------------------------------------------------------------
     def checkpoint(self, body: Any = None) -> None:
-        """Saves `body` as what the next attempt starts from (bytes, or arguments for the handler's codec) and renews the claim.
+        """Saves `body` (bytes, or a value for the task's codec) as the body of the next attempt, and renews the claim.
 
-        Raises `ClaimLost` where the job is somebody else's by now, and what a call of the client raises.
+        Raises `ClaimLost` if the claim has ended, and the errors of a client's call.
         """
         self._send(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
 
@@ -90,7 +90,7 @@ class JobContext:
         await self._send_async(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
 
     def progress(self, done: float, note: str = "") -> None:
-        """Puts how far it is (0 to 1) and a note where an operator sees it, the job's status, and renews the claim."""
+        """Shows progress (0 to 1) and a note in the job's status, and renews the claim."""
         self._send(Checkpoint(self.descriptor, self.job.token, prepend_status=_status(done, note)))
 
     async def progress_async(self, done: float, note: str = "") -> None:
@@ -98,24 +98,24 @@ class JobContext:
         await self._send_async(Checkpoint(self.descriptor, self.job.token, prepend_status=_status(done, note)))
 
     def reschedule(self, at: datetime | timedelta | int, body: Any = None) -> None:
-        """Runs the job once more at that time (or after that, or at those milliseconds since the epoch) without spending an attempt.
+        """Runs the job again at a time (datetime or milliseconds since the epoch) or after a timedelta; it keeps its attempts.
 
-        Takes effect when the handler returns; where it raises, the failure counts.
+        Takes effect when the function returns; if it raises, the attempt fails as usual.
         """
-        self.rescheduling = Rescheduling(as_time_ms(at, self._channel.now_ms()), self._as_body(body))
+        self.rescheduling = Rescheduling(as_time_ms(at, self._server.now_ms()), self._as_body(body))
 
     def _as_body(self, body: Any) -> bytes | None:
         return body if body is None or isinstance(body, bytes) else self._encode(body)
 
     def _send(self, item: Checkpoint) -> None:
-        if self._channel.checkpoint is None:
+        if self._server.checkpoint is None:
             raise RuntimeError("this would block the event loop: await the form that ends in _async")
-        _check(self._channel.checkpoint(item))
+        _check(self._server.checkpoint(item))
 
     async def _send_async(self, item: Checkpoint) -> None:
-        if self._channel.checkpoint_async is None:
+        if self._server.checkpoint_async is None:
             raise RuntimeError("there is no event loop here: use the form without _async")
-        _check(await self._channel.checkpoint_async(item))
+        _check(await self._server.checkpoint_async(item))
 
 
 def _check(result: AckResult) -> None:
@@ -129,13 +129,18 @@ def _status(done: float, note: str) -> str:
     return f"{round(done * 100)} % {note}".rstrip() + "\n"
 
 
+def attempt_number(job: ClaimedJob) -> int:
+    """The number of this attempt, from 1. An original server tells only how many attempts remain."""
+    return max(1, job.attempt or job.attempts_allowed - job.attempts_remaining + 1)
+
+
 def as_time_ms(at: datetime | timedelta | int, now_ms: int) -> int:
-    """Milliseconds since the epoch; a datetime must say its time zone."""
+    """Milliseconds since the epoch. Raises ValueError for a datetime without a time zone."""
     if isinstance(at, timedelta):
         return now_ms + round(at.total_seconds() * 1000)
     if isinstance(at, datetime):
         if at.tzinfo is None:
-            raise ValueError(f"{at} says no time zone; use datetime.now(timezone.utc) and the like")
+            raise ValueError(f"{at} has no time zone; use datetime.now(timezone.utc) and the like")
         return round(at.timestamp() * 1000)
     return at
 
@@ -144,18 +149,18 @@ _CURRENT: ContextVar[JobContext] = ContextVar("pinlater_current_job")
 
 
 def current_job() -> JobContext:
-    """The job that this code runs for. Raises RuntimeError outside of one."""
+    """The job that this code runs for. Raises RuntimeError outside of a job."""
     context = _CURRENT.get(None)
     if context is None:
-        raise RuntimeError("no job runs here")
+        raise RuntimeError("this code does not run in a job")
     return context
 
 
-def job_at_hand() -> JobContext | None:
-    """`current_job`, or None outside of one."""
+def current_job_or_none() -> JobContext | None:
+    """`current_job`, or None outside of a job."""
     return _CURRENT.get(None)
 
 
 def set_current(context: JobContext) -> None:
-    """For whoever runs jobs."""
+    """Makes `context` the current job."""
     _CURRENT.set(context)

@@ -1,36 +1,23 @@
-"""What a worker has done so far, for summaries, metrics and tests. Counted on the worker's event loop, read from anywhere."""
+"""What a worker has done so far. The worker's event loop counts; any thread may read."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from pinlater.worker._endings import Kind
+from pinlater.worker._attempts.endings import Kind
 
-# Upper bounds in seconds; what took longer is counted in one more, without a bound.
+# Upper bounds of the histogram in seconds; one more bucket has no bound.
+# fmt: off
 DURATION_BOUNDS_S = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    300.0,
-    1800.0,
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0,
 )
+# fmt: on
 
 
-class Tally:
-    """The attempts of one task: how they ended, and how long its function took (seconds)."""
+class TaskCounts:
+    """The attempts of one task: how they ended, and how long they took (seconds)."""
 
     __slots__ = ("durations", "ended", "total_s")
 
@@ -48,8 +35,8 @@ class Tally:
 
 @dataclass(slots=True)
 class WorkerCounts:
-    """Jobs since the start. `failed` counts failed attempts; `lost` claims that ended before their job; `released` jobs given
-    back; `unknown_tasks` jobs of tasks that this worker doesn't know. `tallies` are by queue and task."""
+    """Since the start: `failed` attempts, `lost` claims (that ended before their jobs), `released` jobs (given back), jobs of
+    `unknown_tasks`; `by_task` has the attempts of each queue and task."""
 
     claimed: int = 0
     succeeded: int = 0
@@ -60,11 +47,11 @@ class WorkerCounts:
     claim_errors: int = 0
     unknown_tasks: int = 0
     running: int = 0
-    tallies: dict[tuple[str, str], Tally] = field(default_factory=dict, repr=False, compare=False)
+    by_task: dict[tuple[str, str], TaskCounts] = field(default_factory=dict, repr=False, compare=False)
 
-    def tally(self, queue: str, task: str) -> Tally:
-        """The tally of a task; made when first asked for."""
-        found = self.tallies.get((queue, task))
+    def of_task(self, queue: str, task: str) -> TaskCounts:
+        """The counts of one task, zero at first."""
+        found = self.by_task.get((queue, task))
         if found is None:
-            found = self.tallies[queue, task] = Tally()
+            found = self.by_task[queue, task] = TaskCounts()
         return found

@@ -1,11 +1,11 @@
-"""What a job says of the task that it is for, so that a producer in any language can write it.
+"""The envelope: how a job names its task. Producers in any language can write it.
 
-Where the server keeps headers: `pinlater-task` is the task's name, `content-type` how the body is encoded. Where it doesn't (an
-original PinLater server), the body is a JSON object that holds both:
+On a server with headers, the header `pinlater-task` is the task's name and `content-type` the encoding of the body. On an original PinLater
+server, which has no headers, the body is a JSON object that holds both:
 
     {"pinlater-task": "send", "content-type": "application/json", "headers": {"a": "b"}, "payload": {"to": "x@example.org"}}
 
-with `payload` for JSON and `payload-base64` for any other content type; all but the first key may be left out.
+with `payload` for JSON and `payload-base64` for other content types. Only the first key is required.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _JSON = "application/json"
 
 
 class Opened(NamedTuple):
-    """A job without its envelope. `task` and `content_type` are '' where nothing said them."""
+    """A job without its envelope. `task` and `content_type` are '' if the job has none."""
 
     task: str
     content_type: str
@@ -45,7 +45,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def headers_for(task: str, content_type: str, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The headers of a job on a server that keeps them."""
+    """The headers of a job on a server with headers."""
     envelope = {TASK_HEADER: task}
     if content_type:
         envelope[CONTENT_TYPE_HEADER] = content_type
@@ -72,7 +72,7 @@ def sealed_job(job: Job) -> Job:
 
 
 def opened(body: bytes, headers: Mapping[str, str]) -> Opened:
-    """What a job that was claimed is for. A body that only looks like an envelope is just a body."""
+    """Takes a claimed job out of its envelope. A body that is not a valid envelope is an ordinary body."""
     task = headers.get(TASK_HEADER, "")
     if task or b'"pinlater-task"' not in body[:200] or not body.lstrip().startswith(b"{"):
         return Opened(task, headers.get(CONTENT_TYPE_HEADER, ""), body, headers)
@@ -81,6 +81,6 @@ def opened(body: bytes, headers: Mapping[str, str]) -> Opened:
         payload = (
             b64decode(envelope.payload_base64, validate=True) if envelope.payload_base64 else bytes(envelope.payload)
         )
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # too deep for anybody to read: no envelope either
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # a body nested too deeply is not an envelope
         return Opened("", headers.get(CONTENT_TYPE_HEADER, ""), body, headers)
     return Opened(envelope.pinlater_task, envelope.content_type, payload, {**envelope.headers, **headers})

@@ -1,5 +1,5 @@
-"""What a handler may raise to say how its job goes on, and what the worker raises. Anything else that a handler raises is a failure
-that spends an attempt."""
+"""What a task may raise to decide how its job continues, and what the worker raises. Any other exception of a task is a failure, which uses
+up an attempt."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import timedelta
 
 
 class Reject(Exception):
-    """Gives up at once: the job becomes FAILED whatever attempts it has left."""
+    """Gives up at once: the job becomes FAILED, whatever attempts it has left."""
 
 
 class Snooze(Exception):
-    """Runs the job again after `delay`, in seconds or a timedelta, without spending an attempt."""
+    """Runs the job again after `delay` (seconds or a timedelta) without using up an attempt."""
 
     def __init__(self, delay: float | timedelta) -> None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
@@ -22,20 +22,20 @@ class Snooze(Exception):
 
 
 class UnusableHandler(TypeError):
-    """A function can't be a handler; the text says why."""
+    """A function can't be a task; the text says why."""
 
 
 class CantDecode(Reject):
-    """A job's body is not what its handler takes. Trying again would not help."""
+    """A job's body does not fit its task. A retry would not help."""
 
 
 class ClaimLost(Exception):
-    """The job is no longer this worker's: its claim timed out, or it was cancelled. What the handler goes on to do may be done twice."""
+    """The claim has ended: it timed out, or the job was cancelled. Another worker may be running the job."""
 
 
 class TimeLimitExceeded(Exception):
-    """The job ran longer than its handler's time limit."""
+    """The job ran longer than its task's time limit."""
 
 
 class ProcessDied(Exception):
-    """The process that ran the job ended: killed, out of memory, crashed, or by an exit of its own."""
+    """The child process that ran the job ended: it was killed, crashed, ran out of memory, or exited."""

@@ -1,12 +1,12 @@
-"""Gives log lines the job that they belong to: queue, job, task, attempt, and trace where the job has one.
+"""Adds the running job to log records: queue, job, task, attempt, and trace if the job has one.
 
-The fields are set by a filter, so any formatter can show them, and lines of libraries that a handler calls get them too:
+A filter sets the fields, so any formatter can show them, and records of libraries that a task calls have them too:
 
     handler = logging.StreamHandler()
     handler.addFilter(JobFields())
 
-`pinlater worker` does that by itself. A filter belongs on the logging handler: on a logger it would see that logger's lines only.
-Weakness: lines of threads that a handler starts by itself have no job, unless it hands them its context.
+`pinlater worker` does this. Add the filter to the logging handler: on a logger it sees that logger's records only.
+Weakness: records of threads that a task starts have no job, unless the task passes its context on.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import logging
 from collections.abc import Mapping
 
 from pinlater.client.values import ClaimedJob
-from pinlater.worker.context import job_at_hand
+from pinlater.worker.context import current_job_or_none
 
 TRACEPARENT = "traceparent"
 NAMES = ("queue", "job", "task", "attempt", "trace")
 
 
 class JobFields(logging.Filter):
-    """Lets every line pass, with the fields of the job that it was written for; a field that the line has already stays.
+    """Passes every record, with the fields of the job that wrote it. Fields that the record has are kept.
 
-    `outside`: the fields' value in lines of no job, for formats like `%(job)s` that need one; None leaves them out.
+    `outside`: the fields' value in records outside of jobs, for formats like `%(job)s` that need one; None leaves the fields out.
     """
 
     def __init__(self, outside: str | None = None) -> None:
@@ -32,7 +32,7 @@ class JobFields(logging.Filter):
         self._outside = None if outside is None else dict.fromkeys(NAMES, outside)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        context = job_at_hand()
+        context = current_job_or_none()
         found = {} if context is None else {**fields_of(context.job), "task": context.task, "attempt": context.attempt}
         for name, value in {**(self._outside or {}), **found}.items():
             if not hasattr(record, name):
@@ -41,7 +41,7 @@ class JobFields(logging.Filter):
 
 
 def fields_of(job: ClaimedJob) -> Mapping[str, object]:
-    """What `extra` may say of a job, where no context does."""
+    """The fields of a job, as `extra` for log lines outside of its context."""
     fields: dict[str, object] = {"queue": job.queue, "job": job.descriptor}
     if job.attempt:
         fields["attempt"] = job.attempt

@@ -1,7 +1,6 @@
-"""When a job that failed runs again: policies, as plain values that compute a delay.
+"""Retry policies: how long to wait after the n-th failed attempt.
 
-A policy says how long to wait after the n-th failed attempt. Whether there is another attempt at all is the job's own
-`attempts_allowed`, unless the policy says `never`.
+The job's `attempts_allowed` says whether there is another attempt, unless the policy gives up first.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ class Retry(Protocol):
 
 
 def delay_of(retry: Retry, attempt: int, error: BaseException, spread: float) -> int | None:
-    """What a policy says, made into something that can be sent: a policy is users' code. One that raises counts as `linear(1)`."""
+    """The policy's delay, within what can be sent, since policies are user code. A policy that raises counts as `linear(1)`."""
     try:
         delay_ms = retry.delay_ms(attempt, error, spread)
         return None if delay_ms is None else min(max(0, int(delay_ms)), _LONGEST_MS)
-    except Exception:  # noqa: BLE001 - the job's own failure is what is to be reported
+    except Exception:  # noqa: BLE001 - the job's own failure must be reported
         _log.exception("the retry policy %s failed", type(retry).__name__)
         return linear(1).delay_ms(attempt, error, spread)
 
@@ -77,25 +76,25 @@ def constant(seconds: float, *, jitter: float = 0.0) -> Retry:
 
 
 def linear(seconds: float, *, step: float | None = None, max: float = 3600, jitter: float = 0.0) -> Retry:
-    """`seconds` after the first failure, `step` (as long as `seconds` unless said) more after each, `max` at most."""
+    """`seconds` after the first failure, `step` (default: `seconds`) more after each further one, `max` at most."""
     return _growing(seconds, seconds if step is None else step, 1, max, jitter)
 
 
 def exponential(seconds: float = 1, *, factor: float = 2, max: float = 3600, jitter: float = 0.2) -> Retry:
     """`seconds` after the first failure, `factor` times as long after each, `max` at most.
 
-    `jitter` spreads jobs that failed together: 0.2 means up to a fifth sooner or later.
+    `jitter` spreads jobs that failed together: 0.2 is up to a fifth sooner or later.
     """
     return _growing(seconds, 0, factor, max, jitter)
 
 
 def never() -> Retry:
-    """Gives up at the first failure, whatever attempts are left."""
+    """Gives up at the first failure, whatever attempts the job has left."""
     return _Never()
 
 
 def by_error(policies: Mapping[type[BaseException], Retry], *, otherwise: Retry | None = None) -> Retry:
-    """A policy for each type of exception, the nearest one where types derive from each other."""
+    """A policy for each type of exception; the most derived type counts."""
     return _ByError(tuple(policies.items()), otherwise or exponential())
 
 

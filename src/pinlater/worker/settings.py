@@ -22,17 +22,16 @@ _PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How much a worker takes on, and how patient it is.
+    """How many jobs a worker takes, how long it waits, and when its processes are replaced.
 
-    `concurrency` bounds the jobs that run at once, of all queues together. `prefetch_max` bounds the jobs claimed ahead of free
-    handlers; how many are is chosen by how short the jobs are, so that long jobs are never claimed ahead. `grace_ms` is how long
-    running jobs may take to finish after a stop was asked for. Jobs of unknown tasks are given back for `unknown_task_delay_ms`.
-    `child_jobs_max` and `child_memory_bytes_max` bound what one child process does before another takes its place.
+    `concurrency` bounds the jobs that run at once, of all queues together. `prefetch_max` bounds the jobs claimed ahead of free slots;
+    the worker prefetches only short jobs. `wait_ms` is how long a claim waits for jobs, `ack_flush_ms` how long an ack waits for the next
+    claim. `grace_ms` is how long running jobs may take after a stop. Jobs of unknown tasks are given back for `unknown_task_delay_ms`.
 
-    `recycle_jobs_max`, `recycle_age_ms` and `recycle_memory_bytes_max` bound what the worker's own process does: it then stops in
-    order and ends with the exit code 75, so that another is started. Each is lowered by up to a tenth, by chance.
-    `health_port`: where probes and Prometheus may ask (0: any free port). `stuck_ms`: for how long the event loop may be blocked,
-    or functions left behind may hold a queue's slots, before the worker says that it isn't healthy.
+    `child_jobs_max` and `child_memory_bytes_max` bound one child process, which is then replaced. `recycle_jobs_max`, `recycle_age_ms`
+    and `recycle_memory_bytes_max` bound the worker's own process, which then stops in order with the exit code 75; a random part of up to
+    a tenth lowers each. `health_port` (0: any free port) answers probes and Prometheus. The worker reports itself unhealthy when its
+    event loop has been blocked, or abandoned functions have held all slots of a queue, for `stuck_ms`.
     """
 
     concurrency: int = 16
@@ -61,3 +60,9 @@ class WorkerSettings:
                 raise ValueError(f"{field.name} must be at least {least}")
         if self.health_port is not None and self.health_port > _PORT_MAX:
             raise ValueError(f"health_port must be at most {_PORT_MAX}")
+
+
+def backoff_ms(settings: WorkerSettings, failures: int, spread: float) -> int:
+    """How long to wait after consecutive failures of the server. `spread` in [0, 1) keeps workers from returning together."""
+    longest = min(settings.backoff_max_ms, settings.backoff_first_ms * 2 ** min(failures - 1, 20))
+    return int(longest * (0.5 + spread / 2))

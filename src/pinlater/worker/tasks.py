@@ -1,6 +1,6 @@
-"""A task: a function under a name on a queue. It is enqueued here and run by a worker, perhaps in another process, years later.
+"""A task: a function with a name and a queue. Any process may enqueue a call of it; a worker runs the call later.
 
-`enqueue` and the like block, for plain code; the forms that end in `_async` are for coroutines.
+`enqueue` and the like block; the forms that end in `_async` are for coroutines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 from pinlater.client.batching import Placed
 from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.worker import envelope
-from pinlater.worker._arguments import Parameters, parameters_of
+from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
+from pinlater.worker._enqueueing.enqueuer import Enqueuer
 from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext, as_time_ms
 from pinlater.worker.errors import UnusableHandler
@@ -27,18 +28,8 @@ R = TypeVar("R")
 J = TypeVar("J", ClaimedJob, JobContext)
 
 
-class Outbox(Protocol):
-    """Where a task's jobs go."""
-
-    def now_ms(self) -> int: ...
-
-    def send(self, queue: str, jobs: Iterable[Job]) -> list[Placed]: ...
-
-    async def send_async(self, queue: str, jobs: Iterable[Job]) -> list[Placed]: ...
-
-
-class Place(Enum):
-    """Where a handler runs."""
+class RunsIn(Enum):
+    """Where a worker runs a task."""
 
     LOOP = "loop"
     THREAD = "thread"
@@ -47,9 +38,9 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """How a task's jobs are run. Without a `retry` the worker's holds."""
+    """How a task's jobs run. Without a `retry` of its own the task uses the worker's."""
 
-    place: Place
+    runs_in: RunsIn
     codec: Codec
     retry: Retry | None = None
     time_limit_ms: int | None = 3_600_000
@@ -60,7 +51,7 @@ class TaskOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How one job differs from the others of its task."""
+    """Options of one job."""
 
     delay: float | timedelta | None = None
     at: datetime | int | None = None
@@ -73,24 +64,26 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         if self.delay is not None and self.at is not None:
-            raise ValueError("say either delay or at")
+            raise ValueError("give either delay or at, not both")
 
 
 class Task(Generic[P, R]):
-    """A function and how to run it. Calling it calls the function, here and now."""
+    """A function and how to run it. Calling it calls the function directly."""
 
-    def __init__(self, function: Callable[..., R], queue: str, name: str, options: TaskOptions, outbox: Outbox) -> None:
+    def __init__(
+        self, function: Callable[..., R], queue: str, name: str, options: TaskOptions, enqueuer: Enqueuer
+    ) -> None:
         self.function = function
         self.queue = queue
         self.name = name
         self.options = options
         self.parameters: Parameters = parameters_of(function)
-        self._outbox = outbox
-        self._plain: Producer[P] = Producer(self, outbox, JobOptions())
+        self._enqueuer = enqueuer
+        self._plain: Producer[P] = Producer(self, enqueuer, JobOptions())
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
-        if options.place is Place.PROCESS:
-            self.reference()  # refuses now what no process could import
+        if options.runs_in is RunsIn.PROCESS:
+            self.reference()  # raises now if another process could not import it
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -99,13 +92,11 @@ class Task(Generic[P, R]):
         return f"<task {self.name} on {self.queue}>"
 
     def reference(self) -> tuple[str, str]:
-        """Module and name by which another process finds the function. Raises `UnusableHandler`."""
+        """Module and name by which another process imports the function. Raises `UnusableHandler`."""
         module = getattr(self.function, "__module__", "")
         name = getattr(self.function, "__qualname__", "")
         if not module or not name or "<" in name:
-            raise UnusableHandler(
-                f"{name or self.function!r} can't run in a process: it must stand at the top of a module"
-            )
+            raise UnusableHandler(f"{name or self.function!r} can't run in a process: define it at the top of a module")
         return module, name
 
     # --- enqueueing ---------------------------------------------------------------------------------------------------
@@ -123,12 +114,12 @@ class Task(Generic[P, R]):
     ) -> Producer[P]:
         """The task with options for the jobs to enqueue: `send.using(delay=60).enqueue("x")`.
 
-        `delay`, `expires_in` and `claim_timeout` are seconds or a timedelta; `at` is a datetime with its zone, or milliseconds since
-        the epoch; `unique` is a key: while a job with it is unfinished no second one is made.
+        `delay`, `expires_in` and `claim_timeout` are seconds or a timedelta; `at` is a datetime with a time zone, or milliseconds since
+        the epoch. While a job with the key `unique` is unfinished, enqueueing returns that job instead of a new one.
         """
         return Producer(
             self,
-            self._outbox,
+            self._enqueuer,
             JobOptions(
                 delay=delay,
                 at=at,
@@ -142,11 +133,11 @@ class Task(Generic[P, R]):
         )
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """The job that a call becomes, for `enqueue_many` and for the client. Raises TypeError where the arguments don't fit."""
+        """The job of a call, for `enqueue_many` and for the client. Raises TypeError if the arguments don't fit the function."""
         return self._plain.job(*args, **kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
-        """Enqueues a call; the job is safe when this returns."""
+        """Enqueues a call. The server has stored the job when this returns."""
         return self._plain.enqueue(*args, **kwargs)
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
@@ -154,26 +145,26 @@ class Task(Generic[P, R]):
         return await self._plain.enqueue_async(*args, **kwargs)
 
     def enqueue_many(self, jobs: Iterable[Job]) -> list[Placed]:
-        """Enqueues jobs made with `job`, in as few requests as they fit in; `jobs` is read as they go out.
+        """Enqueues jobs made with `job`, in order and in as few requests as possible; reads `jobs` meanwhile.
 
-        They go out in their order. What raises in between leaves those before it stored and those behind it not.
+        After an error the jobs of earlier requests are stored and the others are not.
         """
-        return self._outbox.send(self.queue, jobs)
+        return self._enqueuer.send(self.queue, jobs)
 
     async def enqueue_many_async(self, jobs: Iterable[Job]) -> list[Placed]:
         """`enqueue_many`, for coroutines."""
-        return await self._outbox.send_async(self.queue, jobs)
+        return await self._enqueuer.send_async(self.queue, jobs)
 
 
 class TaskWithJob(Task[P, R], Generic[P, R, J]):
-    """A task whose function takes its job first, or the job's context: for the worker to fill in, and so no argument to enqueue."""
+    """A task whose function takes its job or context first: the worker passes that, so `enqueue` does not take it."""
 
     def __call__(self, job: J, /, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]
         return self.function(job, *args, **kwargs)
 
 
 class Register(Protocol):
-    """Makes a task of a function. A type checker learns here which parameters `enqueue` takes."""
+    """Makes a task of a function, and tells type checkers which parameters `enqueue` takes."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> TaskWithJob[P, R, JobContext]: ...
@@ -190,11 +181,11 @@ class Register(Protocol):
 class Producer(Generic[P]):
     """A task with options for its jobs."""
 
-    def __init__(self, task: Task[P, Any], outbox: Outbox, options: JobOptions) -> None:
+    def __init__(self, task: Task[P, Any], enqueuer: Enqueuer, options: JobOptions) -> None:
         self._task = task
-        self._outbox = outbox
+        self._enqueuer = enqueuer
         self._options = options
-        # What all its jobs have in common; a job has times of its own where the options name any.
+        # What all its jobs have in common.
         self._common = Job(
             b"",
             priority=options.priority or task.options.priority,
@@ -210,11 +201,11 @@ class Producer(Generic[P]):
         return envelope.headers_for(task.name, task.parameters.content_type(task.options.codec), headers)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """As `Task.job`."""
+        """Like `Task.job`."""
         task, options, common = self._task, self._options, self._common
         body = task.parameters.encode(task.options.codec, args, kwargs)
         headers = with_trace(options.headers)
-        said = common.headers if headers is options.headers else self._headers(headers)
+        all_headers = common.headers if headers is options.headers else self._headers(headers)
         run_after_ms, expires_at_ms = self._times() if self._has_times else (None, None)
         return Job(
             body,
@@ -222,39 +213,39 @@ class Producer(Generic[P]):
             run_after_ms,
             common.attempts_allowed,
             "",
-            said,
+            all_headers,
             common.unique,
             common.claim_timeout_ms,
             expires_at_ms,
         )
 
     def _times(self) -> tuple[int | None, int | None]:
-        """When to run it, and when it expires."""
-        options, now_ms = self._options, self._outbox.now_ms()
+        """When the job runs, and when it expires."""
+        options, now_ms = self._options, self._enqueuer.now_ms()
         expires_in_ms = _ms(options.expires_in)
         return _run_after_ms(options, now_ms), None if expires_in_ms is None else now_ms + expires_in_ms
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
-        """As `Task.enqueue`."""
-        return self._outbox.send(self._task.queue, [self.job(*args, **kwargs)])[0]
+        """Like `Task.enqueue`."""
+        return self._enqueuer.send(self._task.queue, [self.job(*args, **kwargs)])[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
-        """As `Task.enqueue_async`."""
-        return (await self._outbox.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
+        """Like `Task.enqueue_async`."""
+        return (await self._enqueuer.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
 
 
-def place_of(function: Callable[..., Any], in_process: bool) -> Place:
-    """Coroutines run on the loop, plain functions in a thread, or in a process where that was asked for."""
+def runs_in(function: Callable[..., Any], in_process: bool) -> RunsIn:
+    """Coroutines run on the event loop, plain functions in a thread, or with `in_process` in a child process."""
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
     )
     if is_async and in_process:
         raise UnusableHandler(
-            f"{function!r} is a coroutine: it runs on the event loop; a process takes plain functions"
+            f"{function!r} is a coroutine and runs on the event loop; only plain functions run in a process"
         )
     if in_process:
-        return Place.PROCESS
-    return Place.LOOP if is_async else Place.THREAD
+        return RunsIn.PROCESS
+    return RunsIn.LOOP if is_async else RunsIn.THREAD
 
 
 def _run_after_ms(options: JobOptions, now_ms: int) -> int | None:

@@ -1,12 +1,11 @@
-"""OpenTelemetry: a job goes on with the trace of whoever enqueued it.
+"""OpenTelemetry: a job continues the trace of its producer.
 
-Tasks put the current span's `traceparent` into the headers of the jobs that they enqueue, wherever OpenTelemetry is in use; the
-middleware makes a span of each attempt, whose parent is that one. The SDK and its exporters are the program's to set up.
+If OpenTelemetry is in use, tasks put the current span's `traceparent` into the headers of the jobs that they enqueue. The middleware makes
+a span of each attempt, with that parent. The program sets up the SDK and its exporters.
 
-A handler in a process has the attempt's span as the current one too, by name: what it starts is its child, exported by the process's own
-SDK, which `Worker(child_setup=…)` sets up.
+In a child process the attempt's span is the parent of new spans, which the child's own SDK exports; `Worker(child_setup=…)` sets it up.
 
-Needs the extra `otel`, and only for the middleware.
+Only the middleware needs the extra `otel`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, NamedTuple
 
 from pinlater.version import __version__
-from pinlater.worker._endings import Ending
+from pinlater.worker._attempts.endings import Ending
 from pinlater.worker.context import JobContext
 from pinlater.worker.logs import TRACEPARENT
 from pinlater.worker.middleware import Middleware
@@ -39,7 +38,7 @@ _OPEN: ContextVar[_Open | None] = ContextVar("pinlater_open_span", default=None)
 
 
 class OpenTelemetry(Middleware):
-    """A span of each attempt, current in its handler, wherever that runs. `provider`: else the process's own."""
+    """A span of each attempt, current while its function runs. Without `provider` the process's own is used."""
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         from opentelemetry import trace
@@ -89,7 +88,7 @@ class OpenTelemetry(Middleware):
 
 
 def with_trace(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """`headers` with the current span's `traceparent`, where there is a span and none is given. Imports nothing by itself."""
+    """`headers` with the current span's `traceparent`, unless they have one or there is no span. Never imports OpenTelemetry first."""
     if "opentelemetry.trace" not in sys.modules or TRACEPARENT in headers:
         return headers
     from opentelemetry import trace
@@ -103,8 +102,8 @@ def with_trace(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @contextlib.contextmanager
-def going_on(trace: Mapping[str, str] | None) -> Iterator[None]:
-    """In a child process: the span that `with_trace` named there is the current one here. Nothing where there was none."""
+def with_parent_span(trace: Mapping[str, str] | None) -> Iterator[None]:
+    """In a child process: the span that `with_trace` named in the parent is the current one, if there was one."""
     if not trace:
         yield
         return

@@ -20,8 +20,8 @@ from pinlater.cli.worker_logs import log_to_stderr
 from pinlater.cli.worker_module import find_worker, split_name
 from pinlater.client import AsyncClient
 from pinlater.worker import Worker, WorkerSettings
-from pinlater.worker._line import Line
-from pinlater.worker._loop import run
+from pinlater.worker._process.control_channel import ControlChannel
+from pinlater.worker._process.event_loop import run
 
 
 class Format(str, Enum):  # noqa: UP042 - the option's words
@@ -77,8 +77,8 @@ def worker(
     Example: pinlater worker jobs:worker --concurrency 32
     """
     _check_level(log_level)
-    opened = _line(line)
-    set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if opened is None else opened.number)
+    control = _control(line)
+    set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if control is None else control.number)
     set_up_logs()
     names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
     changes: dict[str, Any] = {
@@ -101,11 +101,11 @@ def worker(
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
     try:
-        run(_run(found, client, settings, names, set_up_logs, opened))
+        run(_run(found, client, settings, names, set_up_logs, control))
     except OSError as error:
         exits.fail(f"the worker can't start: {error.strerror or error}", exits.REFUSED)
     code = exits.RECYCLED if found.recycled else exits.OK
-    if found.functions_left_behind:
+    if found.abandoned_functions:
         # Threads can't be stopped, and the interpreter would wait for them; their jobs were given back.
         sys.stderr.flush()
         os._exit(code)
@@ -118,16 +118,21 @@ async def _run(
     settings: WorkerSettings,
     names: list[str] | None,
     set_up_logs: Callable[[], None],
-    line: Line | None,
+    control: ControlChannel | None,
 ) -> None:
     async with contextlib.nullcontext() if client is None else client:
         await worker.run_async(
-            client=client, settings=settings, queues=names, handle_signals=True, child_setup=set_up_logs, line=line
+            client=client,
+            settings=settings,
+            queues=names,
+            handle_signals=True,
+            child_setup=set_up_logs,
+            control=control,
         )
 
 
 def _supervise(command: list[str], processes: int, reload: bool) -> int:
-    from pinlater.worker.supervisor import Supervisor
+    from pinlater.worker._supervisor.supervisor import Supervisor
 
     folder = Path.cwd() if reload else None
     return asyncio.run(Supervisor(command, processes, reload=folder).run())
@@ -144,12 +149,12 @@ def _command_of_one(context: typer.Context, application: str) -> list[str]:
     return words
 
 
-def _line(text: str | None) -> Line | None:
-    """The end of the supervisor's line that this process has inherited: `DESCRIPTOR:NUMBER`."""
+def _control(text: str | None) -> ControlChannel | None:
+    """This process's end of the control channel to its supervisor: `DESCRIPTOR:NUMBER`."""
     if text is None:
         return None
     descriptor, _, number = text.partition(":")
-    return Line(int(descriptor), int(number))
+    return ControlChannel(int(descriptor), int(number))
 
 
 def _check_level(level: str) -> None:

@@ -1,0 +1,37 @@
+"""One attempt of a job, as values that can be sent to a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pinlater.client.values import ClaimedJob
+from pinlater.worker._attempts.endings import Ending
+from pinlater.worker.context import JobContext, ServerCalls
+from pinlater.worker.retries import Retry
+from pinlater.worker.tasks import Task
+
+
+class Attempt(NamedTuple):
+    """`job.body` and `job.headers` are the producer's own, without the envelope. `trace` is for a child process."""
+
+    job: ClaimedJob
+    content_type: str
+    deadline_ms: int | None
+    default_retry: Retry
+    trace: Mapping[str, str] | None = None
+
+    def retry_of(self, task: Task[..., Any]) -> Retry:
+        """The task's policy, or the worker's."""
+        return task.options.retry or self.default_retry
+
+    def context_of(self, task: Task[..., Any], server: ServerCalls) -> JobContext:
+        """The job as its function sees it."""
+        return JobContext(self.job, task.name, server, task.options.codec.encode, self.deadline_ms)
+
+
+class AttemptResult(NamedTuple):
+    """How an attempt ended, with the exception if it is in this process."""
+
+    ending: Ending
+    error: BaseException | None = None

@@ -1,0 +1,99 @@
+"""Calls a task's function for one attempt: on the event loop, in a thread, and in a child process alike.
+
+An exception of the function is a failure of its job and not of the worker, SystemExit and KeyboardInterrupt included. A function may
+fork; a forked child that returns from the function exits at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import partial
+from typing import Any
+
+from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.endings import ending_of
+from pinlater.worker._enqueueing.arguments import OCTETS
+from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
+from pinlater.worker.context import JobContext, set_current
+from pinlater.worker.errors import CantDecode
+from pinlater.worker.tasks import Task
+
+CODECS: Mapping[str, Codec] = {codec.content_type: codec for codec in (JsonCodec(), MessagePackCodec())}
+
+
+def call(task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+    """Calls a plain function."""
+    process = os.getpid()
+    set_current(context)
+    try:
+        task.function(**_arguments(task, attempt, context))
+    except BaseException as error:  # noqa: BLE001 - see above
+        _exit_if_forked(process)
+        return _result(error, task, attempt, context)
+    _exit_if_forked(process)
+    return _result(None, task, attempt, context)
+
+
+async def call_async(task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+    """Awaits a coroutine. A cancellation is a failure here; the caller knows whether it came from outside."""
+    set_current(context)
+    try:
+        await _in_this_process(task.function(**_arguments(task, attempt, context)))
+    except BaseException as error:  # noqa: BLE001 - see above
+        return _result(error, task, attempt, context)
+    return _result(None, task, attempt, context)
+
+
+@types.coroutine
+def _in_this_process(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Awaits a coroutine, and exits after a step that returns in a forked child.
+
+    A forked child that returned to the event loop would use its parent's connections and run its parent's jobs.
+    """
+    process = os.getpid()
+    step: Callable[[], Any] = partial(coroutine.send, None)
+    while True:
+        try:
+            waits_for = step()
+        except StopIteration as returned:
+            _exit_if_forked(process)
+            return returned.value
+        except BaseException:
+            _exit_if_forked(process)
+            raise
+        _exit_if_forked(process)
+        try:
+            sent = yield waits_for
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - usually a cancellation, which the coroutine handles
+            step = partial(coroutine.throw, error)
+        else:
+            step = partial(coroutine.send, sent)
+
+
+def _exit_if_forked(process: int) -> None:
+    if os.getpid() != process:
+        os._exit(0)
+
+
+def _arguments(task: Task[..., Any], attempt: Attempt, context: JobContext) -> dict[str, Any]:
+    codec, content_type = task.options.codec, attempt.content_type
+    if content_type and content_type not in (codec.content_type, OCTETS):
+        known = CODECS.get(content_type)
+        if known is None:
+            raise CantDecode(f"task {task.name} can't decode content-type {content_type!r}")
+        codec = known
+    try:
+        return task.parameters.decode(codec, attempt.job.body, attempt.job, context)
+    except Exception as error:
+        raise CantDecode(f"the body does not fit task {task.name}: {error}") from error
+
+
+def _result(error: BaseException | None, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+    spread = random.random()  # noqa: S311 - spreads retries, guards nothing
+    return AttemptResult(ending_of(error, context, attempt.retry_of(task), spread), error)

@@ -1,0 +1,97 @@
+"""How an attempt ended, as a plain value: made where the function ran (loop, thread or process), reported by the worker.
+
+The retry policy is applied here, because an exception can't leave a child process.
+"""
+
+from __future__ import annotations
+
+import traceback
+from enum import Enum
+from typing import NamedTuple
+
+from pinlater.worker.context import JobContext, Rescheduling
+from pinlater.worker.errors import ProcessDied, Reject, Snooze, TimeLimitExceeded
+from pinlater.worker.retries import Retry, delay_of
+
+ERROR_TEXT_CHARS_MAX = 4_000
+STATUS_CHARS_MAX = 500
+_TRACE_CHARS_MAX = 3_000
+
+
+class Kind(Enum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # used up one of the job's attempts
+    GIVEN_UP = "given up"  # failed, and is not retried
+    SNOOZED = "snoozed"  # runs again later and keeps its attempts
+    RESCHEDULED = "rescheduled"  # runs again at a given time, perhaps with a new body, and keeps its attempts
+    LOST = "lost"  # the claim ended before the attempt; the worker reports nothing
+    GIVEN_BACK = "given back"  # the worker stopped first; the job keeps its attempts
+
+
+class Ending(NamedTuple):
+    """How an attempt ended. `delay_ms` is the wait before the next one. `status` is for servers without error type and text."""
+
+    kind: Kind
+    delay_ms: int = 0
+    error_type: str = ""
+    error_text: str = ""
+    status: str = ""
+    rescheduling: Rescheduling | None = None
+
+
+def ending_of(error: BaseException | None, context: JobContext, retry: Retry, spread: float) -> Ending:
+    """How an attempt ended whose function returned (`error` is None) or raised. `spread` in [0, 1) is random."""
+    if error is None:
+        if context.rescheduling is not None:
+            return Ending(Kind.RESCHEDULED, rescheduling=context.rescheduling)
+        return Ending(Kind.SUCCEEDED)
+    if isinstance(error, Snooze):
+        return Ending(Kind.SNOOZED, error.delay_ms)
+    if isinstance(error, Reject):
+        return _failed(error, None)
+    return _failed(error, delay_of(retry, context.attempt, error, spread))
+
+
+def failure(error: BaseException, delay_ms: int | None) -> Ending:
+    """A failed attempt whose function did not raise: its time limit passed or its process died. `delay_ms` None: no retry."""
+    return _failed(error, delay_ms)
+
+
+def _failed(error: BaseException, delay_ms: int | None) -> Ending:
+    name, text = type_name(type(error)), _text_of(error)
+    status = _sendable(f"{name}: {text}"[:STATUS_CHARS_MAX])
+    deliberate = isinstance(error, Reject | TimeLimitExceeded | ProcessDied)
+    if not deliberate:
+        text = _with_trace(text, error)
+    text = _sendable(text[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX]
+    if delay_ms is None:
+        return Ending(Kind.GIVEN_UP, 0, _sendable(name), text, status)
+    return Ending(Kind.FAILED, delay_ms, _sendable(name), text, status)
+
+
+def type_name(kind: type[BaseException]) -> str:
+    """The type's name, with its module unless that is `builtins`."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as raised:  # noqa: BLE001 - the exception's class is user code
+        return f"(no text: str() raised {type(raised).__name__})"
+
+
+def _with_trace(text: str, error: BaseException) -> str:
+    """The text, then the end of the trace, which is nearest to the cause."""
+    try:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+    except Exception:  # noqa: BLE001 - the text alone is worth having
+        return text
+    return f"{text}\n{frames[-_TRACE_CHARS_MAX:]}".rstrip()
+
+
+def _sendable(text: str) -> str:
+    """Escapes bytes that are not text (in file names, say): they would make the whole request of acks fail."""
+    return text.encode(errors="backslashreplace").decode()

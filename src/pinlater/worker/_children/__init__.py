@@ -1,0 +1,1 @@
+"""Child processes that run the functions of `process=True` tasks."""

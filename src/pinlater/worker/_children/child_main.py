@@ -1,0 +1,108 @@
+"""The main function of a child process: runs one job at a time for the parent.
+
+The child ends when its parent does, however the parent ends. A task that closes file descriptors or exits ends this process, and the
+parent notices.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import resource
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from pinlater.client.values import AckResult, Checkpoint
+from pinlater.domain.clock import SystemClock
+from pinlater.worker._attempts.attempt import Attempt
+from pinlater.worker._attempts.calling import call
+from pinlater.worker._attempts.endings import Ending, failure
+from pinlater.worker.context import ServerCalls, attempt_number
+from pinlater.worker.retries import delay_of, linear
+from pinlater.worker.tasks import Task
+from pinlater.worker.tracing import with_parent_span
+
+# Ctrl-C, and an init system that signals all of a service's processes, reach children too. The parent drains them, and kills them.
+SIGNALS_OF_PARENT = (signal.SIGINT, signal.SIGTERM)
+
+
+class ToRun(NamedTuple):
+    """Parent to child: run this. `module` and `name` locate the task."""
+
+    module: str
+    name: str
+    attempt: Attempt
+
+
+class Finished(NamedTuple):
+    """Child to parent: how it ended, and the child's peak memory."""
+
+    ending: Ending
+    memory_bytes: int
+
+
+def main(jobs: Connection, lifeline: Connection, setups: Sequence[Callable[[], None]]) -> None:
+    """Runs `setups`, then jobs until the parent closes its end."""
+    for number in SIGNALS_OF_PARENT:
+        signal.signal(number, _ignore)  # not SIG_IGN, which programs that a task starts would inherit
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_PARENT)
+    threading.Thread(target=_exit_with_parent, args=(lifeline,), daemon=True).start()
+    for setup in setups:
+        setup()
+    clock, process = SystemClock(), os.getpid()
+
+    def checkpoint(item: Checkpoint) -> AckResult:
+        if os.getpid() != process:
+            raise RuntimeError(
+                "this process was forked from the job's: only the job's own process can reach the server"
+            )
+        jobs.send(item)
+        answer = jobs.recv()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    server = ServerCalls(clock.now_ms, checkpoint)
+    while True:
+        try:
+            pickled = jobs.recv_bytes()
+        except EOFError:
+            return
+        ending = _run(pickled, server)
+        jobs.send(Finished(ending, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+
+def _ignore(number: int, frame: object) -> None: ...
+
+
+def _run(pickled: bytes, server: ServerCalls) -> Ending:
+    """A job that can't be started (its module is missing, say) fails with the reason; the process goes on."""
+    retry, attempt = linear(1), 1
+    try:
+        to_run: ToRun = pickle.loads(pickled)  # noqa: S301 - from the parent
+        retry, attempt = to_run.attempt.default_retry, attempt_number(to_run.attempt.job)
+        task = _find(to_run)
+    except Exception as error:  # noqa: BLE001 - importing runs users' code
+        return failure(error, delay_of(retry, attempt, error, 0.5))
+    with with_parent_span(to_run.attempt.trace):
+        return call(task, to_run.attempt, to_run.attempt.context_of(task, server)).ending
+
+
+def _find(to_run: ToRun) -> Task[..., Any]:
+    found: Any = importlib.import_module(to_run.module)
+    for part in to_run.name.split("."):
+        found = getattr(found, part)
+    if not isinstance(found, Task):
+        raise TypeError(f"{to_run.module}:{to_run.name} is not a task: does something wrap the decorated function?")
+    return found
+
+
+def _exit_with_parent(lifeline: Connection) -> None:
+    try:
+        lifeline.recv()
+    except (EOFError, OSError):
+        os._exit(0)

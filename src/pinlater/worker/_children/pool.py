@@ -1,0 +1,99 @@
+"""A queue's child processes, for plain functions that need a CPU or may crash.
+
+Each child runs one job at a time. A child that dies costs its job an attempt and is replaced. The worker kills a child whose job ran into
+its time limit or lost its claim. Children are spawned, so they share none of the parent's threads, locks and connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pinlater.client.values import AckResult, Checkpoint
+from pinlater.worker._attempts.attempt import Attempt
+from pinlater.worker._attempts.endings import Ending
+from pinlater.worker._children.child import Child, ChildSetup
+from pinlater.worker._children.child_main import ToRun
+from pinlater.worker.tasks import Task
+
+_THREADS = 8
+
+
+class ChildPool:
+    """Starts children as needed. A child is replaced after `jobs_max` jobs, or when its peak memory reaches `memory_bytes_max`."""
+
+    def __init__(
+        self, *, jobs_max: int | None = None, memory_bytes_max: int | None = None, setups: Sequence[ChildSetup] = ()
+    ) -> None:
+        self._setups = tuple(setups)
+        self._jobs_max = jobs_max
+        self._memory_bytes_max = memory_bytes_max
+        self._idle: list[Child] = []
+        self._all: set[Child] = set()
+        self._closed = False
+        # Starting and joining a process takes milliseconds, in which the event loop must not block.
+        self._threads = ThreadPoolExecutor(_THREADS, "pinlater-processes")
+
+    async def run(
+        self, task: Task[..., Any], attempt: Attempt, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]
+    ) -> Ending:
+        """How the attempt ended. Raises `ProcessDied`. Cancelling this kills the child."""
+        child = await self._take()
+        try:
+            finished = await child.run(ToRun(*task.reference(), attempt), checkpoint)
+        except BaseException:
+            self._end(child, kill=True)
+            raise
+        too_old = self._jobs_max is not None and child.jobs >= self._jobs_max
+        too_large = self._memory_bytes_max is not None and finished.memory_bytes >= self._memory_bytes_max
+        if too_old or too_large:
+            self._end(child, kill=False)
+        else:
+            self._idle.append(child)
+        return finished.ending
+
+    async def _take(self) -> Child:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            self._end(child, kill=True)
+        starting = asyncio.get_running_loop().run_in_executor(self._threads, Child, self._setups, self._threads)
+        try:
+            child = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_kill_unwanted)
+            raise
+        self._all.add(child)
+        return child
+
+    def _end(self, child: Child, *, kill: bool) -> None:
+        self._all.discard(child)
+        child.end(kill=kill)
+        if not self._closed:
+            self._threads.submit(child.wait)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of living children."""
+        return [child.process_id for child in self._all]
+
+    def close(self) -> None:
+        """Ends all children and waits for them. Cancel each `run` first: it closes the child that it uses."""
+        self._closed = True
+        for child in self._all:
+            child.kill()
+        for child in self._idle:
+            child.end(kill=False)
+        for child in self._all:
+            child.wait()
+        self._all.clear()
+        self._idle.clear()
+        self._threads.shutdown()
+
+
+def _kill_unwanted(starting: asyncio.Future[Child]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().end(kill=True)

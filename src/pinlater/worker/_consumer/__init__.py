@@ -1,0 +1,1 @@
+"""One queue's consumer: claims jobs, executes them, stops them, and shuts down."""

@@ -1,0 +1,74 @@
+"""One queue's consumer: claims jobs, executes them and reports how they ended, until the worker stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from pinlater.worker._children.pool import ChildPool
+from pinlater.worker._consumer.claimer import Claimer
+from pinlater.worker._consumer.executor import Executor
+from pinlater.worker._consumer.held_jobs import HeldJobs, StopReason
+from pinlater.worker._consumer.pacing import Pacing, PollingPace
+from pinlater.worker._consumer.runner import Runner
+from pinlater.worker._consumer.shutdown import Shutdown
+from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._reports.reporter import Reporter
+from pinlater.worker.tasks import Task
+
+
+class Consumer:
+    """Runs one queue's jobs. `run` ends after the grace time at most, and a few seconds for reports."""
+
+    def __init__(
+        self,
+        run: WorkerRun,
+        queue: str,
+        tasks: Mapping[str, Task[..., Any]],
+        default: Task[..., Any] | None,
+        pacing: Pacing | None = None,
+        jobs: HeldJobs | None = None,
+    ) -> None:
+        self._run = run
+        self.queue = queue
+        self.jobs = jobs or HeldJobs()
+        self._reporter = Reporter(run.client, queue, run.settings, run.counts, run.clock, run.leases.drop)
+        children = ChildPool(
+            jobs_max=run.settings.child_jobs_max,
+            memory_bytes_max=run.settings.child_memory_bytes_max,
+            setups=run.child_setups,
+        )
+        self.runner = Runner(queue, self._reporter.checkpoint, run.middleware, children, run.clock)
+        self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self._reporter)
+        pacing = pacing or PollingPace(queue, run.settings, run.stop)
+        self.claimer = Claimer(run, queue, self.jobs, self._executor, self._reporter, pacing, self.runner)
+        self._shutdown = Shutdown(run, queue, self.jobs, self._executor.stopper, self._reporter)
+
+    async def run(self) -> None:
+        """Claims and executes jobs until the worker stops. Raises only if the worker itself has a defect.
+
+        Cancelling it cancels the jobs and reports nothing more: their claims time out.
+        """
+        self.runner.threads.ended = self.jobs.changed.set  # perhaps an abandoned one
+        try:
+            async with asyncio.TaskGroup() as group:
+                flushing = group.create_task(self._reporter.flush_until_cancelled())
+                await self._shutdown.end_claiming(group.create_task(self.claimer.claim_until_stopped()))
+                await self._shutdown.finish(flushing)
+        finally:
+            self._cancel_jobs()
+            self.runner.close()
+
+    def wake(self) -> None:
+        """Slots may be free."""
+        self._executor.start_waiting()
+        self.jobs.changed.set()
+
+    def _cancel_jobs(self) -> None:
+        for held in [*self.jobs.waiting, *self.jobs.running]:
+            held.stopped = held.stopped or StopReason.GIVEN_BACK
+            self._run.end_lease(held)
+            if held.task is not None:
+                held.task.cancel()
+        self.jobs.waiting.clear()

@@ -1,0 +1,226 @@
+"""Executes one queue's jobs, from a free slot to the report of how each attempt ended.
+
+A held job ends in one of: a report, a release, or a lost claim. The executor must never report a job whose claim was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pinlater.client.values import ClaimedJob
+from pinlater.worker import envelope
+from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.endings import Ending, Kind, failure
+from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs, StopReason
+from pinlater.worker._consumer.job_stopper import CANCEL_S, JobStopper
+from pinlater.worker._consumer.runner import Runner
+from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._reports.reporter import Reporter
+from pinlater.worker.context import attempt_number
+from pinlater.worker.envelope import Opened
+from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
+from pinlater.worker.logs import fields_of
+from pinlater.worker.retries import Retry, delay_of
+from pinlater.worker.tasks import RunsIn, Task
+
+_log = logging.getLogger("pinlater.worker")
+# A job that has killed this many processes is not retried, whatever attempts it has left.
+_CRASHES_MAX = 3
+_UNKNOWN_TASKS_REMEMBERED = 100
+
+
+class Executor:
+    """Belongs to one queue."""
+
+    def __init__(
+        self,
+        run: WorkerRun,
+        queue: str,
+        tasks: Mapping[str, Task[..., Any]],
+        default: Task[..., Any] | None,
+        jobs: HeldJobs,
+        runner: Runner,
+        reporter: Reporter,
+    ) -> None:
+        self._run = run
+        self._clock = run.clock
+        self._queue = queue
+        self._tasks = tasks
+        self._default = default
+        self._jobs = jobs
+        self._runner = runner
+        self._reporter = reporter
+        self._context = contextvars.copy_context()  # each job runs in a copy, so no job sees another's variables
+        self._unknown_logged: dict[str, float] = {}
+        self.stopper = JobStopper(
+            run, jobs, ended=self._count, abandon=self._abandon, report_time_limit=self._report_time_limit
+        )
+
+    def start_waiting(self) -> None:
+        """Starts waiting jobs while the queue may take slots."""
+        slots = self._run.slots
+        while self._jobs.waiting and not self._run.stop.is_set() and slots.free_for(self._queue):
+            held = self._jobs.waiting.popleft()
+            self._jobs.running.add(held)
+            slots.take(self._queue)
+            self._run.counts.running += 1
+            name, context = f"job {held.job.descriptor}", self._context.copy()
+            held.task = asyncio.create_task(self._execute(held), name=name, context=context)
+
+    async def _execute(self, held: HeldJob) -> None:
+        try:
+            task, opened = self._open(held.job)
+            if task is None:
+                await self._give_back_unknown(held, opened.task)
+            elif self._start(held, task):
+                result = await self._run_attempt(held, task, opened)
+                if result is not None:
+                    await self._report(held, result)
+        except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
+            _log.exception("job %s: how it ended can't be reported; its claim times out", held.job.descriptor)
+        finally:
+            self._finish(held)
+
+    # --- the five steps ---------------------------------------------------------------------------------------------------
+    def _open(self, job: ClaimedJob) -> tuple[Task[..., Any] | None, Opened]:
+        """Takes the job out of its envelope and finds its task; None if this worker doesn't know it."""
+        opened = envelope.opened(job.body, job.headers)
+        return self._tasks.get(opened.task) if opened.task else self._default, opened
+
+    def _start(self, held: HeldJob, task: Task[..., Any]) -> bool:
+        """Starts the time limit. False if the heartbeater gave the job back meanwhile."""
+        limit_ms = task.options.time_limit_ms
+        held.in_thread = task.options.runs_in is RunsIn.THREAD
+        held.counts = self._run.counts.of_task(self._queue, task.name)
+        keep_until_s = None if limit_ms is None else self._clock.monotonic() + limit_ms / 1000 + CANCEL_S + 1
+        if held.lease is not None and not self._run.leases.begin(held.lease, keep_until_s):
+            held.lease, held.stopped = None, StopReason.GIVEN_BACK
+            self._run.counts.released += 1
+            return False
+        if limit_ms is not None:
+            later = asyncio.get_running_loop().call_later
+            held.timer = later(limit_ms / 1000, self.stopper.stop, held, StopReason.TIME_LIMIT)
+        held.started_s = self._clock.monotonic()
+        return True
+
+    async def _run_attempt(self, held: HeldJob, task: Task[..., Any], opened: Opened) -> AttemptResult | None:
+        """How the attempt ended; None if there is nothing to report."""
+        limit_ms = task.options.time_limit_ms
+        deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
+        job = held.job._replace(body=opened.body, headers=opened.headers)
+        attempt = Attempt(job, opened.content_type, deadline_ms, self._run.retry)
+        result: AttemptResult | None = None
+        try:
+            result = await self._runner.run(task, attempt, partial(self._result_of_stop, held))
+            self._jobs.took((self._clock.monotonic() - held.started_s) * 1000)
+        except asyncio.CancelledError:
+            if held.stopped is None:
+                raise
+        except Exception as error:  # noqa: BLE001 - a fault of the worker itself must not leave the job without an end
+            result = self._failed(held.job, error, self._run.retry)
+        if held.stopped is None:
+            held.reporting = True
+            return result
+        too_long = held.stopped is StopReason.TIME_LIMIT and not held.abandoned
+        return self._too_long(held) if too_long else None
+
+    async def _report(self, held: HeldJob, result: AttemptResult) -> None:
+        """Counts and logs how the attempt ended, and hands it to the reporter."""
+        job, ending = held.job, result.ending
+        self._count(held, ending.kind)
+        if held.lease is not None and held.timer is not None:
+            self._run.leases.ended(held.lease)
+        if self._run.on_end is not None:
+            self._run.on_end(job, ending, result.error)
+        if isinstance(result.error, ProcessDied):
+            ending = await self._blame_for_crashes(job, ending)
+        if ending.kind is Kind.SUCCEEDED:
+            self._run.counts.succeeded += 1
+        elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
+            self._run.counts.failed += 1
+            self._log_failure(job, ending, result.error)
+        await self._reporter.end(job, ending, held.hand_over_lease()[1])
+
+    def _finish(self, held: HeldJob) -> None:
+        """Ends the time limit and the lease, and frees the slot."""
+        if held.timer is not None:
+            held.timer.cancel()
+        self._run.end_lease(held)
+        if held.abandoned:
+            self._jobs.abandoned -= 1
+        else:
+            self._free_slot(held)
+        self._jobs.changed.set()
+
+    # --- how attempts end -------------------------------------------------------------------------------------------------
+    def _result_of_stop(self, held: HeldJob) -> AttemptResult | None:
+        """How an attempt ended that was stopped from outside; None for others."""
+        if held.stopped is None:
+            return None
+        if held.stopped is StopReason.TIME_LIMIT:
+            return self._too_long(held)
+        return AttemptResult(Ending(Kind.LOST if held.stopped is StopReason.LOST else Kind.GIVEN_BACK))
+
+    def _too_long(self, held: HeldJob) -> AttemptResult:
+        task, _ = self._open(held.job)
+        limit_s = (task.options.time_limit_ms or 0) / 1000 if task else 0
+        error = TimeLimitExceeded(f"ran longer than its time limit of {limit_s:g} s")
+        return self._failed(held.job, error, (task.options.retry if task else None) or self._run.retry)
+
+    def _failed(self, job: ClaimedJob, error: Exception, retry: Retry) -> AttemptResult:
+        spread = random.random()  # noqa: S311 - spreads retries, guards nothing
+        return AttemptResult(failure(error, delay_of(retry, attempt_number(job), error, spread)), error)
+
+    async def _blame_for_crashes(self, job: ClaimedJob, ending: Ending) -> Ending:
+        """Gives up a job that has killed too many processes, by the attempts in its history."""
+        crashes = await self._reporter.crashes_of(job) + 1
+        if crashes < _CRASHES_MAX:
+            return ending
+        text = f"{ending.error_text}; given up: the job ended {crashes} processes"
+        return ending._replace(kind=Kind.GIVEN_UP, error_text=text, status=f"{ending.status}; given up")
+
+    async def _report_time_limit(self, held: HeldJob) -> None:
+        await self._report(held, self._too_long(held))
+
+    async def _give_back_unknown(self, held: HeldJob, task: str) -> None:
+        """A newer producer's task, probably: another worker may know it, or this one after its next deployment."""
+        self._run.counts.unknown_tasks += 1
+        delay_ms, now = self._run.settings.unknown_task_delay_ms, self._clock.monotonic()
+        if now - self._unknown_logged.get(task, -1e9) >= delay_ms / 1000:
+            recent = list(self._unknown_logged.items())[-_UNKNOWN_TASKS_REMEMBERED:]
+            self._unknown_logged = {**dict(recent), task: now}
+            named = f"task {task!r} is not known here"
+            unnamed = "the job names no task and the queue has no default task"
+            _log.warning("queue %s: %s; such jobs are given back", self._queue, named if task else unnamed)
+        await self._reporter.release([held.hand_over_lease()], delay_ms)
+
+    def _log_failure(self, job: ClaimedJob, ending: Ending, error: BaseException | None) -> None:
+        without_trace = isinstance(error, ProcessDied | TimeLimitExceeded)  # theirs shows only the worker's frames
+        _log.warning(
+            "queue %s: job %s failed: %s", self._queue, job.descriptor, ending.status,
+            exc_info=None if without_trace else error, extra={**fields_of(job), "attempt": attempt_number(job)},
+        )  # fmt: skip
+
+    def _count(self, held: HeldJob, kind: Kind) -> None:
+        if held.counts is not None:
+            held.counts.note(kind, self._clock.monotonic() - held.started_s)
+
+    # --- slots ------------------------------------------------------------------------------------------------------------
+    def _free_slot(self, held: HeldJob) -> None:
+        self._jobs.running.discard(held)
+        self._run.slots.give_back(self._queue)
+        self._run.counts.running -= 1
+        self.start_waiting()
+        self._run.slots.wants(self._queue, self._jobs.wants_slots)
+        self._run.on_slot_freed()
+
+    def _abandon(self, held: HeldJob) -> None:
+        self._jobs.abandoned += 1
+        self._free_slot(held)
+        self._jobs.changed.set()

@@ -1,0 +1,126 @@
+"""Runs one attempt where its task wants to run (event loop, thread or child process), with the middleware's hooks around it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pinlater.client.values import AckResult, Checkpoint
+from pinlater.domain.clock import Clock
+from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.calling import call, call_async
+from pinlater.worker._attempts.endings import Kind, ending_of, failure
+from pinlater.worker._attempts.threads import Threads
+from pinlater.worker._children.pool import ChildPool
+from pinlater.worker.context import JobContext, ServerCalls, set_current
+from pinlater.worker.errors import ProcessDied
+from pinlater.worker.middleware import Middleware
+from pinlater.worker.retries import delay_of
+from pinlater.worker.tasks import RunsIn, Task
+from pinlater.worker.tracing import with_trace
+
+_log = logging.getLogger("pinlater.worker")
+SendCheckpoint = Callable[[Checkpoint], Awaitable[AckResult]]
+
+
+class Runner:
+    """Belongs to one queue and one event loop."""
+
+    def __init__(
+        self,
+        queue: str,
+        checkpoint: SendCheckpoint,
+        middleware: Sequence[Middleware],
+        children: ChildPool,
+        clock: Clock,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._middleware = middleware
+        self._clock = clock
+        self.threads = Threads(f"pinlater-{queue}")
+        self.children = children
+
+    async def run(
+        self, task: Task[..., Any], attempt: Attempt, result_of_stop: Callable[[], AttemptResult | None]
+    ) -> AttemptResult:
+        """How the attempt ended. Cancelling this stops a coroutine and kills a child process; a thread goes on.
+
+        `result_of_stop` overrides the function's own result if the worker stopped the attempt; else it returns None.
+        """
+        context = attempt.context_of(task, self._server_calls(task.options.runs_in))
+        set_current(context)  # for log lines of hooks
+        try:
+            result = await self._call_after_hooks(task, attempt, context)
+        except asyncio.CancelledError:
+            stopped = result_of_stop()
+            if stopped is None:
+                raise
+            result = stopped
+        else:
+            result = result_of_stop() or result
+        if self._middleware:
+            await self._call_end_hooks(context, result)
+        return result
+
+    async def _call_after_hooks(self, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+        try:
+            for middleware in self._middleware:
+                await _completed(middleware.before(context))
+        except Exception as error:  # noqa: BLE001 - a hook may reject the job as its function may
+            return AttemptResult(ending_of(error, context, attempt.retry_of(task), _spread()), error)
+        return await self._call(task, attempt, context)
+
+    async def _call(self, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+        if task.options.runs_in is RunsIn.LOOP:
+            return await call_async(task, attempt, context)
+        if task.options.runs_in is RunsIn.THREAD:
+            return await self.threads.run(partial(call, task, attempt, context))
+        try:
+            attempt = attempt._replace(trace=with_trace({}))
+            return AttemptResult(await self.children.run(task, attempt, self._checkpoint))
+        except ProcessDied as error:
+            delay_ms = delay_of(attempt.retry_of(task), context.attempt, error, _spread())
+            return AttemptResult(failure(error, delay_ms), error)
+
+    def _server_calls(self, runs_in: RunsIn) -> ServerCalls:
+        if runs_in is RunsIn.LOOP:
+            return ServerCalls(self._clock.now_ms, None, self._checkpoint)
+        loop = asyncio.get_running_loop()
+
+        def checkpoint(item: Checkpoint) -> AckResult:
+            return asyncio.run_coroutine_threadsafe(_awaited(self._checkpoint(item)), loop).result()
+
+        return ServerCalls(self._clock.now_ms, checkpoint)
+
+    async def _call_end_hooks(self, context: JobContext, result: AttemptResult) -> None:
+        failed = result.ending.kind in (Kind.FAILED, Kind.GIVEN_UP)
+        for middleware in reversed(self._middleware):
+            try:
+                if failed:
+                    await _completed(middleware.on_failure(context, result.ending, result.error))
+                await _completed(middleware.after(context, result.ending))
+            except Exception:  # noqa: BLE001 - the job has ended; a hook must not change that
+                _log.exception("job %s: middleware %s failed", context.descriptor, type(middleware).__name__)
+
+    def close(self) -> None:
+        """Ends idle threads, and all child processes."""
+        self.threads.close()
+        self.children.close()
+
+
+async def _completed(hook: Awaitable[None] | None) -> None:
+    if inspect.isawaitable(hook):
+        await hook
+
+
+async def _awaited(answer: Awaitable[AckResult]) -> AckResult:
+    return await answer
+
+
+def _spread() -> float:
+    return random.random()  # noqa: S311 - spreads retries, guards nothing

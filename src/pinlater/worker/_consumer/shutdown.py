@@ -1,0 +1,93 @@
+"""Ends one queue's consumer in order: gives back what has not started, waits for what runs, reports the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from pinlater.worker._consumer.held_jobs import HeldJobs, StopReason
+from pinlater.worker._consumer.job_stopper import CANCEL_S, JobStopper
+from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker._reports.reporter import Reporter
+
+_log = logging.getLogger("pinlater.worker")
+# How long a claim under way may still be answered: a busy queue's is, an idle queue's long poll is not.
+_BUSY_CLAIM_S = 0.25
+# How long the server may take to end a long poll that was hung up.
+_HANG_UP_S = 1.0
+# How long reports of ended jobs may take.
+_REPORT_S = 6.0
+
+
+class Shutdown:
+    """Takes the grace time at most, and a few seconds for reports."""
+
+    def __init__(self, run: WorkerRun, queue: str, jobs: HeldJobs, stopper: JobStopper, reporter: Reporter) -> None:
+        self._run = run
+        self._queue = queue
+        self._jobs = jobs
+        self._stopper = stopper
+        self._reporter = reporter
+
+    async def end_claiming(self, claiming: asyncio.Task[None]) -> None:
+        """Waits for the worker to stop, then ends the claim under way."""
+        await first_of(self._run.stop.wait(), asyncio.wait({claiming}))
+        await asyncio.wait({claiming}, timeout=_BUSY_CLAIM_S)
+        self._run.client.hang_up()
+        await asyncio.wait({claiming}, timeout=_HANG_UP_S)
+        claiming.cancel()
+        await asyncio.wait({claiming})
+
+    async def finish(self, flushing: asyncio.Task[None]) -> None:
+        """Ends all held jobs and delivers their reports. Ends `flushing`, which sends reports meanwhile."""
+        until = self._run.clock.monotonic() + self._run.settings.grace_ms / 1000
+        await asyncio.gather(self._give_back_waiting(), self._wait_for_running())
+        await self._give_back_running()
+        await self._wait_for_reports()
+        flushing.cancel()  # keeps the acks that it is sending
+        await asyncio.wait({flushing})
+        timeout_s = max(_REPORT_S, until - self._run.clock.monotonic())
+        await first_of(self._reporter.flush_the_rest(timeout_s), self._stopped_now())
+
+    async def _give_back_waiting(self) -> None:
+        waiting = [held.hand_over_lease() for held in self._jobs.waiting]
+        self._jobs.waiting.clear()
+        await self._reporter.release(waiting)
+
+    async def _wait_for_running(self) -> None:
+        tasks = [held.task for held in self._jobs.running if held.task is not None]
+        if tasks:
+            grace_s = self._run.settings.grace_ms / 1000
+            await first_of(self._run.stop_now.wait(), asyncio.wait(tasks), timeout_s=grace_s)
+
+    async def _give_back_running(self) -> None:
+        left = self._jobs.stoppable()
+        if not left:
+            return
+        _log.warning("queue %s: %d jobs did not finish in time and are given back", self._queue, len(left))
+        given_back = [held.hand_over_lease() for held in left]  # heartbeats go on until the server has the jobs
+        for held in left:
+            self._stopper.stop(held, StopReason.GIVEN_BACK)
+        await asyncio.wait([held.task for held in left if held.task is not None], timeout=CANCEL_S)
+        await self._reporter.release(given_back)
+
+    async def _wait_for_reports(self) -> None:
+        reporting = [held.task for held in self._jobs.running if held.reporting and held.task is not None]
+        if reporting or self._stopper.reporting:
+            await asyncio.wait([*self._stopper.reporting, *reporting], timeout=_REPORT_S)
+
+    async def _stopped_now(self) -> None:
+        await self._run.stop_now.wait()
+        await asyncio.sleep(_REPORT_S)
+
+
+async def first_of(*waits: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> None:
+    """Returns when the first of these is done, or after the timeout; cancels the others."""
+    tasks = {asyncio.create_task(wait) for wait in waits}
+    try:
+        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

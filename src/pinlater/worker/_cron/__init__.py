@@ -1,0 +1,1 @@
+"""Finds the times at which cron entries fire, and enqueues their jobs."""

@@ -1,0 +1,134 @@
+"""When a cron expression fires in a time zone. All moments are UTC.
+
+`cronsim` reads the expression and finds the matching times of a clock that never changes; this module handles changes of a zone's clock.
+Between two changes, local time is UTC plus a constant. The rule:
+
+- An entry for all twenty-four hours fires whenever the clock shows a matching time: also in a repeated hour, and not for a skipped one.
+- Any other entry fires once for each matching time of the calendar: the first time if the clock shows it twice, and right after the gap if
+  the clock skips it. Several firings at one moment are one.
+
+Weakness: two changes within half a day that undo each other go unnoticed. No zone has had such changes since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+_SECOND, _STEP = timedelta(seconds=1), timedelta(hours=12)
+_HOURS = 24
+
+
+class Expression:
+    """A cron expression of five fields, or six with seconds first. Raises ValueError."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            parsed = CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - cronsim computes without zones
+        except CronSimError as error:
+            raise ValueError(f"not a cron expression: {text!r}: {error}") from error
+        self.text = text
+        self.fires_every_hour = len(parsed.hours) == _HOURS
+
+    def after(self, moment: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        """The firings later than `moment`, in order, in UTC."""
+        return _Walk(self, zone, moment).firings()
+
+
+class _Walk:
+    """Walks through a zone's time from one change of the clock to the next."""
+
+    def __init__(self, expression: Expression, zone: ZoneInfo, moment: datetime) -> None:
+        self._expression = expression
+        self._zone = zone
+        self._at = moment.astimezone(UTC).replace(microsecond=0)
+        self._offset = self._offset_at(self._at)
+        # The next change of the clock, or None if there is none up to `_looked_until`.
+        self._coming: datetime | None = None
+        self._looked_until = self._at
+        # Matching times after this local time have not fired yet.
+        self._past = self._local(self._at)
+        if not expression.fires_every_hour:
+            self._past = max(self._past, self._shown_before)
+
+    def firings(self) -> Iterator[datetime]:
+        while True:
+            change: datetime | None = None
+            for local in CronSim(self._expression.text, self._past):
+                firing = (local - self._offset).replace(tzinfo=UTC)
+                change = self._change_up_to(firing)
+                if change is not None:
+                    if self._cross(change, local):
+                        yield change
+                    break
+                self._at = firing
+                yield firing
+            if change is None:
+                return
+
+    def _cross(self, change: datetime, due: datetime) -> bool:
+        """Moves past a change of the clock. Whether the entry fires at the change; `due` is its first firing that did not come before."""
+        ends = self._local(change)  # the clock changed before it showed this time
+        self._at = self._looked_until = change
+        self._coming = None
+        self._offset = self._offset_at(change)
+        begins = self._local(change)
+        if self._expression.fires_every_hour:
+            self._past = begins - _SECOND
+            return False
+        self._past = max(ends, begins) - _SECOND
+        if due >= begins:
+            return False
+        self._past = begins
+        return True
+
+    @cached_property
+    def _shown_before(self) -> datetime:
+        """In a repeated hour: the latest time that the clock showed before it was set back."""
+        local = self._at.astimezone(self._zone)
+        if not local.fold:
+            return self._past
+        first = local.replace(fold=0).astimezone(UTC)
+        change = _change(self._zone, first, self._at)
+        return self._past if change is None else (change + self._offset_at(first)).replace(tzinfo=None) - _SECOND
+
+    def _local(self, moment: datetime) -> datetime:
+        return (moment + self._offset).replace(tzinfo=None)
+
+    def _offset_at(self, moment: datetime) -> timedelta:
+        return offset_at(self._zone, moment)
+
+    def _change_up_to(self, moment: datetime) -> datetime | None:
+        """The next change of the clock, if it comes no later than `moment`."""
+        while self._coming is None and self._looked_until < moment:
+            start, self._looked_until = self._looked_until, self._looked_until + _STEP
+            self._coming = _change(self._zone, start, self._looked_until)
+        return self._coming if self._coming is not None and self._coming <= moment else None
+
+
+def offset_at(zone: ZoneInfo, moment: datetime) -> timedelta:
+    """Local time minus UTC."""
+    offset = moment.astimezone(zone).utcoffset()
+    assert offset is not None  # noqa: S101 - a ZoneInfo always knows
+    return offset
+
+
+def _change(zone: ZoneInfo, start: datetime, end: datetime) -> datetime | None:
+    """The first moment after `start`, up to `end`, at which the offset changes."""
+    before = offset_at(zone, start)
+    at = start
+    while at < end:
+        step = min(at + _STEP, end)
+        if offset_at(zone, step) != before:
+            break
+        at = step
+    else:
+        return None
+    while step - at > _SECOND:
+        middle = at + (step - at) // _SECOND // 2 * _SECOND
+        at, step = (middle, step) if offset_at(zone, middle) == before else (at, middle)
+    return step

@@ -1,0 +1,85 @@
+"""Enqueues the firings of one cron entry on time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+from pinlater.client.errors import PinLaterError, QueueNotFound
+from pinlater.domain.clock import Clock
+from pinlater.worker.cron import Cron
+
+_log = logging.getLogger("pinlater.worker")
+_RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 60.0
+# The longest sleep: the clock may be corrected meanwhile.
+_SLEEP_MAX_S = 30.0
+# A larger step back is a correction of the clock; a smaller one is normal adjustment.
+_SET_BACK = timedelta(seconds=1)
+
+
+class Timetable:
+    """Belongs to one entry. Runs until cancelled."""
+
+    def __init__(self, entry: Cron, clock: Clock, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        self._entry = entry
+        self._clock = clock
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Makes the missed firings, then each one on time."""
+        past = self._now()  # all firings up to here are made or missed
+        for firing in self._entry.missed_before(past):
+            await self._fire(firing)
+        while True:
+            due = next(self._entry.after(past), None)
+            if due is None:
+                _log.warning("cron %s: %r never fires again", self._entry.name, self._entry.expression)
+                return
+            past = await self._wait_for(due, past)
+            if past >= due:
+                for firing in self._entry.late(due, past):
+                    await self._fire(firing)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+
+    async def _wait_for(self, due: datetime, past: datetime) -> datetime:
+        """Returns the time when it is `due`, or when the clock was set back."""
+        latest = past
+        while True:
+            now = self._now()
+            if now >= due:
+                return now
+            if now < latest - _SET_BACK:
+                back = {"seconds": round((latest - now).total_seconds())}
+                _log.warning(
+                    "cron %s: the clock was set back; continuing from its new time", self._entry.name, extra=back
+                )
+                return now
+            latest = max(latest, now)
+            await self._sleep(min((due - now).total_seconds(), _SLEEP_MAX_S))
+
+    async def _fire(self, firing: datetime) -> None:
+        """Enqueues a firing; retries until the server has it, or until it is too late or replaced by the next one."""
+        entry, failures = self._entry, 0
+        while True:
+            try:
+                placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
+            except PinLaterError as error:
+                failures += 1
+                pause_s = min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 10))
+                level = logging.ERROR if isinstance(error, QueueNotFound) else logging.WARNING
+                _log.log(level, "cron %s: can't enqueue, retrying in %g s: %s", entry.name, pause_s, error)
+                await self._sleep(pause_s)
+                if not entry.still_wanted(firing, self._now()):
+                    _log.warning("cron %s: a firing was missed", entry.name, extra={"due": self._shown(firing)})
+                    return
+            else:
+                if not placed.existing:
+                    _log.info("cron %s fired", entry.name, extra={"job": placed.descriptor, "due": self._shown(firing)})
+                return
+
+    def _shown(self, firing: datetime) -> str:
+        return firing.astimezone(self._entry.zone).isoformat()

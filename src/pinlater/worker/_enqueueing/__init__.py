@@ -1,0 +1,1 @@
+"""Turns a call of a task into a job and sends it."""

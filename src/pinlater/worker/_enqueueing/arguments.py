@@ -1,0 +1,147 @@
+"""Encodes a function's arguments as a job's body. The function's signature decides the form:
+
+- one parameter of type `bytes`: the body is its value;
+- one parameter whose type has fields (a dataclass, a msgspec struct, a typed dictionary, a pydantic model): the body is its encoding;
+- anything else: an object with the parameters' names as keys.
+
+The worker passes parameters of the types `ClaimedJob` and `JobContext`, which are not in the body.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pinlater.client._bodies import body_of
+from pinlater.client.values import ClaimedJob
+from pinlater.worker.codecs import Codec
+from pinlater.worker.context import JobContext
+from pinlater.worker.errors import UnusableHandler
+
+OCTETS = "application/octet-stream"
+
+
+class _Form(Enum):
+    NOTHING = "nothing"
+    OCTETS = "octets"
+    WHOLE = "whole"
+    NAMED = "named"
+
+
+class Parameters(NamedTuple):
+    """How a function is called. `names` and `signature` leave out what the worker passes."""
+
+    form: _Form
+    names: tuple[str, ...]
+    body_type: Any
+    job_names: tuple[str, ...]
+    context_names: tuple[str, ...]
+    signature: inspect.Signature
+    positional: bool  # all parameters may be given by position
+    function: str
+
+    def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """The body of a call. Raises TypeError if the arguments don't fit the signature."""
+        if self.positional and not kwargs and len(args) == len(self.names):
+            bound = dict(zip(self.names, args, strict=True))  # a tenth of the time that `bind` takes
+        else:
+            try:
+                bound = self.signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise TypeError(f"{self.function}() {error}") from None  # Python's own text
+        if self.form is _Form.NOTHING:
+            return b""
+        if self.form is _Form.OCTETS:
+            return body_of(bound[self.names[0]], f"{self.function}() argument {self.names[0]!r}")
+        return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
+
+    def content_type(self, codec: Codec) -> str:
+        """The content type of `encode`; '' without a body."""
+        if self.form is _Form.NOTHING:
+            return ""
+        return OCTETS if self.form is _Form.OCTETS else codec.content_type
+
+    def decode(self, codec: Codec, body: bytes, job: ClaimedJob, context: JobContext) -> dict[str, Any]:
+        """The arguments that a body encodes. Raises the errors of the codec."""
+        arguments: dict[str, Any] = {}
+        if self.form is _Form.OCTETS:
+            arguments[self.names[0]] = body
+        elif self.form is _Form.WHOLE:
+            arguments[self.names[0]] = codec.decode(body, self.body_type)
+        elif self.form is _Form.NAMED:
+            decoded = codec.decode(body, self.body_type)
+            for name in self.names:
+                value = getattr(decoded, name)
+                if value is not msgspec.UNSET:
+                    arguments[name] = value
+        for name in self.job_names:
+            arguments[name] = job
+        for name in self.context_names:
+            arguments[name] = context
+        return arguments
+
+
+def parameters_of(function: Callable[..., Any]) -> Parameters:
+    """Reads a signature. Raises `UnusableHandler` if a job can't carry the arguments."""
+    name = getattr(function, "__qualname__", repr(function))
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        hints = typing.get_type_hints(target)
+    except NameError as error:
+        raise UnusableHandler(f"{name}: a parameter's type can't be resolved: {error}") from error
+    jobs: list[str] = []
+    contexts: list[str] = []
+    in_body: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise UnusableHandler(f"{name}: parameter {parameter} is not allowed: a body needs named parameters")
+        hint = hints.get(parameter.name, Any)
+        if hint is ClaimedJob or (hint is Any and parameter.name == "job"):
+            jobs.append(parameter.name)
+        elif hint is JobContext:
+            contexts.append(parameter.name)
+        else:
+            in_body.append(parameter.replace(annotation=hint))
+    form, body_type = _body_of(name, in_body)
+    names = tuple(parameter.name for parameter in in_body)
+    signature = inspect.Signature([parameter.replace(annotation=Any) for parameter in in_body])
+    positional = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in in_body)
+    return Parameters(form, names, body_type, tuple(jobs), tuple(contexts), signature, positional, name)
+
+
+def _body_of(name: str, parameters: list[inspect.Parameter]) -> tuple[_Form, Any]:
+    if not parameters:
+        return _Form.NOTHING, None
+    if len(parameters) == 1:
+        kind = parameters[0].annotation
+        if kind is bytes:
+            return _Form.OCTETS, bytes
+        if _has_fields(kind):
+            return _Form.WHOLE, kind
+    fields = [
+        (parameter.name, parameter.annotation)
+        if parameter.default is parameter.empty
+        else (parameter.name, typing.Union[parameter.annotation, msgspec.UnsetType], msgspec.UNSET)  # noqa: UP007
+        for parameter in parameters
+    ]
+    try:
+        body = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.Decoder(body, dec_hook=lambda into, value: value)
+    except TypeError as error:
+        raise UnusableHandler(f"{name}: {error}") from error
+    return _Form.NAMED, body
+
+
+def _has_fields(kind: Any) -> bool:
+    return (
+        dataclasses.is_dataclass(kind)
+        or typing.is_typeddict(kind)
+        or hasattr(kind, "model_validate")
+        or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+    )

@@ -1,0 +1,192 @@
+"""Sends the jobs of a worker's tasks: one client for all of them, used from any thread or event loop.
+
+On a server without headers the envelope goes into the body. The first call asks the server which kind it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
+from typing import TypeVar
+
+from pinlater.client import _calls
+from pinlater.client._bodies import body_of
+from pinlater.client._calls import Call
+from pinlater.client.async_client import AsyncClient
+from pinlater.client.batching import Placed
+from pinlater.client.errors import QueueNotFound, UnknownMethod
+from pinlater.client.sync_client import Client
+from pinlater.client.values import Enqueued, Job
+from pinlater.domain.clock import Clock
+from pinlater.worker import envelope
+
+T = TypeVar("T")
+Servers = str | PathLike[str] | Sequence[str] | None
+_JOBS_A_REQUEST = 500
+_BYTES_A_REQUEST = 4 * 1024 * 1024
+_OWN = "own"
+_WOULD_BLOCK = "this would block the event loop: await the form that ends in _async"
+
+
+class Enqueuer:
+    """Uses the client that the worker was given, or else opens one when first needed."""
+
+    def __init__(self, servers: Servers | AsyncClient | Client, source: str | None, clock: Clock) -> None:
+        self._servers = servers
+        self._source = source
+        self._clock = clock
+        self._own: dict[str, Client] = {}
+        self._keeps_headers: bool | None = None
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def use(self, client: AsyncClient) -> None:
+        """Uses this open client from now on."""
+        self._servers = client
+        self._keeps_headers = None
+
+    @contextlib.contextmanager
+    def redirected(self, client: Client, clock: Clock) -> Iterator[None]:
+        """Uses this client and clock meanwhile."""
+        before = self._servers, self._clock, self._keeps_headers
+        self._servers, self._clock, self._keeps_headers = client, clock, None
+        try:
+            yield
+        finally:
+            self._servers, self._clock, self._keeps_headers = before
+
+    def send(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
+        """Enqueues jobs in order. Reads the jobs of the next request while one is under way.
+
+        Raises the errors of the client and of `jobs`, and RuntimeError if it would block an event loop.
+        """
+        if _on_a_loop():
+            raise RuntimeError(_WOULD_BLOCK)
+        if self._keeps_headers is None:
+            try:
+                self._wait(_calls.server_info())
+                self._keeps_headers = True
+            except UnknownMethod:
+                self._keeps_headers = False
+        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
+        answers: list[Enqueued] = []
+        with _hint_to_create(queue):
+            while request := requests.take():
+                answers.append(self._wait(request, requests.prepare))
+        return [placed for enqueued in answers for placed in _placed(enqueued)]
+
+    async def send_async(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
+        """`send`, for coroutines of any event loop."""
+        if self._keeps_headers is None:
+            try:
+                await asyncio.wrap_future(self._client().submit(_calls.server_info()))
+                self._keeps_headers = True
+            except UnknownMethod:
+                self._keeps_headers = False
+        placed: list[Placed] = []
+        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
+        with _hint_to_create(queue):
+            while request := requests.take():
+                placed += _placed(await asyncio.wrap_future(self._client().submit(request)))
+        return placed
+
+    def create_queues(self, names: Sequence[str]) -> None:
+        """Creates the queues that don't exist. Raises like `send`."""
+        if _on_a_loop():
+            raise RuntimeError(_WOULD_BLOCK)
+        for name in names:
+            self._wait(_calls.create_queue(name))
+
+    async def create_queues_async(self, names: Sequence[str]) -> None:
+        """`create_queues`, for coroutines of any event loop."""
+        for name in names:
+            await asyncio.wrap_future(self._client().submit(_calls.create_queue(name)))
+
+    def close(self) -> None:
+        """Closes the client that it opened."""
+        for client in self._own.values():
+            client.close()
+        self._own.clear()
+
+    def _enqueue(self, queue: str, jobs: list[Job]) -> Call[Enqueued]:
+        sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
+        return _calls.enqueue(queue, sent, _calls.new_request_key(self.now_ms()), False)
+
+    def _wait(self, call: Call[T], meanwhile: Callable[[], None] | None = None) -> T:
+        client = self._client()
+        return client.carry_out(call, meanwhile) if isinstance(client, Client) else client.submit(call).result()
+
+    def _client(self) -> AsyncClient | Client:
+        if isinstance(self._servers, AsyncClient | Client):
+            return self._servers
+        own = self._own.get(_OWN)
+        if own is None:  # two threads may come here at once: one client is kept, the other never connected
+            own = self._own.setdefault(_OWN, Client(self._servers, source=self._source, clock=self._clock))
+        return own
+
+
+@contextlib.contextmanager
+def _hint_to_create(queue: str) -> Iterator[None]:
+    try:
+        yield
+    except QueueNotFound as error:
+        error.add_note(
+            f"Create it with `pinlater queue create {queue}`, or all of the worker's queues with worker.create_queues()."
+        )
+        raise
+
+
+def _placed(enqueued: Enqueued) -> list[Placed]:
+    existing = frozenset(enqueued.existing)
+    return [Placed(descriptor, index in existing) for index, descriptor in enumerate(enqueued.descriptors)]
+
+
+def _parts(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    part: list[Job] = []
+    size = 0
+    for index, job in enumerate(jobs):
+        if not isinstance(job, Job):
+            raise TypeError(f"jobs[{index}] must be a Job, not {type(job).__name__}")
+        body = job.body if isinstance(job.body, bytes) else body_of(job.body, f"jobs[{index}].body")
+        if part and (len(part) >= _JOBS_A_REQUEST or size + len(body) > _BYTES_A_REQUEST):
+            yield part
+            part, size = [], 0
+        part.append(job)
+        size += len(body)
+    if part:
+        yield part
+
+
+class _Requests:
+    """Requests in order. `take` raises the error of preparing a request, so that the request under way is awaited first."""
+
+    def __init__(self, requests: Iterator[Call[Enqueued]]) -> None:
+        self._requests = requests
+        self._next: Call[Enqueued] | BaseException | None = None
+
+    def prepare(self) -> None:
+        """Prepares the next one now."""
+        if self._next is None:
+            try:
+                self._next = next(self._requests, None)
+            except Exception as error:  # noqa: BLE001 - raised by `take`
+                self._next = error
+
+    def take(self) -> Call[Enqueued] | None:
+        """The next request; None at the end."""
+        self.prepare()
+        request, self._next = self._next, None
+        if isinstance(request, BaseException):
+            raise request
+        return request
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,139 @@
+"""Sends heartbeats, and tells which claims have ended.
+
+Each claim's answer counts separately: an unreachable shard hides no lost claim on another. If a server without per-item errors refuses a
+whole request because of one shard, each shard's heartbeats are sent separately.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+from pinlater.client.async_client import AsyncClient
+from pinlater.client.errors import PinLaterError, ServerUnreachable, UnknownMethod
+from pinlater.client.values import AckResult, Checkpoint, Claim, ClaimedJob
+from pinlater.domain.clock import Clock
+from pinlater.worker._leases.leases import Leases, Numbered, QueueShard
+
+_log = logging.getLogger("pinlater.worker")
+CLAIMS_PER_REQUEST_MAX = 1_000
+_TIMEOUT_MIN_S = 0.5
+
+
+class Renewals:
+    """Renews claims over one client. `changed` is called when heartbeats are due earlier than planned."""
+
+    def __init__(self, leases: Leases, clock: Clock) -> None:
+        self._leases = leases
+        self._clock = clock
+        self._failing: set[QueueShard] = set()  # where the latest heartbeat failed
+        self._knows_heartbeats = True
+        self.errors = 0
+
+    @property
+    def failing(self) -> bool:
+        """Whether the latest heartbeat of any claim in hand failed."""
+        return self._leases.is_any_on(self._failing)
+
+    def requests(self, due: Sequence[Numbered]) -> list[tuple[str, list[Numbered]]]:
+        """Leases as requests, each of one queue. Those of failing shards get requests of their own."""
+        groups: dict[QueueShard, list[Numbered]] = {}
+        for number, lease in due:
+            failing = bool(self._failing) and lease.queue_shard in self._failing
+            groups.setdefault(lease.queue_shard if failing else (lease.job.queue, ""), []).append((number, lease))
+        return [
+            (queue, leases[start : start + CLAIMS_PER_REQUEST_MAX])
+            for (queue, _), leases in groups.items()
+            for start in range(0, len(leases), CLAIMS_PER_REQUEST_MAX)
+        ]
+
+    async def renew(
+        self, client: AsyncClient, queue: str, leases: Sequence[Numbered], changed: Callable[[], None]
+    ) -> None:
+        """Sends one request, or one for each shard if that fails."""
+        timeout_s = max(_TIMEOUT_MIN_S, self._leases.shortest_interval_s([number for number, _ in leases]))
+        try:
+            async with asyncio.timeout(timeout_s):  # leaves time to use another connection
+                results = await self._send(client, queue, [lease.job for _, lease in leases])
+        except (PinLaterError, TimeoutError) as error:
+            parts = _by_shard(leases)
+            if len(parts) > 1 and not isinstance(error, ServerUnreachable):
+                self.errors += 1
+                await asyncio.gather(*(self.renew(client, queue, part, changed) for part in parts))
+                return
+            self._note_failure(queue, leases, str(error) or f"no answer within {timeout_s:g} s")
+        except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours
+            self.errors += 1
+            _log.exception("queue %s: heartbeat failed", queue)
+        else:
+            leases = self._note_results(queue, leases, results)
+            if not leases:
+                return
+        self._leases.retry_soon([number for number, _ in leases])
+        changed()
+
+    async def _send(self, client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> Sequence[AckResult]:
+        """On a server without heartbeats a bare checkpoint renews a claim, and there are no results."""
+        if self._knows_heartbeats:
+            try:
+                claims = [Claim(job.descriptor, job.token) for job in jobs]
+                return await client.heartbeat(queue, claims, per_item_errors=True)
+            except UnknownMethod:
+                self._knows_heartbeats = False
+        await client.checkpoint_plain(queue, [Checkpoint(job.descriptor, job.token) for job in jobs])
+        return []
+
+    def _note_results(self, queue: str, leases: Sequence[Numbered], results: Sequence[AckResult]) -> Sequence[Numbered]:
+        """Drops lost claims; the leases whose heartbeats failed."""
+        failed = [(numbered, result.error) for numbered, result in zip(leases, results, strict=False) if result.error]
+        failed_leases = [numbered for numbered, _ in failed]
+        if self._failing:
+            self._note_recovery(leases, failed_leases)
+        self._drop_lost(leases, results)
+        if failed:
+            self._note_failure(queue, failed_leases, str(failed[0][1]))
+        return failed_leases
+
+    def _drop_lost(self, leases: Sequence[Numbered], results: Sequence[AckResult]) -> None:
+        for (number, lease), result in zip(leases, results, strict=False):
+            if result.applied or result.error is not None:
+                continue
+            if self._leases.drop_lost(number):  # else the job has ended meanwhile, and its claim with it
+                with contextlib.suppress(RuntimeError):  # the worker's loop is closed
+                    lease.lost(result)
+
+    def _note_failure(self, queue: str, leases: Sequence[Numbered], reason: str) -> None:
+        shards = _shards(leases)
+        level = logging.DEBUG if shards <= self._failing else logging.WARNING  # one warning for many retries
+        self.errors += 1
+        self._failing |= shards
+        names = ", ".join(sorted(shard for _, shard in shards))
+        _log.log(level, "queue %s, shard %s: heartbeat failed, retrying: %s", queue, names, reason)
+
+    def _note_recovery(self, leases: Sequence[Numbered], failed: Sequence[Numbered]) -> None:
+        well = _shards(leases) - _shards(failed)
+        if well & self._failing:
+            _log.info("heartbeats arrive again")
+        self._failing -= well
+
+    async def release(self, client: AsyncClient, queue: str, jobs: Sequence[ClaimedJob]) -> None:
+        """Gives jobs back."""
+        if self._knows_heartbeats and all(job.token for job in jobs):
+            await client.release(queue, [Claim(job.descriptor, job.token) for job in jobs])
+            return
+        now_ms = self._clock.now_ms()
+        items = [Checkpoint(job.descriptor, job.token, move_to_pending=True, run_after_ms=now_ms) for job in jobs]
+        await client.checkpoint_plain(queue, items)
+
+
+def _shards(leases: Sequence[Numbered]) -> set[QueueShard]:
+    return {lease.queue_shard for _, lease in leases}
+
+
+def _by_shard(leases: Sequence[Numbered]) -> list[list[Numbered]]:
+    parts: dict[QueueShard, list[Numbered]] = {}
+    for number, lease in leases:
+        parts.setdefault(lease.queue_shard, []).append((number, lease))
+    return list(parts.values())

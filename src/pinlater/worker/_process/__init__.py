@@ -1,0 +1,1 @@
+"""The worker's own process: event loops, health, metrics, and the channel to its supervisor."""

@@ -1,0 +1,103 @@
+"""A worker's end of the control channel to its supervisor.
+
+The worker says hello when it runs, answers asks for its health, and stops when ordered to. If the channel breaks, the supervisor has died,
+and the worker stops in order, so that it never runs without one. Orders are read on the background loop, which ends the process if the
+worker can't stop within its grace time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+import msgspec
+
+from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.worker._process.health import HealthReport
+
+_log = logging.getLogger("pinlater.worker")
+# How long a worker may take to end after an order to stop, beyond its grace time.
+_EXTRA_S = 20.0
+STUCK_EXIT_CODE = 70
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """Worker to supervisor: I run. The supervisor serves the probes, at this address."""
+
+    health_host: str
+    health_port: int | None
+    grace_ms: int
+
+
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """Supervisor to worker: report your health."""
+
+    number: int
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """Worker to supervisor: the answer to the ask of that number."""
+
+    number: int
+    report: HealthReport
+
+
+from_supervisor: msgspec.msgpack.Decoder[Order | Ask] = msgspec.msgpack.Decoder(Order | Ask)
+from_worker: msgspec.msgpack.Decoder[Hello | Answer] = msgspec.msgpack.Decoder(Hello | Answer)
+
+
+class Orders(NamedTuple):
+    """What the worker does for its supervisor. Called on the background loop; `stop` may be called twice."""
+
+    report: Callable[[], HealthReport]
+    stop: Callable[[], object]
+    stop_now: Callable[[], object]
+
+
+class ControlChannel:
+    """`descriptor` is the inherited socket, `number` the worker's slot."""
+
+    def __init__(self, descriptor: int, number: int) -> None:
+        self._descriptor = descriptor
+        self.number = number
+
+    async def obey(self, hello: Hello, orders: Orders, ready: Future[None]) -> None:
+        """Says hello, then obeys until the channel breaks; then stops the worker."""
+        opened = socket.socket(fileno=self._descriptor)
+        opened.setblocking(False)
+        os.set_inheritable(self._descriptor, False)
+        reader, writer = await asyncio.open_unix_connection(sock=opened)
+        writer.write(frame(hello))
+        ready.set_result(None)
+        try:
+            while (body := await read_frame(reader)) is not None:
+                message = from_supervisor.decode(body)
+                if isinstance(message, Ask):
+                    writer.write(frame(Answer(message.number, orders.report())))
+                    await writer.drain()
+                elif message.what == "stop now":
+                    orders.stop_now()
+                elif message.what == "stop":
+                    _exit_if_stuck(hello.grace_ms)
+                    orders.stop()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+        _log.warning("the supervisor is gone: stopping")
+        _exit_if_stuck(hello.grace_ms)
+        orders.stop()
+
+
+def _exit_if_stuck(grace_ms: int) -> None:
+    asyncio.get_running_loop().call_later(grace_ms / 1000 + _EXTRA_S, _exit)
+
+
+def _exit() -> None:
+    _log.error("the worker did not stop in time; exiting")
+    os._exit(STUCK_EXIT_CODE)

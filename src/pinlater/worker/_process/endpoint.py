@@ -1,0 +1,105 @@
+"""The HTTP endpoint for probes and Prometheus: GET and HEAD of /healthz, /readyz and /metrics, one request per connection.
+
+The size and time of a request and the number of connections are bounded. There is no password: use an address that only probes reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from http import HTTPStatus
+from typing import NamedTuple
+
+from pinlater.worker._process.health import Health, HealthReport
+from pinlater.worker._process.metrics import CONTENT_TYPE
+
+_log = logging.getLogger("pinlater.worker")
+Ask = Callable[[], Awaitable[HealthReport]]
+_HEAD_BYTES_MAX = 8 * 1024
+_REQUEST_S = 5.0
+_CONNECTIONS_MAX = 32
+_TEXT = "text/plain; charset=utf-8"
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    body: str
+    content_type: str = _TEXT
+
+
+class Endpoint:
+    """Listens from `start` to `stop`, on one event loop. Calls `ask` for each request."""
+
+    def __init__(self, host: str, port: int, ask: Ask) -> None:
+        self._host = host
+        self.port = port
+        self._ask = ask
+        self._open = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Raises OSError if it can't listen."""
+        self._server = await asyncio.start_server(self._serve, self._host, self.port, limit=_HEAD_BYTES_MAX)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        """Stops listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= _CONNECTIONS_MAX:
+                async with asyncio.timeout(_REQUEST_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(await self._answered(head))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # not a request, or the client is gone
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _answered(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        answer = await self._answer(method, rest.partition(" ")[0].partition("?")[0])
+        body = answer.body.encode()
+        lines = (
+            f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        )
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if method == "HEAD" else body)
+
+    async def _answer(self, method: str, path: str) -> _Answer:
+        if method not in ("GET", "HEAD"):
+            return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, "GET or HEAD\n")
+        if path not in ("/healthz", "/readyz", "/metrics"):
+            return _Answer(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
+        report = await self._ask()
+        if path == "/metrics":
+            return _Answer(HTTPStatus.OK, report.metrics, CONTENT_TYPE)
+        problems = report.unhealthy if path == "/healthz" else report.unready
+        if problems:
+            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{problem}\n" for problem in problems))
+        return _Answer(HTTPStatus.OK, "ok\n")
+
+
+async def serve_probes(host: str, port: int, health: Health, ready: Future[None]) -> None:
+    """Serves one worker's probes until cancelled. Raises OSError if it can't listen."""
+
+    async def ask() -> HealthReport:
+        return health.report()
+
+    endpoint = Endpoint(host, port, ask)
+    await endpoint.start()
+    _log.info("answering probes", extra={"host": host, "port": endpoint.port})
+    ready.set_result(None)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        endpoint.stop()

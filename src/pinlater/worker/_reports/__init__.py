@@ -1,0 +1,1 @@
+"""Tells the server how attempts ended: buffers, delivers and retries reports."""

@@ -1,0 +1,62 @@
+"""What a worker tells the server of a claim, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.client.values import Ack, Checkpoint, Claim, ClaimedJob
+from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
+
+# New bodies of rescheduled jobs in one request.
+_BODY_BYTES_PER_REQUEST_MAX = 4 * 1024 * 1024
+
+
+class GiveBack(NamedTuple):
+    """Ends a claim without using up an attempt; the job is due again after `delay_ms`."""
+
+    claim: Claim
+    delay_ms: int
+
+
+class Report:
+    """One claim's message to the server. Equal to itself only.
+
+    `lease`: the claim is renewed until the server has taken the report, since a claim must not time out while its report can't be
+    delivered. `maybe_applied`: an earlier try may have reached the server.
+    """
+
+    __slots__ = ("job", "lease", "maybe_applied", "message")
+
+    def __init__(self, job: ClaimedJob, message: Ack | GiveBack | Checkpoint, lease: int | None = None) -> None:
+        self.job = job
+        self.message = message
+        self.lease = lease
+        self.maybe_applied = False
+
+    def kind(self) -> tuple[type, int]:
+        """Reports of one kind fit in one request, which has one delay for all claims that it releases."""
+        return type(self.message), self.message.delay_ms if isinstance(self.message, GiveBack) else 0
+
+
+def mark_maybe_applied(reports: Sequence[Report]) -> None:
+    """A try to send these has failed, and may have reached the server."""
+    for report in reports:
+        report.maybe_applied = True
+
+
+def first_request(reports: Sequence[Report]) -> list[Report]:
+    """The first reports that fit in one request."""
+    kind, size, taken = reports[0].kind(), 0, list[Report]()
+    for report in reports:
+        size += len(report.message.new_body or b"") if isinstance(report.message, Checkpoint) else 0
+        too_large = size > _BODY_BYTES_PER_REQUEST_MAX and bool(taken)
+        if too_large or len(taken) >= ACKS_PER_REQUEST_MAX or report.kind() != kind:
+            break
+        taken.append(report)
+    return taken
+
+
+def acks_of(reports: Sequence[Report]) -> list[Ack]:
+    """The acks among these."""
+    return [report.message for report in reports if isinstance(report.message, Ack)]

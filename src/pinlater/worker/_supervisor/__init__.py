@@ -1,0 +1,1 @@
+"""Runs several worker processes and restarts them: `pinlater worker --processes` and `--reload`."""

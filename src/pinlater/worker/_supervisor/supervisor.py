@@ -1,0 +1,103 @@
+"""Runs several worker processes: `pinlater worker --processes N` and `--reload`.
+
+The supervisor imports no user code, so it hardly grows, and its workers share nothing with it. The first SIGTERM or SIGINT stops them in
+order, a second one without their grace time. If the supervisor is killed, its workers stop: their control channels break. It serves the
+probes and metrics of all of them as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from pinlater.supervision.process_group import ProcessGroup
+from pinlater.supervision.signals import STOP_SIGNALS, handled
+from pinlater.worker._process import metrics
+from pinlater.worker._process.control_channel import Hello
+from pinlater.worker._process.endpoint import Endpoint
+from pinlater.worker._process.health import HealthReport
+from pinlater.worker._supervisor.file_changes import changes
+from pinlater.worker._supervisor.worker_slot import WorkerSlot
+
+_log = logging.getLogger("pinlater.worker")
+CANT_LISTEN = 1
+# How long a process may take to stop, beyond its grace time.
+_EXTRA_S = 30.0
+STARTS = "pinlater_worker_process_starts_total"
+
+
+class Supervisor:
+    """Runs `processes` of `command`, each with the option `--line`. A change in the folder `reload` restarts them."""
+
+    def __init__(self, command: Sequence[str], processes: int, *, reload: Path | None = None) -> None:
+        self._reload = reload
+        self._stopping = asyncio.Event()
+        self._slots = [
+            WorkerSlot(number, command, self._stopping, self._worker_started, reloading=reload is not None)
+            for number in range(processes)
+        ]
+        self._processes = ProcessGroup(
+            self._slots, self._stopping, lambda: max(slot.grace_s for slot in self._slots) + _EXTRA_S
+        )
+        self._endpoint: Endpoint | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._code = 0
+
+    async def run(self) -> int:
+        """Runs until a signal comes, or a process can't start. Returns the exit code."""
+        with handled(dict.fromkeys(STOP_SIGNALS, self._processes.signalled)):
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._restart_after_changes())
+                await self._processes.keep(lambda _, code: self._give_up(code))
+                watching.cancel()
+        if self._endpoint is not None:
+            self._endpoint.stop()
+        return self._code
+
+    def _give_up(self, code: int) -> None:
+        self._code = self._code or code
+        self._processes.stop()
+
+    async def _restart_after_changes(self) -> None:
+        if self._reload is None:
+            return
+        async for files in changes(self._reload):
+            _log.info("files changed, restarting: %s", ", ".join(files[:3]) + (" …" if len(files) > 3 else ""))
+            for slot in self._slots:
+                slot.replace()
+
+    # --- probes -----------------------------------------------------------------------------------------------------------
+    def _worker_started(self, hello: Hello) -> None:
+        if hello.health_port is not None and self._opening is None:
+            self._opening = asyncio.create_task(self._open(hello.health_host, hello.health_port))
+
+    async def _open(self, host: str, port: int) -> None:
+        self._endpoint = Endpoint(host, port, self._report)
+        try:
+            await self._endpoint.start()
+        except OSError as error:
+            _log.error("can't answer probes: %s", error)
+            self._give_up(CANT_LISTEN)
+            return
+        _log.info("answering probes", extra={"host": host, "port": self._endpoint.port})
+
+    async def _report(self) -> HealthReport:
+        serving = [slot for slot in self._slots if slot.serves]
+        reports = dict(zip(serving, await asyncio.gather(*(slot.report() for slot in serving)), strict=True))
+        unhealthy: list[str] = []
+        unready: list[str] = ["stopping"] if self._stopping.is_set() else []
+        for slot in self._slots:
+            if slot not in reports:
+                unready.append(f"process {slot.number}: does not run yet")
+                continue
+            report = reports[slot] or HealthReport(["no answer"], ["no answer"], "")
+            unhealthy += [f"process {slot.number}: {problem}" for problem in report.unhealthy]
+            unready += [f"process {slot.number}: {problem}" for problem in report.unready]
+        pages = [self._starts(), *(report.metrics for report in reports.values() if report is not None)]
+        return HealthReport(unhealthy, unready, metrics.merged(pages))
+
+    def _starts(self) -> str:
+        lines = [f'{STARTS}{{process="{slot.number}"}} {slot.starts}' for slot in self._slots]
+        return "\n".join((f"# HELP {STARTS} Starts of the process", f"# TYPE {STARTS} counter", *lines)) + "\n"

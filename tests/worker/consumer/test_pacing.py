@@ -1,0 +1,64 @@
+"""How many jobs a worker claims, and when it tries again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pinlater.client import ClaimedJob
+from pinlater.worker import WorkerSettings
+from pinlater.worker._consumer import pacing
+from pinlater.worker._leases.schedule import HeartbeatSchedule
+from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX, AckBuffer
+from pinlater.worker.context import attempt_number
+from pinlater.worker.settings import backoff_ms
+
+
+def job(**known: Any) -> ClaimedJob:
+    return ClaimedJob("d", "q", b"", "t")._replace(**known)
+
+
+@pytest.mark.parametrize(("mean_ms", "expected"), [(None, 0), (50.0, 0), (5_000.0, 0), (10.0, 40), (0.0, 100)])
+def test_only_short_jobs_are_claimed_ahead(mean_ms: float | None, expected: int) -> None:
+    assert pacing.prefetch_count(mean_ms, 8, 100) == expected
+
+
+def test_claims_stay_batches() -> None:
+    assert pacing.claim_limit(0, 8, 0) == 8
+    assert pacing.claim_limit(8, 8, 0) == 0
+    assert pacing.claim_limit(7, 8, 0) == 1
+    assert pacing.claim_limit(100, 8, 100) == 0
+    assert pacing.claim_limit(50, 8, 100) == 58
+
+
+def test_backoff_doubles_up_to_its_maximum_with_jitter() -> None:
+    settings = WorkerSettings(backoff_first_ms=100, backoff_max_ms=1_000)
+    assert [backoff_ms(settings, n, 1.0) for n in (1, 2, 3, 9, 10_000)] == [100, 200, 400, 1_000, 1_000]
+    assert backoff_ms(settings, 1, 0.0) == 50
+
+
+def test_attempts_are_counted_on_servers_that_do_not_count_them() -> None:
+    assert attempt_number(job(attempt=3)) == 3
+    assert attempt_number(job(attempts_allowed=5, attempts_remaining=4)) == 2
+
+
+def test_heartbeats_come_at_each_third_of_a_claim() -> None:
+    table = HeartbeatSchedule[str]()
+    assert table.add("d", 3_000, 10.0) == 11.0
+    assert table.take_due(10.9) == []
+    assert table.take_due(11.0) == ["d"]
+    assert table.next_due() == 12.0
+    table.drop("d")
+    assert table.next_due() is None
+
+
+async def test_acks_are_taken_in_order_and_as_many_as_fit_a_request() -> None:
+    buffer = AckBuffer[int]()
+    for number in range(ACKS_PER_REQUEST_MAX + 2):
+        buffer.add(number)
+    await buffer.wait_for_flush(0)
+    assert buffer.take() == list(range(ACKS_PER_REQUEST_MAX))
+    assert len(buffer) == 2
+    assert buffer.take() == [ACKS_PER_REQUEST_MAX, ACKS_PER_REQUEST_MAX + 1]
+    assert buffer.take() == []

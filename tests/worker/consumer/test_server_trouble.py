@@ -1,0 +1,319 @@
+"""The worker and a server that is unreachable, refuses requests, or is an original one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient, ClaimedJob
+from pinlater.domain.clock import SystemClock
+from pinlater.wire.generated import ttypes as t
+from pinlater.worker import Worker, WorkerSettings
+from tests.client.fake_server import FakeServer
+from tests.worker.conftest import eventually
+
+FAST = WorkerSettings(backoff_first_ms=5, backoff_max_ms=20, wait_ms=50)
+
+
+def info(_: Any) -> t.ServerInfo:
+    """The answer that an original server doesn't give."""
+    return t.ServerInfo("9", [], "memory", SystemClock().now_ms(), 1, 3, 1, 1, 1, 1, 1)
+
+
+class OneJob:
+    """Hands out one job once; later dequeues wait."""
+
+    def __init__(self) -> None:
+        self.given = False
+
+    async def __call__(self, arguments: Any) -> Any:
+        if self.given:
+            await asyncio.sleep((arguments.request.waitMillis or 0) / 1000)
+            return t.PinLaterDequeueResponse()
+        self.given = True
+        meta = t.PinLaterDequeueMetadata(attemptsAllowed=1, attemptsRemaining=1, claimToken="tok")
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+
+
+class Waits(OneJob):
+    """Dequeues never return; counts those that wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_again = asyncio.Event()
+
+    async def __call__(self, arguments: Any) -> Any:
+        if not self.given:
+            return await super().__call__(arguments)
+        self.asked_again.set()
+        return await asyncio.Event().wait()
+
+
+def acked(server: FakeServer) -> list[tuple[str, str | None]]:
+    """All successful acks that arrived, with claims or separately."""
+    requests = [call.request for call in server.called("ackJobs")]
+    requests += [call.request.jobAckRequest for call in server.called("dequeueJobs") if call.request.jobAckRequest]
+    return [(ack.jobDescriptor, ack.claimToken) for request in requests for ack in request.jobsSucceeded]
+
+
+def outcomes(arguments: Any) -> list[Any]:
+    return [t.AckOutcome(ack.jobDescriptor, 0) for ack in arguments.request.jobsSucceeded]
+
+
+def worker_on(server: FakeServer, until: asyncio.Event | None = None) -> tuple[Worker, list[ClaimedJob]]:
+    """`until`: the event for which the task waits. Without one the task ends before the next claim, which carries its ack."""
+    worker, seen = Worker(server.address, settings=FAST), []
+
+    @worker.task("q")
+    async def note(job: ClaimedJob) -> None:
+        seen.append(job)
+        if until is not None:
+            await until.wait()
+
+    return worker, seen
+
+
+async def test_a_server_that_comes_back_is_used_again() -> None:
+    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes) as server:
+        await server.stop()
+        worker, seen = worker_on(server)
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: worker.counts.claim_errors >= 3)
+        await server.start()
+        await eventually(lambda: acked(server))
+        await server.stop()
+        before = worker.counts.claim_errors
+        await eventually(lambda: worker.counts.claim_errors > before)
+        await server.start()
+        calls = len(server.called("dequeueJobs"))
+        await eventually(lambda: len(server.called("dequeueJobs")) > calls)
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+    assert [job.body for job in seen] == [b"x"]
+
+
+async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:
+    """The task starts before that claim."""
+    waits = Waits()
+    async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=outcomes) as server:
+        worker, seen = worker_on(server)
+        task = asyncio.create_task(worker.run_async())
+        await asyncio.wait_for(waits.asked_again.wait(), 10)
+        assert (len(seen), acked(server)) == (1, [("q:s1:p1:1", "tok")])
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+
+
+async def test_an_ack_that_did_not_arrive_is_sent_again() -> None:
+    broken = 2
+
+    def ack(arguments: Any) -> Any:
+        nonlocal broken
+        broken -= 1
+        return FakeServer.HANG_UP if broken >= 0 else [t.AckOutcome("q:s1:p1:1", 1)]
+
+    waits = Waits()
+    async with FakeServer(getServerInfo=info, dequeueJobs=waits, ackJobs=ack) as server:
+        worker, _ = worker_on(server, waits.asked_again)
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: len(server.called("ackJobs")) == 3)
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+    assert worker.counts.acks_refused == 0  # one of those before may have arrived
+    assert set(acked(server)) == {("q:s1:p1:1", "tok")}
+
+
+async def test_a_refused_ack_is_not_sent_again() -> None:
+    def refuse(_: Any) -> None:
+        raise t.PinLaterException(413, "Queue not found: q")
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=refuse) as server:
+        server.methods["dequeueJobs"] = _refusing_acks(OneJob())
+        worker, _ = worker_on(server)
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: worker.counts.acks_refused == 1)
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+    assert len(acked(server)) == 1
+
+
+def _refusing_acks(jobs: OneJob) -> Any:
+    async def dequeue(arguments: Any) -> Any:
+        if arguments.request.jobAckRequest is not None:
+            raise t.PinLaterException(413, "Queue not found: q")
+        return await jobs(arguments)
+
+    return dequeue
+
+
+async def test_a_job_claimed_again_while_its_lost_claim_runs_has_its_own_outcome() -> None:
+    """A plain function can't be stopped; its outcome must not count for the second claim."""
+    first_may_end = threading.Event()
+    tokens: list[str] = []
+
+    class Twice(OneJob):
+        async def __call__(self, arguments: Any) -> Any:
+            answer = await super().__call__(arguments)
+            if answer.jobs is None and len(tokens) == 1:
+                meta = t.PinLaterDequeueMetadata(attemptsAllowed=2, attemptsRemaining=1, claimToken="second")
+                return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+            return answer
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=Twice(), ackJobs=outcomes) as server:
+        worker = Worker(server.address, settings=FAST)
+
+        @worker.task("q")
+        def run(job: ClaimedJob) -> None:
+            tokens.append(job.token)
+            if job.token == "tok":
+                first_may_end.wait(30)
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: ("q:s1:p1:1", "second") in acked(server))
+        assert worker.counts.running == 1
+        first_may_end.set()
+        await eventually(lambda: ("q:s1:p1:1", "tok") in acked(server))
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+    assert worker.counts.running == 0
+
+
+async def test_cancelling_a_worker_cancels_its_tasks() -> None:
+    ended = asyncio.Event()
+    async with FakeServer(getServerInfo=info, dequeueJobs=OneJob(), ackJobs=outcomes) as server:
+        worker = Worker(server.address, settings=FAST)
+
+        @worker.task("q")
+        async def hang(job: ClaimedJob) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: worker.counts.running == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(ended.wait(), 10)
+        await eventually(lambda: worker.counts.running == 0)
+    assert acked(server) == []
+
+
+async def test_an_original_server_gets_plain_acks_and_claims_with_pauses() -> None:
+    """The server has no ackJobs, and answers an empty dequeue at once."""
+    jobs = OneJob()
+
+    async def dequeue(arguments: Any) -> Any:
+        if jobs.given:
+            assert arguments.request.jobAckRequest is None
+            return t.PinLaterDequeueResponse()
+        return await jobs(arguments)
+
+    plain = asyncio.Event()
+
+    def ack(arguments: Any) -> None:
+        assert [info.jobDescriptor for info in arguments.request.jobsSucceeded] == ["q:s1:p1:1"]
+        plain.set()
+
+    async with FakeServer(dequeueJobs=dequeue, ackDequeuedJobs=ack) as server:
+        worker = Worker(server.address, settings=WorkerSettings(backoff_first_ms=60_000, backoff_max_ms=60_000))
+        may_end = asyncio.Event()
+
+        @worker.task("q")
+        async def run(job: ClaimedJob) -> None:
+            await may_end.wait()
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: len(server.called("dequeueJobs")) == 2)
+        may_end.set()
+        await asyncio.wait_for(plain.wait(), 10)
+        assert len(server.called("dequeueJobs")) == 2
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+
+
+async def test_acks_ride_on_the_next_claim() -> None:
+    """One request for both while there are jobs."""
+    left = list(range(200))
+
+    async def dequeue(arguments: Any) -> Any:
+        taken = [left.pop() for _ in range(min(arguments.request.limit, len(left)))]
+        if not taken:
+            await asyncio.sleep(0.05)
+        return t.PinLaterDequeueResponse(
+            jobs={f"q:s1:p1:{n}": b"" for n in taken},
+            jobMetadata={f"q:s1:p1:{n}": t.PinLaterDequeueMetadata(claimToken="tok") for n in taken},
+        )
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue, ackJobs=outcomes) as server:
+        worker = Worker(server.address, settings=WorkerSettings(concurrency=4, prefetch_max=0, wait_ms=50))
+
+        @worker.task("q")
+        async def run(job: ClaimedJob) -> None:
+            await asyncio.sleep(0)
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: len(acked(server)) == 200)
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+        riding = [call for call in server.called("dequeueJobs") if call.request.jobAckRequest]
+    assert sum(len(call.request.jobAckRequest.jobsSucceeded) for call in riding) > 100
+
+
+async def test_a_claim_answered_during_a_stop_is_given_back_unspent() -> None:
+    """The server had claimed the job before the worker stopped; the worker waits for the answer."""
+    answer_now = asyncio.Event()
+
+    async def one_job_at_the_last_moment(_: Any) -> t.PinLaterDequeueResponse:
+        await answer_now.wait()
+        meta = t.PinLaterDequeueMetadata(attemptsAllowed=1, attemptsRemaining=1, claimToken="tok")
+        return t.PinLaterDequeueResponse(jobs={"q:s1:p1:1": b"x"}, jobMetadata={"q:s1:p1:1": meta})
+
+    def release(arguments: Any) -> list[t.AckOutcome]:
+        return [t.AckOutcome(claim.jobDescriptor, 0) for claim in arguments.request.claims]
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=one_job_at_the_last_moment, releaseJobs=release) as server:
+        worker, seen = worker_on(server)
+        running = asyncio.create_task(worker.run_async())
+        await eventually(lambda: server.called("dequeueJobs"))
+        worker.request_stop()
+        await eventually(lambda: server.caller_has_hung_up)
+        answer_now.set()
+        await asyncio.wait_for(running, 20)
+
+        [released] = server.called("releaseJobs")
+        assert [claim.claimToken for claim in released.request.claims] == ["tok"]
+        assert seen == []
+        assert len(server.called("dequeueJobs")) == 1
+
+
+async def test_a_stop_ends_only_the_workers_own_long_polls() -> None:
+    """The caller uses the same client for a long poll of another queue."""
+    answer_now = asyncio.Event()
+
+    async def dequeue(arguments: Any) -> t.PinLaterDequeueResponse:
+        if arguments.request.queueName == "q":
+            await asyncio.Event().wait()
+        await answer_now.wait()
+        return t.PinLaterDequeueResponse(jobs={"others:s1:p1:1": b"x"})
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server, AsyncClient(server.address) as client:
+        worker = Worker(client, settings=FAST)
+
+        @worker.task("q")
+        async def never(job: ClaimedJob) -> None:
+            raise AssertionError
+
+        polling = asyncio.create_task(client.dequeue("others", wait_ms=30_000))
+        await eventually(lambda: server.called("dequeueJobs"))
+        running = asyncio.create_task(worker.run_async())
+        await eventually(lambda: [call for call in server.called("dequeueJobs") if call.request.queueName == "q"])
+        worker.request_stop()
+        await asyncio.wait_for(running, 20)
+        assert not polling.done()
+        answer_now.set()
+        assert [job.body for job in (await polling).jobs] == [b"x"]

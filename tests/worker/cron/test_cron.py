@@ -1,0 +1,106 @@
+"""Cron entries against a real server: each firing once, however many workers run, and missed firings."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from pinlater.client import AsyncClient, UniqueScope
+from pinlater.worker import Missed, Worker, WorkerSettings, current_job
+from pinlater.worker.cron import Cron, cron
+from pinlater.worker.tasks import Task
+from tests.worker.conftest import eventually
+from tests.worker.test_worker import running
+
+NOON = datetime(2026, 3, 10, 12, 0, 30, tzinfo=UTC)
+
+
+def sweep_task() -> Task[[], None]:
+    worker = Worker("127.0.0.1:1")
+
+    @worker.task("cron")
+    def sweep() -> None: ...
+
+    return sweep
+
+
+def entry(expression: str, missed: Missed | str = "latest", tz: str = "UTC", look_back: int = 60) -> Cron:
+    return cron(sweep_task(), expression, missed=missed, tz=tz, look_back=timedelta(minutes=look_back))
+
+
+async def test_many_workers_make_each_firing_once(client: AsyncClient) -> None:
+    await client.create_queue("cron")
+    handled: list[str] = []
+    async with AsyncExitStack() as stack:
+        for _ in range(3):
+            worker = Worker(client, settings=WorkerSettings(backoff_first_ms=10, backoff_max_ms=50))
+
+            @worker.cron("* * * * * *", missed="skip")
+            async def sweep() -> None:
+                handled.append(current_job().descriptor)
+
+            await stack.enter_async_context(running(worker))
+        await eventually(lambda: len(handled) >= 2)
+    infos = (await client.lookup(handled)).values()
+    keys = [info.unique_key or "" for info in infos]
+    assert len(set(handled)) == len(handled)
+    assert len(set(keys)) == len(keys)
+    assert all(key.startswith("cron:sweep:2") for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("missed", "made_up"),
+    [(Missed.SKIP, []), ("latest", ["12:00"]), (Missed.ALL, ["11:15", "11:30", "11:45", "12:00"])],
+)
+def test_missed_firings_follow_the_choice(missed: Missed | str, made_up: list[str]) -> None:
+    found = entry("*/15 * * * *", missed).missed_before(NOON)
+    assert [f"{firing:%H:%M}" for firing in found] == made_up
+
+
+def test_a_firings_key_has_its_utc_time_and_outlives_the_look_back() -> None:
+    key = entry("0 13 * * *", tz="Europe/Berlin").key(datetime(2026, 3, 10, 13, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert (key.key, key.scope) == ("cron:sweep:2026-03-10T12:00:00Z", UniqueScope.TIME)
+    assert key.for_ms >= 2 * 3_600_000
+
+
+def test_a_skipped_time_fires_after_the_gap_and_a_repeated_one_fires_once() -> None:
+    """29 March and 25 October 2026 in Berlin."""
+    daily = entry("30 2 * * *", tz="Europe/Berlin")
+    spring = daily.after(datetime(2026, 3, 28, 12, tzinfo=UTC))
+    assert [f"{next(spring).astimezone(UTC):%d %H:%M}" for _ in range(2)] == ["29 01:00", "30 00:30"]
+    autumn = daily.after(datetime(2026, 10, 24, 12, tzinfo=UTC))
+    assert [f"{next(autumn).astimezone(UTC):%d %H:%M}" for _ in range(2)] == ["25 00:30", "26 01:30"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "tz", "says"),
+    [
+        ("* * *", "UTC", "not a cron expression"),
+        ("61 * * * *", "UTC", "'61"),
+        ("* * * * *", "Berlin", "no such time zone"),
+    ],
+)
+def test_invalid_cron_entries_are_refused_at_registration(expression: str, tz: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        entry(expression, tz=tz)
+
+
+def test_a_task_that_needs_arguments_and_a_name_that_is_taken_are_refused() -> None:
+    worker = Worker("127.0.0.1:1")
+
+    @worker.task("cron")
+    def sweep(folder: str) -> None: ...
+
+    with pytest.raises(ValueError, match="needs arguments"):
+        cron(sweep, "* * * * *")
+
+    @worker.cron("* * * * *", name="a")
+    def one() -> None: ...
+
+    with pytest.raises(ValueError, match="already; give this one a name"):
+
+        @worker.cron("* * * * *", name="a")
+        def two() -> None: ...

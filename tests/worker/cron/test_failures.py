@@ -1,0 +1,118 @@
+"""Cron after the worker was suspended, the server was unreachable, or many firings were missed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pinlater.client import AsyncClient, JobState
+from pinlater.domain.clock import SystemClock
+from pinlater.wire.generated import ttypes as t
+from pinlater.worker import Worker
+from pinlater.worker._cron.timetable import Timetable
+from pinlater.worker.cron import Cron, Missed, cron
+from tests.client.fake_server import FakeServer
+from tests.worker.conftest import eventually
+from tests.worker.consumer.test_server_trouble import info
+from tests.worker.test_worker import FAST, running
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def entry(expression: str, missed: str = "latest", look_back: timedelta = timedelta(hours=1)) -> Cron:
+    worker = Worker("127.0.0.1:1")
+
+    @worker.task("q")
+    async def tick() -> None: ...
+
+    return cron(tick, expression, missed=missed, look_back=look_back)
+
+
+def times(firings: list[datetime]) -> list[str]:
+    return [f"{firing:%H:%M:%S}" for firing in firings]
+
+
+def test_the_latest_of_very_many_missed_firings_is_the_latest() -> None:
+    assert times(entry("* * * * * *").missed_before(NOON)) == ["12:00:00"]
+    every = entry("* * * * * *", "all", timedelta(days=30)).missed_before(NOON)
+    assert (len(every), every[-1], every[-1] - every[0]) == (1_000, NOON, timedelta(seconds=999))
+    assert times(entry("0 3 * * *", "latest", timedelta(days=2)).missed_before(NOON)) == ["03:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("missed", "minutes_late", "fired"),
+    [
+        ("skip", 0, ["12:00:00"]),
+        ("skip", 0.5, ["12:00:00"]),
+        ("skip", 2.5, []),
+        ("latest", 0, ["12:00:00"]),
+        ("latest", 25, ["12:20:00"]),
+        ("latest", 600, ["22:00:00"]),
+        ("all", 25, ["12:00:00", "12:10:00", "12:20:00"]),
+        ("all", 75, ["12:20:00", "12:30:00", "12:40:00", "12:50:00", "13:00:00", "13:10:00"]),
+    ],
+)
+def test_a_suspended_worker_follows_the_choice_for_missed_firings(
+    missed: str, minutes_late: float, fired: list[str]
+) -> None:
+    assert times(entry("*/10 * * * *", missed).late(NOON, NOON + timedelta(minutes=minutes_late))) == fired
+
+
+def test_a_firing_older_than_its_key_stays_missed() -> None:
+    """Another worker may have made it, and its key may have expired."""
+    assert entry("0 12 * * *").late(NOON, NOON + timedelta(hours=3)) == []
+
+
+@pytest.mark.parametrize("missed", [Missed.SKIP, Missed.ALL])
+async def test_a_firing_fires_on_time_without_a_look_back(missed: Missed) -> None:
+    due = NOON + timedelta(milliseconds=3)
+    assert times(entry("0 12 * * *", missed.value, timedelta(0)).late(NOON, due)) == ["12:00:00"]
+
+
+async def test_two_workers_make_each_firing_once(client: AsyncClient, server: str) -> None:
+    seen: list[str] = []
+    workers = [Worker(server, settings=FAST) for _ in range(2)]
+    for worker in workers:
+
+        @worker.cron("* * * * * *", queue="q", missed="skip", name="tick")
+        async def tick() -> None:
+            seen.append("tick")
+
+    async with running(workers[0]), running(workers[1]):
+        await eventually(lambda: len(seen) >= 4)
+    for worker in workers:
+        worker._enqueuer.close()
+    jobs = (await client.scan("q", JobState.SUCCEEDED, limit=100)).jobs
+    made_at = sorted(job.created_at_ms or 0 for job in jobs)
+    assert 3 <= len(jobs) <= (made_at[-1] - made_at[0]) / 1000 + 2
+
+
+async def test_after_an_outage_only_the_latest_firing_is_made() -> None:
+    keys: list[str] = []
+
+    def enqueue(arguments: object) -> t.PinLaterEnqueueResponse:
+        (job,) = arguments.request.jobs  # type: ignore[attr-defined]
+        keys.append(job.uniqueKey)
+        return t.PinLaterEnqueueResponse(jobDescriptors=[f"q:s1:p1:{len(keys)}"])
+
+    async with FakeServer(getServerInfo=info, enqueueJobs=enqueue) as server, AsyncClient(server.address) as client:
+        worker = Worker(client)
+
+        @worker.task("q")
+        async def tick() -> None: ...
+
+        table = Timetable(cron(tick, "* * * * * *", missed="latest"), SystemClock())
+        task = asyncio.create_task(table.run())
+        await eventually(lambda: keys)
+        await server.stop()
+        before = len(keys)
+        away = asyncio.get_running_loop().time() + 3
+        await eventually(lambda: asyncio.get_running_loop().time() > away)
+        await server.start()
+        await eventually(lambda: len(keys) >= before + 2)
+        task.cancel()
+    gap = [datetime.strptime(key[-20:], "%Y-%m-%dT%H:%M:%S%z") for key in keys[before - 1 : before + 1]]
+    assert gap[1] - gap[0] >= timedelta(seconds=2)
+    assert keys == sorted(set(keys))

@@ -1,0 +1,133 @@
+"""Heartbeats of claims on two shards, one unreachable, with servers that report per-item errors and servers that don't."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pinlater.client import ClaimedJob
+from pinlater.domain.clock import SystemClock
+from pinlater.wire.generated import ttypes as t
+from pinlater.worker import Worker
+from tests.client.fake_server import FakeServer
+from tests.worker.conftest import eventually
+from tests.worker.consumer.test_server_trouble import FAST, info
+
+ON_1, ON_2 = "q:s1:p1:1", "q:s2:p1:2"
+CLAIM_MS = 600
+AWAY = t.PinLaterException(502, "Shard 2 is out of reach", "SHARD_UNREACHABLE", True)
+
+
+class Server:
+    """Hands out a job of each shard in one answer. Shard 2 is unreachable; `lost` claims have ended."""
+
+    def __init__(self, *, per_item: bool) -> None:
+        self.per_item = per_item
+        self.given = False
+        self.acks_arrive = True
+        self.lost: set[str] = set()
+        self.acked: set[str] = set()
+        self.beaten: list[str] = []
+
+    async def dequeue(self, arguments: Any) -> Any:
+        request = arguments.request.jobAckRequest
+        outcomes = None if request is None else self.carry_out(request.jobsSucceeded, request.perItemErrors, ack=True)
+        if self.given:
+            await asyncio.sleep((arguments.request.waitMillis or 0) / 1000)
+            return t.PinLaterDequeueResponse(ackOutcomes=outcomes)
+        self.given = True
+        meta = t.PinLaterDequeueMetadata(
+            attemptsAllowed=1,
+            attemptsRemaining=1,
+            claimToken="tok",
+            claimDeadlineMillis=SystemClock().now_ms() + CLAIM_MS,
+        )
+        return t.PinLaterDequeueResponse(jobs={ON_1: b"", ON_2: b""}, jobMetadata={ON_1: meta, ON_2: meta})
+
+    def ack(self, arguments: Any) -> Any:
+        return self.carry_out(arguments.request.jobsSucceeded, arguments.request.perItemErrors, ack=True)
+
+    def heartbeat(self, arguments: Any) -> Any:
+        return self.carry_out(arguments.request.claims, arguments.request.perItemErrors, ack=False)
+
+    def carry_out(self, items: Any, per_item: bool | None, *, ack: bool) -> list[t.AckOutcome]:
+        names = [item.jobDescriptor for item in items]
+        away = [name for name in names if name == ON_2] if self.acks_arrive or not ack else names
+        if away and not (per_item and self.per_item):
+            raise AWAY
+        done = self.acked.update if ack else self.beaten.extend
+        done(name for name in names if name not in away)
+        return [self.outcome(name, away=name in away) for name in names]
+
+    def outcome(self, name: str, *, away: bool) -> t.AckOutcome:
+        if away:
+            return t.AckOutcome(name, 4, errorCode=502, errorDetail="SHARD_UNREACHABLE", retryable=True)
+        return t.AckOutcome(name, 2 if name in self.lost else 0)
+
+    @property
+    def methods(self) -> dict[str, Any]:
+        return {
+            "getServerInfo": info,
+            "dequeueJobs": self.dequeue,
+            "ackJobs": self.ack,
+            "heartbeatClaims": self.heartbeat,
+            "releaseJobs": lambda arguments: [
+                t.AckOutcome(claim.jobDescriptor, 0) for claim in arguments.request.claims
+            ],
+        }
+
+
+@pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
+def shards(request: pytest.FixtureRequest) -> Server:
+    return Server(per_item=bool(request.param))
+
+
+async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_away(shards: Server) -> None:
+    """Both claims came with one dequeue, so their heartbeats are due together."""
+    begun, cancelled = set[str](), set[str]()
+    async with FakeServer(**shards.methods) as server:
+        worker = Worker(server.address, settings=FAST)
+
+        @worker.task("q")
+        async def handle(job: ClaimedJob) -> None:
+            begun.add(job.descriptor)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.add(job.descriptor)
+                raise
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: begun == {ON_1, ON_2} and shards.beaten)
+        shards.lost = {ON_1}
+        await eventually(lambda: cancelled)
+        assert cancelled == {ON_1}
+        assert worker.counts.lost == 1
+        worker.request_stop()
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
+
+
+async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: Server) -> None:
+    """Otherwise it would time out, and the job would run again."""
+    shards.acks_arrive = False
+    ended = set[str]()
+    async with FakeServer(**shards.methods) as server:
+        worker = Worker(server.address, settings=FAST)
+
+        @worker.task("q")
+        async def handle(job: ClaimedJob) -> None:
+            ended.add(job.descriptor)
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: ended == {ON_1, ON_2})
+        await eventually(lambda: len(shards.beaten) >= 6)
+        assert worker.counts.running == 0
+        shards.acks_arrive = True
+        await eventually(lambda: ON_1 in shards.acked)
+        worker.request_stop()
+        worker.request_stop()  # without the grace time
+        await asyncio.wait_for(task, 30)
+    assert worker.counts.acks_refused == 0

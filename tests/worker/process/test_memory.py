@@ -1,0 +1,123 @@
+"""A worker's memory after many jobs is the same as after some, however they ended.
+
+`PINLATER_WORKER_JOBS=1000000 .venv/bin/pytest tests/worker/process/test_memory.py -s` takes minutes and prints the memory on the way.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import time
+from collections import Counter
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pinlater.client import AsyncClient, Job
+from pinlater.testing import RealServer
+from pinlater.worker import Reject, Snooze, Worker, WorkerSettings, current_job
+from pinlater.worker._consumer.recycling import resident_bytes
+from tests.worker.conftest import eventually
+from tests.worker.test_worker import running
+
+JOBS = int(os.environ.get("PINLATER_WORKER_JOBS", "6000"))
+WARM_UP = max(2_000, min(50_000, JOBS // 4))
+A_REQUEST = 500
+# Objects that a job may leave behind, of those that the collector knows.
+LEFT_A_JOB_MAX = 0.02
+MARKS = [*(mark for mark in (10_000, 100_000, 500_000) if WARM_UP < mark < WARM_UP + JOBS), WARM_UP + JOBS]
+FILLING_UP_MAX = 500  # of pools and reservoirs, however many jobs there are
+MIB = 2**20
+PATIENCE_S = 60
+
+
+class Held(NamedTuple):
+    """The process's memory now."""
+
+    objects: Counter[type]
+    resident_mib: float
+
+    @classmethod
+    def now(cls) -> Held:
+        gc.collect()
+        return cls(Counter(map(type, gc.get_objects())), resident_bytes() / MIB)
+
+
+@pytest.mark.timeout(7200)
+async def test_a_worker_holds_no_more_after_many_jobs_than_after_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Successes on the loop and in threads, failures, rejections, snoozes and checkpoints; the server is another process."""
+    caplog.set_level(logging.CRITICAL, "pinlater.worker")  # pytest keeps every line
+    with RealServer(tmp_path) as server:
+        async with AsyncClient(server.address) as client:
+            await client.create_queue("q")
+            await work_through(client)
+
+
+async def work_through(client: AsyncClient) -> None:
+    worker = Worker(client, settings=WorkerSettings(concurrency=50, retry_delay_ms=1))
+    ended = 0
+
+    @worker.task("q")
+    async def plain(number: int) -> None:
+        nonlocal ended
+        ended += 1
+
+    @worker.task("q")
+    def in_thread(number: int) -> None:
+        nonlocal ended
+        ended += 1
+
+    @worker.task("q", attempts=1)
+    async def fails(number: int) -> None:
+        nonlocal ended
+        ended += 1
+        raise (Reject if number % 40 else ValueError)(f"job {number}: " + "x" * 500)
+
+    snoozed: set[int] = set()
+
+    @worker.task("q")
+    async def comes_again(number: int) -> None:
+        nonlocal ended
+        if number in snoozed:
+            snoozed.discard(number)
+            ended += 1
+            return
+        snoozed.add(number)
+        await current_job().checkpoint_async()
+        raise Snooze(0.001)
+
+    def job(number: int) -> Job:
+        task = (
+            fails if number % 20 == 0 else comes_again if number % 20 == 1 else in_thread if number % 5 == 2 else plain
+        )
+        return task.job(number)
+
+    def reached(number: int) -> bool:
+        return ended >= number
+
+    async def work(first: int, last: int) -> None:
+        for start in range(first, last, A_REQUEST):
+            await client.enqueue("q", [job(number) for number in range(start, min(last, start + A_REQUEST))])
+            await eventually(partial(reached, start - 4 * A_REQUEST), PATIENCE_S)
+        await eventually(partial(reached, last), PATIENCE_S)
+
+    async with running(worker):
+        await work(0, WARM_UP)
+        before, began = Held.now(), time.monotonic()
+        for first, last in pairwise([WARM_UP, *MARKS]):
+            await work(first, last)
+            print(f"\n{last} jobs: {resident_bytes() / MIB:.1f} MiB", end="", flush=True)
+        took_s, after = time.monotonic() - began, Held.now()
+    grown = after.objects - before.objects
+    print(
+        f"\n{JOBS} jobs in {took_s:.0f} s: {sum(grown.values())} objects more, {before.resident_mib:.1f} MiB before and "
+        f"{after.resident_mib:.1f} MiB after; most: {grown.most_common(5)}"
+    )
+    assert sum(grown.values()) <= JOBS * LEFT_A_JOB_MAX + FILLING_UP_MAX, grown.most_common(10)
+    assert after.resident_mib - before.resident_mib < 20
