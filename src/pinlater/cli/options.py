@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import Enum
@@ -16,6 +15,7 @@ from pinlater.client import AsyncClient
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.durations import duration_ms
 from pinlater.domain.errors import DescriptorInvalid
 from pinlater.domain.job import JobState
 
@@ -78,18 +78,14 @@ def client_for(server: str, timeout_s: float, *, connections: int = 1, request_k
         raise typer.BadParameter(str(error), param_hint="--server") from None
 
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
-
-
 def span_ms(text: str | None) -> int | None:
-    """Milliseconds of `90s`, `500ms`, `5m`, `1.5h`, `2d`; a bare number is seconds."""
+    """Milliseconds of a duration such as `90s` or `10m`; a number without a unit is in seconds."""
     if text is None:
         return None
-    match = _SPAN.fullmatch(text.strip())
-    if match is None:
-        raise typer.BadParameter(f"{text!r} is no span of time; write 500ms, 90s, 5m, 2h or 1d")
-    return round(float(match[1]) * _UNITS_MS[match[2] or "s"])
+    try:
+        return duration_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} {error}") from None
 
 
 def moment_ms(text: str | None) -> int | None:
