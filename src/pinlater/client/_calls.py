@@ -174,7 +174,13 @@ def checkpoint(
 ) -> Call[list[values.AckResult]]:
     request = _checkpoint_request(queue, items)
     request.perItemErrors = True if per_item_errors else None
-    return Call("checkpointJobsFenced", (request,), _parsing.ack_results)
+    resend = Resend.SAFE if all(map(_same_when_repeated, items)) else Resend.NEVER
+    return Call("checkpointJobsFenced", (request,), _parsing.ack_results, resend)
+
+
+def _same_when_repeated(item: values.Checkpoint) -> bool:
+    """Whether a second checkpoint changes nothing: its token names the claim, nothing is added, and the claim goes on."""
+    return bool(item.token) and not item.prepend_status and not item.move_to_pending
 
 
 def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[None]:

@@ -189,6 +189,7 @@ class Direct:
         )
 
     def _connect(self, until: float) -> Line:
+        self._servers.check_round()
         failure: ServerUnreachable | None = None
         with self._lock:
             self._made += 1
@@ -210,6 +211,7 @@ class Direct:
                     return line
             line.close()
         if failure is not None and not self._closed:
+            self._servers.none_reached(failure)
             raise failure
         raise ClientClosed("The client is closed")
 

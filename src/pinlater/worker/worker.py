@@ -351,8 +351,8 @@ class Worker:
         """
         source = self._client if given is None else given
         if isinstance(source, AsyncClient):
-            return source.sharing()
-        made = source() if callable(source) else AsyncClient(source, source=self._source)
+            return source.sharing(wait_for_servers=False)  # the worker tries again itself, and says so
+        made = source() if callable(source) else AsyncClient(source, source=self._source, wait_for_servers=False)
         return await stack.enter_async_context(made)
 
     def _new_team(
