@@ -15,7 +15,7 @@ from pinlater.client import _parsing, values
 from pinlater.client._bodies import body_of, check_type
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
-from pinlater.domain.job import JobState
+from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
 
 T = TypeVar("T")
@@ -179,8 +179,9 @@ def checkpoint(
 
 
 def _same_when_repeated(item: values.Checkpoint) -> bool:
-    """Whether a second checkpoint changes nothing: its token names the claim, nothing is added, and the claim goes on."""
-    return bool(item.token) and not item.prepend_status and not item.move_to_pending
+    """Whether a second checkpoint changes nothing: its token names the claim, its status is progress, and the claim goes on."""
+    adds = bool(item.prepend_status) and not item.prepend_status.startswith(PROGRESS_MARK)
+    return bool(item.token) and not adds and not item.move_to_pending
 
 
 def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[None]:

@@ -20,7 +20,7 @@ from pinlater.worker._endings import Ending, ending_of
 from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 from pinlater.worker.context import Channel, JobContext, set_current
 from pinlater.worker.errors import CantDecode
-from pinlater.worker.retries import Retry
+from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tasks import Task
 
 CODECS: Mapping[str, Codec] = {codec.content_type: codec for codec in (JsonCodec(), MessagePackCodec())}
@@ -32,10 +32,10 @@ class Attempt(NamedTuple):
     job: ClaimedJob
     content_type: str
     deadline_ms: int | None
-    default_retry: Retry
+    default_retry: RetryPolicy
     trace: Mapping[str, str] | None = None
 
-    def retry_of(self, task: Task[..., Any]) -> Retry:
+    def retry_of(self, task: Task[..., Any]) -> RetryPolicy:
         """The task's policy, or the worker's."""
         return task.options.retry or self.default_retry
 

@@ -34,7 +34,7 @@ from pinlater.worker.counts import Tally, WorkerCounts
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.logs import fields_of
 from pinlater.worker.middleware import Middleware
-from pinlater.worker.retries import Retry, delay_of
+from pinlater.worker.retries import RetryPolicy, delay_of
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Place, Task
 
@@ -86,7 +86,7 @@ class Team:
         clock: Clock,
         heart: Heart,
         middleware: Sequence[Middleware],
-        retry: Retry,
+        retry: RetryPolicy,
         counts: WorkerCounts,
         child_setups: Sequence[ChildSetup] = (),
     ) -> None:
@@ -438,7 +438,7 @@ class Consumer:
         retry = (task.options.retry if task else None) or self._team.retry
         return self._failed(claim.job, error, retry)
 
-    def _failed(self, job: ClaimedJob, error: Exception, retry: Retry) -> Ended:
+    def _failed(self, job: ClaimedJob, error: Exception, retry: RetryPolicy) -> Ended:
         delay_ms = delay_of(retry, _decisions.attempts_so_far(job), error, _spread())
         return Ended(failure(error, delay_ms), error)
 

@@ -11,7 +11,9 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
+from pinlater.domain.job import PROGRESS_MARK
 from pinlater.worker.errors import ClaimLost
 
 Encode = Callable[[Any], bytes]
@@ -81,7 +83,8 @@ class JobContext:
     def checkpoint(self, body: Any = None) -> None:
         """Saves `body` as what the next attempt starts from (bytes, or arguments for the handler's codec) and renews the claim.
 
-        Raises `ClaimLost` where the job is somebody else's by now, and what a call of the client raises.
+        While the server is away it waits, as long as the job may run. Raises `ClaimLost` where another worker or nobody has the job by
+        now, and what the client raises where the server refuses the body.
         """
         self._send(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
 
@@ -90,7 +93,7 @@ class JobContext:
         await self._send_async(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
 
     def progress(self, done: float, note: str = "") -> None:
-        """Puts how far it is (0 to 1) and a note where an operator sees it, the job's status, and renews the claim."""
+        """Shows how far it is (0 to 1) with a note in the job's status, in place of the line before, and renews the claim."""
         self._send(Checkpoint(self.descriptor, self.job.token, prepend_status=_status(done, note)))
 
     async def progress_async(self, done: float, note: str = "") -> None:
@@ -110,12 +113,20 @@ class JobContext:
     def _send(self, item: Checkpoint) -> None:
         if self._channel.checkpoint is None:
             raise RuntimeError("this would block the event loop: await the form that ends in _async")
-        _check(self._channel.checkpoint(item))
+        try:
+            result = self._channel.checkpoint(item)
+        except PinLaterError as error:
+            raise error.with_traceback(None) from None  # its way through the client tells the handler's author nothing
+        _check(result)
 
     async def _send_async(self, item: Checkpoint) -> None:
         if self._channel.checkpoint_async is None:
             raise RuntimeError("there is no event loop here: use the form without _async")
-        _check(await self._channel.checkpoint_async(item))
+        try:
+            result = await self._channel.checkpoint_async(item)
+        except PinLaterError as error:
+            raise error.with_traceback(None) from None
+        _check(result)
 
 
 def _check(result: AckResult) -> None:
@@ -126,7 +137,7 @@ def _check(result: AckResult) -> None:
 def _status(done: float, note: str) -> str:
     if not 0 <= done <= 1:
         raise ValueError(f"done must be from 0 to 1, not {done}")
-    return f"{round(done * 100)} % {note}".rstrip() + "\n"
+    return f"{PROGRESS_MARK}{round(done * 100)} % {' '.join(note.split())}".rstrip() + "\n"
 
 
 def as_time_ms(at: datetime | timedelta | int, now_ms: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -17,9 +17,11 @@ from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.worker import envelope
 from pinlater.worker._arguments import Parameters, parameters_of
 from pinlater.worker.codecs import Codec
-from pinlater.worker.context import JobContext, as_time_ms
+from pinlater.worker.context import JobContext
+from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
-from pinlater.worker.retries import Retry
+from pinlater.worker.option_checks import check_options
+from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
 
 P = ParamSpec("P")
@@ -51,10 +53,11 @@ class TaskOptions:
 
     place: Place
     codec: Codec
-    retry: Retry | None = None
+    retry: RetryPolicy | None = None
     time_limit_ms: int | None = 3_600_000
-    attempts: int | None = None
+    attempts: int | None = 5
     priority: int = 1
+    claim_timeout_ms: int | None = 60_000
     default: bool = False
 
 
@@ -62,18 +65,14 @@ class TaskOptions:
 class JobOptions:
     """How one job differs from the others of its task."""
 
-    delay: float | timedelta | None = None
+    delay: Duration | None = None
     at: datetime | int | None = None
     priority: int | None = None
     unique: str | UniqueKey | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     attempts: int | None = None
-    expires_in: float | timedelta | None = None
-    claim_timeout: float | timedelta | None = None
-
-    def __post_init__(self) -> None:
-        if self.delay is not None and self.at is not None:
-            raise ValueError("say either delay or at")
+    expires_in: Duration | None = None
+    claim_timeout: Duration | None = None
 
 
 class Task(Generic[P, R]):
@@ -112,19 +111,20 @@ class Task(Generic[P, R]):
     def using(
         self,
         *,
-        delay: float | timedelta | None = None,
+        delay: Duration | None = None,
         at: datetime | int | None = None,
         priority: int | None = None,
         unique: str | UniqueKey | None = None,
         headers: Mapping[str, str] | None = None,
         attempts: int | None = None,
-        expires_in: float | timedelta | None = None,
-        claim_timeout: float | timedelta | None = None,
+        expires_in: Duration | None = None,
+        claim_timeout: Duration | None = None,
     ) -> Producer[P]:
         """The task with options for the jobs to enqueue: `send.using(delay=60).enqueue("x")`.
 
-        `delay`, `expires_in` and `claim_timeout` are seconds or a timedelta; `at` is a datetime with its zone, or milliseconds since
-        the epoch; `unique` is a key: while a job with it is unfinished no second one is made.
+        `delay`, `expires_in` and `claim_timeout` are seconds, a timedelta or text such as `5m`; `at` is a datetime with its zone, or
+        milliseconds since the epoch; `unique` is a key: while a job with it is unfinished no second one is made. Raises TypeError or
+        ValueError, with the names of task and argument, where one of them can't be.
         """
         return Producer(
             self,
@@ -194,14 +194,17 @@ class Producer(Generic[P]):
         self._task = task
         self._outbox = outbox
         self._options = options
+        self._times_of = check_options(task.name, options)
         # What all its jobs have in common; a job has times of its own where the options name any.
         self._common = Job(
             b"",
-            priority=options.priority or task.options.priority,
-            attempts_allowed=options.attempts or task.options.attempts,
+            priority=task.options.priority if options.priority is None else options.priority,
+            attempts_allowed=task.options.attempts if options.attempts is None else options.attempts,
             headers=self._headers(options.headers),
             unique=UniqueKey(options.unique) if isinstance(options.unique, str) else options.unique,
-            claim_timeout_ms=_ms(options.claim_timeout),
+            claim_timeout_ms=task.options.claim_timeout_ms
+            if self._times_of.claim_timeout_ms is None
+            else self._times_of.claim_timeout_ms,
         )
         self._has_times = not (options.delay is None and options.at is None and options.expires_in is None)
 
@@ -230,9 +233,9 @@ class Producer(Generic[P]):
 
     def _times(self) -> tuple[int | None, int | None]:
         """When to run it, and when it expires."""
-        options, now_ms = self._options, self._outbox.now_ms()
-        expires_in_ms = _ms(options.expires_in)
-        return _run_after_ms(options, now_ms), None if expires_in_ms is None else now_ms + expires_in_ms
+        times, now_ms = self._times_of, self._outbox.now_ms()
+        run_after_ms = times.at_ms if times.delay_ms is None else now_ms + times.delay_ms
+        return run_after_ms, None if times.expires_in_ms is None else now_ms + times.expires_in_ms
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """As `Task.enqueue`."""
@@ -255,19 +258,3 @@ def place_of(function: Callable[..., Any], in_process: bool) -> Place:
     if in_process:
         return Place.PROCESS
     return Place.LOOP if is_async else Place.THREAD
-
-
-def _run_after_ms(options: JobOptions, now_ms: int) -> int | None:
-    if options.at is not None:
-        return as_time_ms(options.at, now_ms)
-    return None if options.delay is None else now_ms + (_ms(options.delay) or 0)
-
-
-def _ms(seconds: float | timedelta | None) -> int | None:
-    if seconds is None:
-        return None
-    if isinstance(seconds, timedelta):
-        seconds = seconds.total_seconds()
-    if seconds < 0:
-        raise ValueError(f"a duration must not be negative: {seconds} s")
-    return round(seconds * 1000)

@@ -44,13 +44,16 @@ from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.context import JobContext
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.cron import Cron, Missed, Timetable, cron
+from pinlater.worker.durations import Duration
 from pinlater.worker.middleware import Middleware
-from pinlater.worker.retries import Retry, linear
+from pinlater.worker.option_checks import check_attempts, check_priority, check_queue, positive_duration_of
+from pinlater.worker.retries import RetryPolicy, exponential
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Register, Task, TaskOptions, place_of
 
 _log = logging.getLogger("pinlater.worker")
 R = TypeVar("R")
+_MINUTE_S = 60.0
 _HOUR_S = 3600.0
 
 
@@ -83,7 +86,7 @@ class Worker:
         settings: WorkerSettings | None = None,
         source: str | None = None,
         codec: Codec | None = None,
-        retry: Retry | None = None,
+        retry: RetryPolicy | None = None,
         middleware: Sequence[Middleware] = (),
         child_setup: ChildSetup | None = None,
         clock: Clock | None = None,
@@ -128,6 +131,7 @@ class Worker:
     # --- registering ------------------------------------------------------------------------------------------------------
     def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
         """How much of the worker a queue gets: `concurrency` jobs at once at most, and slots by `weight` where queues compete."""
+        check_queue(name)
         if (concurrency is not None and concurrency < 1) or weight < 1:
             raise ValueError(f"concurrency and weight must be at least 1: {concurrency}, {weight}")
         queue = self._queues.setdefault(name, _Queue())
@@ -141,10 +145,11 @@ class Worker:
         default: bool = False,
         process: bool = False,
         concurrency: int | None = None,
-        retry: Retry | None = None,
-        attempts: int | None = None,
+        retry: RetryPolicy | None = None,
+        attempts: int | None = 5,
         priority: int = 1,
-        time_limit: float | None = _HOUR_S,
+        time_limit: Duration | None = _HOUR_S,
+        claim_timeout: Duration | None = _MINUTE_S,
         codec: Codec | None = None,
     ) -> Register:
         """Makes the decorated function a task of `queue`, called `name` (else as the function is called).
@@ -152,25 +157,29 @@ class Worker:
         A coroutine runs on the event loop and must not block it, a plain function in a thread, or with `process` in a process. Its
         parameters are the job's body; one of the type `JobContext` or `ClaimedJob`, the first one best, is filled in. Returning means
         success.
-        `default`: it also takes the queue's jobs that name no task (as the only task of a queue does anyway). `attempts` and
-        `priority` are given to the jobs that it enqueues. `time_limit` is in seconds, None for none. `concurrency` is the queue's.
+        `default`: it also takes the queue's jobs that name no task (as the only task of a queue does anyway). `attempts`, `priority` and
+        `claim_timeout` are given to the jobs that it enqueues; None leaves attempts and claim timeout to the queue. Durations are
+        seconds, a timedelta or text such as `10m`; `time_limit=None` is none. `concurrency` is the queue's. Raises TypeError or
+        ValueError, with the names of task and argument, where one of them can't be.
         """
+        check_queue(queue)
         if concurrency is not None:
             self.queue(queue, concurrency=concurrency, weight=self._queues.get(queue, _Queue()).weight)
-        if time_limit is not None and time_limit <= 0:
-            raise ValueError(f"time_limit must be more than 0, or None: {time_limit}")
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
+            called = name or str(getattr(function, "__name__", type(function).__name__))
+            check_attempts(called, attempts)
+            check_priority(called, priority)
             options = TaskOptions(
                 place=place_of(function, process),
                 codec=codec or self._codec,
                 retry=retry,
-                time_limit_ms=None if time_limit is None else max(1, round(time_limit * 1000)),
+                time_limit_ms=positive_duration_of(called, "time_limit", time_limit),
                 attempts=attempts,
                 priority=priority,
+                claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
                 default=default,
             )
-            called = name or str(getattr(function, "__name__", type(function).__name__))
             task: Task[..., Any] = Task(function, queue, called, options, self._outbox)
             self._add(task)
             return task
@@ -363,7 +372,7 @@ class Worker:
         chosen: Mapping[str, _Queue],
         child_setup: ChildSetup | None = None,
     ) -> Team:
-        retry = self._retry or linear(settings.retry_delay_ms / 1000)
+        retry = self._retry or exponential(settings.retry_delay_ms / 1000)
         setups = [setup for setup in (child_setup, self._child_setup) if setup is not None]
         team = Team(client, settings, self._clock, heart, self._middleware, retry, self.counts, setups)
         for name, queue in chosen.items():
