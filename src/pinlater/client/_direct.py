@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from pinlater.client import _connection
 from pinlater.client._calls import Call
 from pinlater.client._connection import unreachable
 from pinlater.client._retries import is_lost, is_turned_away
@@ -43,6 +44,7 @@ class Line:
 
     def __init__(self, address: Address, dial: Dial, until: float) -> None:
         """Raises ServerUnreachable."""
+        _connection.check_allowed(address)
         self.address = address
         self.leave_at = 0.0
         self.renewals = 0
