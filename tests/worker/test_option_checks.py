@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from pinlater.client.errors import PriorityNotSupported
 from pinlater.client.values import ClaimedJob, Job
+from pinlater.testing import InProcessService
 from pinlater.worker import Reject, Retry, Snooze, Worker, constant
 from pinlater.worker._endings import Kind, ending_of
 from pinlater.worker.context import Channel, JobContext
@@ -75,6 +77,18 @@ def test_a_handler_without_its_queue_says_so() -> None:
 def test_what_a_job_is_enqueued_with_is_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         task_of().using(**options)
+
+
+def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_argument() -> None:
+    worker = Worker()
+
+    @worker.handler("q")
+    def send() -> None: ...
+
+    with InProcessService() as service, service.serving(worker):
+        with pytest.raises(PriorityNotSupported) as raised:
+            send.using(priority=9).enqueue()
+        assert raised.value.__notes__ == ["task send: priority=9"]
 
 
 def test_an_argument_that_cant_be_encoded_is_named() -> None:

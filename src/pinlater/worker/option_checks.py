@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pinlater.client.errors import PriorityNotSupported
 from pinlater.client.values import UniqueKey
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
 from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, check_queue_name
@@ -92,6 +94,16 @@ def check_options(task: str, options: JobOptions) -> JobTimes:
         duration_of(task, "expires_in", options.expires_in),
         positive_duration_of(task, "claim_timeout", options.claim_timeout),
     )
+
+
+@contextmanager
+def naming_the_task(task: str, priority: int) -> Iterator[None]:
+    """How many priorities there are only the server knows: its refusal gets a note with the names of task and argument."""
+    try:
+        yield
+    except PriorityNotSupported as error:
+        error.add_note(f"task {task}: priority={priority}")
+        raise
 
 
 def _check_headers(task: str, headers: Mapping[Any, Any]) -> None:

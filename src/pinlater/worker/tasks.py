@@ -20,7 +20,7 @@ from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
-from pinlater.worker.option_checks import check_options
+from pinlater.worker.option_checks import check_options, naming_the_task
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
 
@@ -239,11 +239,13 @@ class Producer(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """As `Task.enqueue`."""
-        return self._outbox.send(self._task.queue, [self.job(*args, **kwargs)])[0]
+        with naming_the_task(self._task.name, self._common.priority):
+            return self._outbox.send(self._task.queue, [self.job(*args, **kwargs)])[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """As `Task.enqueue_async`."""
-        return (await self._outbox.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
+        with naming_the_task(self._task.name, self._common.priority):
+            return (await self._outbox.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
 
 
 def place_of(function: Callable[..., Any], in_process: bool) -> Place:
