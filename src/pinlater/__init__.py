@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         UniqueKey,
         UniqueScope,
     )
-    from pinlater.worker import JobContext, Reject, Snooze, Worker, WorkerSettings, current_job
+    from pinlater.worker import JobContext, Reject, Retry, Snooze, Worker, WorkerSettings, current_job
 
 _HOMES = {
     "Ack": "pinlater.client",
@@ -39,6 +39,7 @@ _HOMES = {
     "JobState": "pinlater.client",
     "Outcome": "pinlater.client",
     "Reject": "pinlater.worker",
+    "Retry": "pinlater.worker",
     "Snooze": "pinlater.worker",
     "UniqueKey": "pinlater.client",
     "UniqueScope": "pinlater.client",
@@ -60,6 +61,7 @@ __all__ = [
     "JobState",
     "Outcome",
     "Reject",
+    "Retry",
     "Snooze",
     "UniqueKey",
     "UniqueScope",

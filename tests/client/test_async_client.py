@@ -215,7 +215,7 @@ async def test_a_lost_connection_is_an_error_and_the_next_call_reconnects() -> N
 
 async def test_a_server_that_is_not_there_is_unreachable_and_the_next_is_tried() -> None:
     async with FakeServer(createQueue=lambda _: None) as server:
-        async with AsyncClient("127.0.0.1:1") as client:
+        async with AsyncClient("127.0.0.1:1", wait_for_servers=False) as client:
             with pytest.raises(errors.ServerUnreachable, match=r"127\.0\.0\.1:1"):
                 await client.create_queue("q")
         async with AsyncClient(["127.0.0.1:1", server.address]) as client:

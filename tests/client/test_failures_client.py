@@ -44,7 +44,7 @@ async def test_an_enqueue_that_may_have_been_stored_never_ends_with_the_words_th
         server._server.close()
         return FakeServer.HANG_UP
 
-    async with server, AsyncClient(server.address) as client:
+    async with server, AsyncClient(server.address, timeout_ms=1_000) as client:
         assert (await client.server_info()).version == "9"
         server.methods["enqueueJobs"] = store_and_die
         client._opened.engine._keys_honoured = True  # type: ignore[union-attr]

@@ -155,6 +155,14 @@ def test_a_failure_leaves_one_attempt_fewer_or_a_failed_job(
     assert after_failure(remaining, final=final) == (state, left)
 
 
+def test_a_line_of_progress_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:
+    status = prepend_status("at enqueue\n", "[progress] 10 % a\n")
+    status = prepend_status(status, "by hand\n")
+    for step in range(2, 60):
+        status = prepend_status(status, f"[progress] {step} % b\n")
+    assert status == "[progress] 59 % b\nby hand\nat enqueue\n"
+
+
 def test_statuses_are_cut_at_the_end() -> None:
     """Acks append, checkpoints prepend."""
     full = "a" * CUSTOM_STATUS_CHARS_MAX

@@ -63,18 +63,68 @@ def test_a_user_gets_the_fixtures_by_one_line(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "def test_it(pinlater_service, pinlater_clock): pinlater_clock.advance(hours=1)\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "error",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:asyncio",
-        str(tmp_path),
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = pytest_in(tmp_path)
     assert done.returncode == 0, json.dumps([done.stdout, done.stderr])
+
+
+def pytest_in(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Runs a user's tests."""
+    quiet = ["-q", "-W", "error", "--strict-markers", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly"]
+    command = [sys.executable, "-m", "pytest", *quiet, *options, str(folder)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_no_test_reaches_a_real_server_by_accident(tmp_path: Path) -> None:
+    """Not from a client made before the tests, in a thread or on a loop; own servers may be reached, and any by marked tests."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["pinlater.testing.plugin"]\n')
+    (tmp_path / "test_it.py").write_text(_GUARDED)
+    done = pytest_in(tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1].split(" in ")[0]) == (0, "5 passed"), done.stdout
+
+
+_GUARDED = """
+import asyncio
+import pytest
+from pinlater import AsyncClient, Client, Worker
+from pinlater.client.errors import ServerUnreachable
+from pinlater.testing import RealServerReached
+
+client = Client("127.0.0.1:1", wait_for_servers=False)
+worker = Worker("127.0.0.1:1")
+
+
+@worker.handler("q")
+def task(): ...
+
+
+def test_a_client_in_a_thread():
+    with pytest.raises(RealServerReached, match="127.0.0.1:1.*pinlater_service.*pinlater_real_server"):
+        client.queue_names()
+
+
+def test_a_client_on_a_loop():
+    async def ask():
+        async with AsyncClient("127.0.0.1:1") as client:
+            await client.queue_names()
+
+    with pytest.raises(RealServerReached):
+        asyncio.run(ask())
+
+
+def test_a_task_that_is_not_redirected(pinlater_service):
+    with pytest.raises(RealServerReached):
+        task.enqueue()
+    with pinlater_service.serving(worker):
+        task.enqueue()
+
+
+def test_a_server_of_the_run(pinlater_server):
+    with Client(pinlater_server.address) as client:
+        assert client.queue_names() == []
+
+
+@pytest.mark.pinlater_real_server
+def test_a_marked_test():
+    with pytest.raises(ServerUnreachable):
+        client.queue_names()
+"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.worker.conftest import eventually
 from tests.worker.test_worker import running, state_of
 
 AWAY_S = 9.0
+SHORT_S = 2.0
 
 
 @pytest.mark.thorough  # waits for the nine seconds
@@ -53,3 +55,43 @@ async def test_snoozed_and_rescheduled_jobs_outlast_a_real_restart_of_nine_secon
                     await eventually(partial(state_of, client, descriptor, JobState.SUCCEEDED), 30)
     assert sorted(runs) == [b"ends", b"moved", b"moves", b"snoozes", b"snoozes"]
     assert worker.counts.lost == 0
+
+
+async def test_a_restart_of_the_server_costs_a_checkpointing_job_no_attempt(tmp_path: Path) -> None:
+    """On the loop and in a thread: the checkpoint returns once the server has it."""
+    with RealServer(tmp_path) as server:
+        async with AsyncClient(server.address) as client:
+            await client.create_queue("q")
+            worker = Worker(client, settings=WorkerSettings(concurrency=4))
+            begun: list[str] = []
+            is_away = threading.Event()
+
+            @worker.handler("q", attempts=1)
+            async def on_loop(done: int = 0) -> None:
+                begun.append("loop")
+                await asyncio.to_thread(is_away.wait, 60)
+                await current_job().checkpoint_async({"done": done + 1})
+                await current_job().progress_async(1, "done")
+
+            @worker.handler("q", attempts=1)
+            def in_thread(done: int = 0) -> None:
+                begun.append("thread")
+                is_away.wait(60)
+                current_job().checkpoint({"done": done + 1})
+                current_job().progress(1, "done")
+
+            placed = await on_loop.enqueue_async(), await in_thread.enqueue_async()
+            async with running(worker):
+                await eventually(lambda: len(begun) == 2, 30)
+                await asyncio.to_thread(server.kill)
+                loop = asyncio.get_running_loop()
+                went = loop.time()
+                is_away.set()
+                await eventually(lambda: loop.time() > went + SHORT_S, 60)
+                await asyncio.to_thread(server.start)
+                infos = [
+                    await eventually(partial(state_of, client, one.descriptor, JobState.SUCCEEDED), 30)
+                    for one in placed
+                ]
+    assert [info.progress for info in infos] == ["100 % done"] * 2
+    assert sorted(begun) == ["loop", "thread"]

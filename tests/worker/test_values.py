@@ -33,7 +33,7 @@ def context(job: ClaimedJob = JOB, **channel: Any) -> JobContext:
 
 
 # --- retry policies -------------------------------------------------------------------------------------------------------------
-def delays(policy: retries.Retry, error: BaseException | None = None, spread: float = 0.5) -> list[int | None]:
+def delays(policy: retries.RetryPolicy, error: BaseException | None = None, spread: float = 0.5) -> list[int | None]:
     return [policy.delay_ms(attempt, error or ValueError(), spread) for attempt in (1, 2, 3, 4, 10_000)]
 
 
@@ -294,7 +294,7 @@ def test_a_checkpoint_of_a_lost_claim_raises_claim_lost() -> None:
         here.progress(0.5, "half")
     assert [(item.token, item.new_body, item.prepend_status) for item in sent] == [
         ("t", b'{"to":"x"}', ""),
-        ("t", None, "50 % half\n"),
+        ("t", None, "[progress] 50 % half\n"),
     ]
 
 

@@ -94,7 +94,13 @@ def client_for(server: str, timeout_s: float, *, connections: int = 1, request_k
     """A client, not open yet. A bad address is a usage error."""
     timeout_ms = max(1, round(timeout_s * 1000))
     try:
-        return AsyncClient(server, timeout_ms=timeout_ms, connections=connections, request_keys=request_keys)
+        return AsyncClient(
+            server,
+            timeout_ms=timeout_ms,
+            connections=connections,
+            wait_for_servers=False,  # an operator wants to know at once
+            request_keys=request_keys,
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--server") from None
 

@@ -15,7 +15,7 @@ from pinlater.client import _parsing, values
 from pinlater.client._bodies import body_of, check_type
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
-from pinlater.domain.job import JobState
+from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
 
 T = TypeVar("T")
@@ -174,7 +174,14 @@ def checkpoint(
 ) -> Call[list[values.AckResult]]:
     request = _checkpoint_request(queue, items)
     request.perItemErrors = True if per_item_errors else None
-    return Call("checkpointJobsFenced", (request,), _parsing.ack_results)
+    resend = Resend.SAFE if all(map(_same_when_repeated, items)) else Resend.NEVER
+    return Call("checkpointJobsFenced", (request,), _parsing.ack_results, resend)
+
+
+def _same_when_repeated(item: values.Checkpoint) -> bool:
+    """Whether a second checkpoint changes nothing: its token names the claim, its status is progress, and the claim goes on."""
+    adds = bool(item.prepend_status) and not item.prepend_status.startswith(PROGRESS_MARK)
+    return bool(item.token) and not adds and not item.move_to_pending
 
 
 def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[None]:

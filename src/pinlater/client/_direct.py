@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from pinlater.client import _connection
 from pinlater.client._calls import Call
 from pinlater.client._connection import unreachable
 from pinlater.client._retries import is_lost, is_turned_away
@@ -43,6 +44,7 @@ class Line:
 
     def __init__(self, address: Address, dial: Dial, until: float) -> None:
         """Raises ServerUnreachable."""
+        _connection.check_allowed(address)
         self.address = address
         self.leave_at = 0.0
         self.renewals = 0
@@ -189,6 +191,7 @@ class Direct:
         )
 
     def _connect(self, until: float) -> Line:
+        self._servers.check_round()
         failure: ServerUnreachable | None = None
         with self._lock:
             self._made += 1
@@ -210,6 +213,7 @@ class Direct:
                     return line
             line.close()
         if failure is not None and not self._closed:
+            self._servers.none_reached(failure)
             raise failure
         raise ClientClosed("The client is closed")
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from random import Random
 from typing import Any, TypeVar
 
@@ -30,10 +31,11 @@ from pinlater.client._retries import (
     repeats_end_at,
 )
 from pinlater.client._servers import ServerChoice, ServerSource
-from pinlater.client.errors import DeadlineExceeded, PinLaterError, UnknownMethod
+from pinlater.client.errors import DeadlineExceeded, PinLaterError, ServerUnreachable, UnknownMethod
 
 T = TypeVar("T")
 _SUSPICIOUS_S = 0.5
+_NAMED_MAX = 5
 _log = logging.getLogger("pinlater.client")
 
 
@@ -43,6 +45,18 @@ def is_suspicious(waited_s: float) -> bool:
 
 
 def _nothing() -> None: ...
+
+
+class _Tries:
+    """What became of one call's tries so far."""
+
+    __slots__ = ("counted", "failures", "lost", "unsent")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.counted = 0  # those that count against the client's `retries`
+        self.lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
+        self.unsent: PinLaterError | None = None  # why the newest try took no effect; None while one is under way
 
 
 class LongPolls:
@@ -89,6 +103,7 @@ class Engine:
         connections: int,
         retries: int,
         monotonic: Callable[[], float],
+        wait_for_servers: bool = True,
         loop_time: Callable[[], float] = time.monotonic,
         random: Random | None = None,
     ) -> None:
@@ -97,6 +112,7 @@ class Engine:
         self.renewed: Callable[[], None] = _nothing  # called when connections of now are given up
         self._timeout_s = timeout_s
         self._retries = retries
+        self._wait_for_servers = wait_for_servers and retries > 0
         self._source = source
         self._random = random or Random()  # noqa: S311 - spreads load and returns, guards nothing
         self._loop_time = loop_time
@@ -132,61 +148,93 @@ class Engine:
         deadline: float | None = None,
         failed: PinLaterError | None = None,
         polls: LongPolls | None = None,
+        wait_for_servers: bool = True,
     ) -> T:
         """The call's value. Raises what the server said, or what kept it from being asked.
 
         `failed`: how its first try ended, which was made elsewhere; then `deadline` is the whole call's. `polls`: whose long poll it is,
-        if it is one.
+        if it is one. Without `wait_for_servers` tries that reach no server count as retries.
         """
         deadline = deadline or self.deadline(call)
+        tries = _Tries()
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._try(call, deadline, failed, polls or self._polls)
+                return await self._try(call, deadline, failed, polls or self._polls, tries, wait_for_servers)
         except TimeoutError as error:
+            if tries.unsent is not None:
+                raise (tries.lost or self._not_sent(call, tries.unsent)) from tries.unsent
             self.renew()
             raise self.too_late(call) from error
 
+    def _not_sent(self, call: Call[T], last: PinLaterError) -> PinLaterError:
+        """What a call raises that found no server until its deadline. `last`: how its last try ended."""
+        if not isinstance(last, ServerUnreachable):
+            return copy(last)
+        addresses = self._source.addresses()
+        named = ", ".join(map(str, addresses[:_NAMED_MAX])) + (", ..." if len(addresses) > _NAMED_MAX else "")
+        return ServerUnreachable(
+            f"No server could be reached within {self._seconds(call):g} s for {call.method}; "
+            f"tried {named}; last: {last.message}"
+        )
+
+    def _seconds(self, call: Call[T]) -> float:
+        return self._timeout_s + call.wait_ms / 1000
+
     def too_late(self, call: Call[T]) -> DeadlineExceeded:
         """What a call raises that was not answered in time."""
-        return DeadlineExceeded(f"No answer to {call.method} within {self._timeout_s + call.wait_ms / 1000:g} s")
+        return DeadlineExceeded(f"No answer to {call.method} within {self._seconds(call):g} s")
 
     def gives_up(self, call: Call[T], error: PinLaterError) -> bool:
         """Whether a call whose first try ended so is not made again. From any thread."""
-        return decide(call.resend, error, 1, self._retries) is Again.NO
+        counted = 0 if self._wait_for_servers and is_unsent(error) else 1
+        return decide(call.resend, error, counted, self._retries) is Again.NO
 
-    async def _try(self, call: Call[T], deadline: float, failed: PinLaterError | None, polls: LongPolls) -> T:
-        failures = 0
-        lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
+    async def _try(
+        self,
+        call: Call[T],
+        deadline: float,
+        failed: PinLaterError | None,
+        polls: LongPolls,
+        tries: _Tries,
+        wait_for_servers: bool,
+    ) -> T:
+        waits = wait_for_servers and self._wait_for_servers
         repeats_end = self._repeats_end(call, deadline)
         while True:
             try:
                 if failed is not None:
                     error, failed = failed, None
                     raise error
-                if lost is not None and (not await self._honours_keys() or self._loop_time() >= repeats_end):
+                lost = tries.lost
+                if lost is not None and (self._loop_time() >= repeats_end or not await self._honours_keys()):
                     raise lost
                 if lost is None:
-                    return await self._once(call, self.patience(call, deadline), polls)
-                return await self._once(call, self._patience_for_repeat(call, deadline, failures), polls)
+                    return await self._once(call, self.patience(call, deadline), polls, tries)
+                return await self._once(call, self._patience_for_repeat(call, deadline, tries.counted), polls, tries)
             except PinLaterError as error:
-                failures += 1
-                again = decide(call.resend, error, failures, self._retries)
-                if again is Again.NO and lost is not None and is_unsent(error):
+                unsent, lost = is_unsent(error), tries.lost
+                tries.failures += 1
+                tries.counted += not (unsent and waits)
+                again = decide(call.resend, error, tries.counted, self._retries)
+                if again is Again.NO and lost is not None and unsent:
                     raise lost from error  # the first try may have taken effect, whatever the last one says
                 if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
                     raise
                 if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and lost is None:
-                    call, lost = call.as_repeat(), error
+                    call, tries.lost = call.as_repeat(), error
+                tries.unsent = error if unsent else None
                 _log.debug("%s failed (%s); trying again", call.method, error)
                 others = len(self._source.addresses()) > 1
-                await asyncio.sleep(pause_s(failures, error.retry_after_ms, others, self._random.random()))
+                await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
 
-    async def _once(self, call: Call[T], patient_until: float | None, polls: LongPolls) -> T:
+    async def _once(self, call: Call[T], patient_until: float | None, polls: LongPolls, tries: _Tries) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
+                tries.unsent = None
                 with polls.one(connection, call):
                     return await self._ask(connection, call)
         connection = await self._pool.shared()
+        tries.unsent = None
         began = self._loop_time()
         try:
             async with asyncio.timeout_at(patient_until) as patience:

@@ -48,6 +48,7 @@ class Face:
         connect_timeout_ms: int = 3_000,
         connections: int = 2,
         retries: int = 3,
+        wait_for_servers: bool = True,
         request_keys: bool = True,
         clock: Clock | None = None,
         connect: Connect | None = None,
@@ -68,6 +69,7 @@ class Face:
         )
         self._connections = connections
         self._retries = retries
+        self._wait_for_servers = wait_for_servers
         self._request_keys = request_keys
         self._prepare()
 
@@ -104,6 +106,7 @@ class Face:
             connect=self._connect,
             connections=self._connections,
             retries=self._retries,
+            wait_for_servers=self._wait_for_servers,
             monotonic=self._clock.monotonic,
         )
 
@@ -147,15 +150,20 @@ class AsyncFace(Face):
     async def _run(self, call: Call[T]) -> T:
         if self._opened.engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
-        return await self._opened.engine.run(call, polls=self._polls)
+        return await self._opened.engine.run(call, polls=self._polls, wait_for_servers=self._wait_for_servers)
 
     async def carry_out(self, call: Call[T]) -> T:
         """Carries out a call that was made before."""
         return await self._run(call)
 
-    def sharing(self) -> Self:
-        """The same client, open or not, over the same connections, for another user: `hang_up` and `unread` are of its own long polls."""
+    def sharing(self, *, wait_for_servers: bool | None = None) -> Self:
+        """The same client, open or not, over the same connections, for another user: `hang_up` and `unread` are of its own long polls.
+
+        `wait_for_servers`: otherwise than this one.
+        """
         other = copy(self)
+        if wait_for_servers is not None:
+            other._wait_for_servers = wait_for_servers  # noqa: SLF001 - its own class
         other._polls = LongPolls()  # noqa: SLF001 - its own class
         return other
 

@@ -95,6 +95,7 @@ class ConnectionPool:
         return None
 
     async def _connect(self, start: int) -> Link:
+        self._servers.check_round()
         failure: ServerUnreachable | None = None
         for address in self._servers.candidates(start):
             if self._closed:
@@ -110,6 +111,7 @@ class ConnectionPool:
                 break
             return connection
         if failure is not None and not self._closed:
+            self._servers.none_reached(failure)
             raise failure
         raise ClientClosed("The client is closed")
 

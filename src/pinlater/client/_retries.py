@@ -1,8 +1,8 @@
 """When a call that failed is made again, and after how long. Plain decisions; `_engine` acts on them.
 
-A call that was not sent, or that a server refused because it is stopping, took no effect and goes to the next server whatever it
-is. One whose answer did not come may have taken effect: it is made again only where that changes nothing (a look, a setting, an
-enqueue that carries a request key).
+A call that was not sent, or that a server refused because it is stopping, took no effect: it goes to the next server whatever it
+is, and is tried until its deadline. One whose answer did not come may have taken effect: it is made again only where that changes
+nothing (a look, a setting, an enqueue that carries a request key).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pinlater.client.errors import (
 )
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
-_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
+_PAUSE_FIRST_S, _PAUSE_MAX_S, _HINT_MAX_S = 0.05, 1.0, 2.0
 _REPEATED_WITHIN_S = REPEATED_WITHIN_MS / 1000
 
 
@@ -55,7 +55,7 @@ def is_unsent(error: PinLaterError) -> bool:
 
 
 def decide(resend: Resend, error: PinLaterError, failures: int, retries: int) -> Again:
-    """What to do after the `failures`th failure of a call (from 1)."""
+    """What to do after a failure. `failures`: how many count against `retries`, this one included."""
     if failures > retries:
         return Again.NO
     if is_unsent(error):
@@ -85,5 +85,5 @@ def pause_s(failures: int, retry_after_ms: int | None, other_servers: bool, spre
     if other_servers and failures == 1:
         return 0.0
     longest = min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 4.0 ** min(failures - 1, 6))
-    hint = 0.0 if other_servers or retry_after_ms is None else min(_PAUSE_MAX_S, retry_after_ms / 1000)
+    hint = 0.0 if other_servers or retry_after_ms is None else min(_HINT_MAX_S, retry_after_ms / 1000)
     return max(hint, longest * (0.5 + spread / 2))

@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, Protocol
 
+from pinlater.client.errors import ServerUnreachable
+
 _log = logging.getLogger("pinlater.client")
 
 DEFAULT_PORT = 9010
@@ -22,6 +24,8 @@ SERVERS_VARIABLE = "PINLATER_SERVERS"
 _FILE_PREFIX = "file:"
 _FILE_LOOK_S = 1.0
 _AWAY_FIRST_S, _AWAY_MAX_S = 0.5, 30.0
+# After a round in which no server could be reached the next one is made no sooner, however many calls wait for it.
+_ROUND_S = 0.05
 # A connection is made anew after so long, so that load finds its way to servers that came, or came back.
 _FIRST_CHOICE_S, _SECOND_CHOICE_S = 600.0, 30.0
 
@@ -149,8 +153,9 @@ class ServerSetFile:
 class ServerChoice:
     """The order in which servers are tried: those thought well first, in an order of this client's own, then the others.
 
-    A server that failed is left alone for a while that doubles with each failure in a row, up to half a minute; where no other is
-    left it is tried all the same. May be asked and told from any thread.
+    A server that failed is avoided for a time, which doubles with each further failure after its end, up to half a minute. A failure
+    within that time adds nothing, so it grows with the length of an outage and not with the number of calls. Where all servers are
+    avoided they are tried all the same. May be asked and told from any thread.
     """
 
     def __init__(self, source: ServerSource, monotonic: Callable[[], float], random: Random) -> None:
@@ -162,6 +167,7 @@ class ServerChoice:
         self._order: list[Address] = []
         self._failures: dict[Address, int] = {}
         self._away_until: dict[Address, float] = {}
+        self._round: tuple[float, str] | None = None
 
     def candidates(self, start: int = 0) -> tuple[Address, ...]:
         """All servers, the best first; `start` turns the order, so that a client's connections spread over the servers."""
@@ -186,9 +192,23 @@ class ServerChoice:
     def failed(self, address: Address) -> None:
         """`address` could not be reached, broke off, did not answer, or is going down."""
         with self._lock:
+            now = self._monotonic()
+            if self._away_until.get(address, now) > now:
+                return
             failures = self._failures[address] = self._failures.get(address, 0) + 1
             away_s = min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))
-            self._away_until[address] = self._monotonic() + away_s
+            self._away_until[address] = now + away_s
+
+    def none_reached(self, error: ServerUnreachable) -> None:
+        """A round over all servers has ended with this error."""
+        with self._lock:
+            self._round = (self._monotonic() + _ROUND_S, error.message)
+
+    def check_round(self) -> None:
+        """Raises ServerUnreachable where the next round over all servers is not due yet."""
+        with self._lock:
+            if self._round is not None and self._monotonic() < self._round[0]:
+                raise ServerUnreachable(self._round[1])
 
     def worked(self, address: Address) -> None:
         """`address` answered."""

@@ -23,8 +23,10 @@ class AsyncClient(AsyncFace):
 
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
     when it changes; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010. Each client has an order of its own.
-    `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`; `retries` is how
-    often a call is made again at most. `connections` are shared by all calls but long polls, which have their own.
+    `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`. Where no
+    server accepts connections, or the one that does is stopping, a call is tried until then, unless `wait_for_servers` is false.
+    `retries` is how often a call is made again after any other failure; 0 makes each call once.
+    `connections` are shared by all calls but long polls, which have their own.
     Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections where
     TCP is not what is wanted, as `pinlater.testing` does.
     """

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.job import PROGRESS_MARK
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome
@@ -147,6 +148,12 @@ class JobInfo(NamedTuple):
     error_text: str = ""
     attempts: Sequence[Attempt] = ()
     finished_at_ms: int | None = None
+
+    @property
+    def progress(self) -> str:
+        """What the job said last of how far it is (`40 % row 2`); '' where it said nothing."""
+        lines = self.custom_status.splitlines()
+        return next((line.removeprefix(PROGRESS_MARK) for line in lines if line.startswith(PROGRESS_MARK)), "")
 
 
 class Scanned(NamedTuple):

@@ -38,6 +38,8 @@ class Outcome(IntEnum):
     ERROR = 4  # its shard could not carry it out, or it is not known whether it did; never a store's own word
 
 
+# Begins the line of a custom status that says how far a running job is; a checkpoint replaces it.
+PROGRESS_MARK = "[progress] "
 UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from pinlater.domain.job import JobState
+from pinlater.domain.job import PROGRESS_MARK, JobState
 
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED
 
@@ -85,7 +85,9 @@ def append_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_
 
 
 def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:
-    """Custom status after a checkpoint: prepended, cut at the end."""
+    """Custom status after a checkpoint: prepended, cut at the end. A line of progress takes the place of the one before."""
+    if addition.startswith(PROGRESS_MARK):
+        status = "".join(line for line in status.splitlines(keepends=True) if not line.startswith(PROGRESS_MARK))
     return (addition + status)[:chars_max]
 
 

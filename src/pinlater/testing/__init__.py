@@ -3,7 +3,7 @@
 from pinlater.service.settings import ServiceSettings
 from pinlater.testing._seen import EnqueuedCall, Ran
 from pinlater.testing.clock import TurnedClock
-from pinlater.testing.errors import JobFailed, NeverIdle
+from pinlater.testing.errors import JobFailed, NeverIdle, RealServerReached
 from pinlater.testing.in_process import InProcessService
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 
@@ -14,6 +14,7 @@ __all__ = [
     "NeverIdle",
     "Ran",
     "RealServer",
+    "RealServerReached",
     "ServerDidNotStart",
     "ServiceSettings",
     "TurnedClock",

@@ -7,5 +7,9 @@ class JobFailed(Exception):
     """A job failed where no exception is at hand: its time was over, or it ran in a process. The text holds what is known."""
 
 
+class RealServerReached(Exception):
+    """A test was about to connect to a server that is not its own. Raised by the pytest plugin."""
+
+
 class NeverIdle(Exception):
     """So many jobs were run and still there is one that is due; most likely one that enqueues itself again."""

@@ -2,17 +2,58 @@
 
 They don't offer themselves through an entry point: who runs PinLater in production has it installed, and would then load this, and
 have pytest rewrite every module of PinLater, in each run of any tests.
+
+While it is loaded, clients connect to an `InProcessService` or a `RealServer` of the test run, and to no other server: a test that forgot
+to redirect its worker would else enqueue in production. A test marked `pinlater_real_server` may connect to any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
+from pinlater.client import _connection
+from pinlater.client._servers import Address
 from pinlater.testing.clock import TurnedClock
+from pinlater.testing.errors import RealServerReached
 from pinlater.testing.in_process import InProcessService
 from pinlater.testing.real_server import RealServer
+
+MARKER = "pinlater_real_server"
+
+
+class ConnectionGuard:
+    """Refuses connections to servers that are not the test run's own, but for tests with the marker."""
+
+    def __init__(self) -> None:
+        self._marked = False
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None]:
+        """One test with its fixtures."""
+        self._marked = item.get_closest_marker(MARKER) is not None
+        yield
+        self._marked = False
+
+    def check(self, address: Address) -> None:
+        """Raises `RealServerReached`."""
+        if self._marked or str(address) in RealServer.addresses():
+            return
+        raise RealServerReached(
+            f"a test was about to connect to the PinLater server {address}, which is not the test run's own. Redirect the worker with "
+            "`with pinlater_service.serving(worker):`, use the fixture `pinlater_server`, or, if the test needs this server, mark it "
+            f"with @pytest.mark.{MARKER}"
+        )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Puts the guard in place until the run ends."""
+    config.addinivalue_line("markers", f"{MARKER}: the test may connect to any PinLater server")
+    guard, patch = ConnectionGuard(), pytest.MonkeyPatch()
+    config.pluginmanager.register(guard, "pinlater-connection-guard")
+    patch.setattr(_connection, "check_allowed", guard.check)
+    config.add_cleanup(patch.undo)
 
 
 @pytest.fixture

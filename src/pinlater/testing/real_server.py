@@ -14,7 +14,8 @@ import threading
 from collections import deque
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, ClassVar, Self
+from weakref import WeakSet
 
 _READY_S, _STOP_S = 30.0, 15.0
 _LINES_KEPT = 20
@@ -30,6 +31,8 @@ class RealServer:
     `options`: more of the command line, as `("--set", "thrift.idle_timeout_ms=1000")`. `store`: one that is not that file, in the words
     of `--store`.
     """
+
+    _running: ClassVar[WeakSet[RealServer]] = WeakSet()
 
     def __init__(self, folder: str | Path, *options: str, store: str | None = None) -> None:
         self._store = store or f"sqlite:{Path(folder) / 'jobs.db'}"
@@ -56,6 +59,11 @@ class RealServer:
             raise RuntimeError("the server does not run")
         return self._process.pid
 
+    @classmethod
+    def addresses(cls) -> frozenset[str]:
+        """Of all that this process has started."""
+        return frozenset(server.address for server in cls._running)
+
     def start(self) -> Self:
         """Starts it and returns when it is ready. Raises `ServerDidNotStart`."""
         command = [sys.executable, "-m", "pinlater", "serve", "--store", self._store, "--stop-with-stdin"]
@@ -73,6 +81,7 @@ class RealServer:
         if not ready.wait(_READY_S) or not self._port:
             self.kill()
             raise ServerDidNotStart("the server did not start: " + (" | ".join(self._said) or "it said nothing"))
+        self._running.add(self)
         return self
 
     def _read(self, log: IO[str], ready: threading.Event) -> None:

@@ -10,13 +10,14 @@ from pinlater.worker.errors import (
     ClaimLost,
     ProcessDied,
     Reject,
+    Retry,
     Snooze,
     TimeLimitExceeded,
     UnusableHandler,
 )
 from pinlater.worker.logs import JobFields
 from pinlater.worker.middleware import Ending, Kind, Middleware
-from pinlater.worker.retries import Retry, by_error, constant, exponential, linear, never
+from pinlater.worker.retries import RetryPolicy, by_error, constant, exponential, linear, never
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Producer, Task
 from pinlater.worker.worker import Worker
@@ -38,6 +39,7 @@ __all__ = [
     "Producer",
     "Reject",
     "Retry",
+    "RetryPolicy",
     "Snooze",
     "Task",
     "TimeLimitExceeded",

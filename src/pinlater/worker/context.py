@@ -11,7 +11,9 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
+from pinlater.domain.job import PROGRESS_MARK
 from pinlater.worker.errors import ClaimLost
 
 Encode = Callable[[Any], bytes]
@@ -81,7 +83,8 @@ class JobContext:
     def checkpoint(self, body: Any = None) -> None:
         """Saves `body` (bytes, or a value for the task's codec) as the body of the next attempt, and renews the claim.
 
-        Raises `ClaimLost` if the claim has ended, and the errors of a client's call.
+        While no server can be reached it waits, as long as the job may run. Raises `ClaimLost` if the claim has ended, and the errors
+        of a client's call if the server refuses the body.
         """
         self._send(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
 
@@ -90,7 +93,7 @@ class JobContext:
         await self._send_async(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
 
     def progress(self, done: float, note: str = "") -> None:
-        """Shows progress (0 to 1) and a note in the job's status, and renews the claim."""
+        """Shows progress (0 to 1) and a note in the job's status, in place of the line before, and renews the claim."""
         self._send(Checkpoint(self.descriptor, self.job.token, prepend_status=_status(done, note)))
 
     async def progress_async(self, done: float, note: str = "") -> None:
@@ -110,12 +113,20 @@ class JobContext:
     def _send(self, item: Checkpoint) -> None:
         if self._server.checkpoint is None:
             raise RuntimeError("this would block the event loop: await the form that ends in _async")
-        _check(self._server.checkpoint(item))
+        try:
+            result = self._server.checkpoint(item)
+        except PinLaterError as error:
+            raise error.with_traceback(None) from None  # frames of the client say nothing to the task's author
+        _check(result)
 
     async def _send_async(self, item: Checkpoint) -> None:
         if self._server.checkpoint_async is None:
             raise RuntimeError("there is no event loop here: use the form without _async")
-        _check(await self._server.checkpoint_async(item))
+        try:
+            result = await self._server.checkpoint_async(item)
+        except PinLaterError as error:
+            raise error.with_traceback(None) from None
+        _check(result)
 
 
 def _check(result: AckResult) -> None:
@@ -126,7 +137,7 @@ def _check(result: AckResult) -> None:
 def _status(done: float, note: str) -> str:
     if not 0 <= done <= 1:
         raise ValueError(f"done must be from 0 to 1, not {done}")
-    return f"{round(done * 100)} % {note}".rstrip() + "\n"
+    return f"{PROGRESS_MARK}{round(done * 100)} % {' '.join(note.split())}".rstrip() + "\n"
 
 
 def attempt_number(job: ClaimedJob) -> int:

@@ -3,22 +3,30 @@ up an attempt."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from pinlater.worker.durations import Duration, as_duration_ms
 
 
 class Reject(Exception):
     """Gives up at once: the job becomes FAILED, whatever attempts it has left."""
 
 
-class Snooze(Exception):
-    """Runs the job again after `delay` (seconds or a timedelta) without using up an attempt."""
+class Retry(Exception):
+    """Fails this attempt and runs the job again after `after` (seconds, a timedelta or text such as `5m`), if an attempt is left.
 
-    def __init__(self, delay: float | timedelta) -> None:
-        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if seconds < 0:
-            raise ValueError(f"a delay must not be negative: {delay}")
-        super().__init__(f"again in {seconds:g} s")
-        self.delay_ms = round(seconds * 1000)
+    For what says itself when to come back, as HTTP 429 does. The job's retry policy is not asked.
+    """
+
+    def __init__(self, after: Duration, reason: str = "") -> None:
+        self.delay_ms = as_duration_ms(after, "after")
+        super().__init__(f"again in {self.delay_ms / 1000:g} s" + (f": {reason}" if reason else ""))
+
+
+class Snooze(Exception):
+    """Runs the job again after `delay` (seconds, a timedelta or text such as `5m`) without spending an attempt."""
+
+    def __init__(self, delay: Duration) -> None:
+        self.delay_ms = as_duration_ms(delay, "delay")
+        super().__init__(f"again in {self.delay_ms / 1000:g} s")
 
 
 class UnusableHandler(TypeError):

@@ -14,7 +14,7 @@ _log = logging.getLogger("pinlater.worker")
 _LONGEST_MS = 365 * 24 * 3_600_000
 
 
-class Retry(Protocol):
+class RetryPolicy(Protocol):
     """How long to wait before the next attempt."""
 
     def delay_ms(self, attempt: int, error: BaseException, spread: float) -> int | None:
@@ -22,7 +22,7 @@ class Retry(Protocol):
         ...
 
 
-def delay_of(retry: Retry, attempt: int, error: BaseException, spread: float) -> int | None:
+def delay_of(retry: RetryPolicy, attempt: int, error: BaseException, spread: float) -> int | None:
     """The policy's delay, within what can be sent, since policies are user code. A policy that raises counts as `linear(1)`."""
     try:
         delay_ms = retry.delay_ms(attempt, error, spread)
@@ -59,8 +59,8 @@ class _Never:
 
 @dataclass(frozen=True, slots=True)
 class _ByError:
-    policies: tuple[tuple[type[BaseException], Retry], ...]
-    otherwise: Retry
+    policies: tuple[tuple[type[BaseException], RetryPolicy], ...]
+    otherwise: RetryPolicy
 
     def delay_ms(self, attempt: int, error: BaseException, spread: float) -> int | None:
         for kind in type(error).__mro__:
@@ -70,17 +70,17 @@ class _ByError:
         return self.otherwise.delay_ms(attempt, error, spread)
 
 
-def constant(seconds: float, *, jitter: float = 0.0) -> Retry:
+def constant(seconds: float, *, jitter: float = 0.0) -> RetryPolicy:
     """The same delay each time."""
     return _growing(seconds, 0, 1, seconds, jitter)
 
 
-def linear(seconds: float, *, step: float | None = None, max: float = 3600, jitter: float = 0.0) -> Retry:
+def linear(seconds: float, *, step: float | None = None, max: float = 3600, jitter: float = 0.0) -> RetryPolicy:
     """`seconds` after the first failure, `step` (default: `seconds`) more after each further one, `max` at most."""
     return _growing(seconds, seconds if step is None else step, 1, max, jitter)
 
 
-def exponential(seconds: float = 1, *, factor: float = 2, max: float = 3600, jitter: float = 0.2) -> Retry:
+def exponential(seconds: float = 1, *, factor: float = 2, max: float = 3600, jitter: float = 0.2) -> RetryPolicy:
     """`seconds` after the first failure, `factor` times as long after each, `max` at most.
 
     `jitter` spreads jobs that failed together: 0.2 is up to a fifth sooner or later.
@@ -88,17 +88,19 @@ def exponential(seconds: float = 1, *, factor: float = 2, max: float = 3600, jit
     return _growing(seconds, 0, factor, max, jitter)
 
 
-def never() -> Retry:
+def never() -> RetryPolicy:
     """Gives up at the first failure, whatever attempts the job has left."""
     return _Never()
 
 
-def by_error(policies: Mapping[type[BaseException], Retry], *, otherwise: Retry | None = None) -> Retry:
+def by_error(
+    policies: Mapping[type[BaseException], RetryPolicy], *, otherwise: RetryPolicy | None = None
+) -> RetryPolicy:
     """A policy for each type of exception; the most derived type counts."""
     return _ByError(tuple(policies.items()), otherwise or exponential())
 
 
-def _growing(seconds: float, step: float, factor: float, longest: float, jitter: float) -> Retry:
+def _growing(seconds: float, step: float, factor: float, longest: float, jitter: float) -> RetryPolicy:
     if min(seconds, step, longest) < 0 or factor < 1:
         raise ValueError("delays must not be negative, and a factor at least 1")
     if not 0 <= jitter <= 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -18,9 +18,11 @@ from pinlater.worker import envelope
 from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker._enqueueing.enqueuer import Enqueuer
 from pinlater.worker.codecs import Codec
-from pinlater.worker.context import JobContext, as_time_ms
+from pinlater.worker.context import JobContext
+from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
-from pinlater.worker.retries import Retry
+from pinlater.worker.option_checks import check_options, naming_the_task
+from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
 
 P = ParamSpec("P")
@@ -42,10 +44,11 @@ class TaskOptions:
 
     runs_in: RunsIn
     codec: Codec
-    retry: Retry | None = None
+    retry: RetryPolicy | None = None
     time_limit_ms: int | None = 3_600_000
-    attempts: int | None = None
+    attempts: int | None = 5
     priority: int = 1
+    claim_timeout_ms: int | None = 60_000
     default: bool = False
 
 
@@ -53,18 +56,14 @@ class TaskOptions:
 class JobOptions:
     """Options of one job."""
 
-    delay: float | timedelta | None = None
+    delay: Duration | None = None
     at: datetime | int | None = None
     priority: int | None = None
     unique: str | UniqueKey | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     attempts: int | None = None
-    expires_in: float | timedelta | None = None
-    claim_timeout: float | timedelta | None = None
-
-    def __post_init__(self) -> None:
-        if self.delay is not None and self.at is not None:
-            raise ValueError("give either delay or at, not both")
+    expires_in: Duration | None = None
+    claim_timeout: Duration | None = None
 
 
 class Task(Generic[P, R]):
@@ -103,19 +102,20 @@ class Task(Generic[P, R]):
     def using(
         self,
         *,
-        delay: float | timedelta | None = None,
+        delay: Duration | None = None,
         at: datetime | int | None = None,
         priority: int | None = None,
         unique: str | UniqueKey | None = None,
         headers: Mapping[str, str] | None = None,
         attempts: int | None = None,
-        expires_in: float | timedelta | None = None,
-        claim_timeout: float | timedelta | None = None,
+        expires_in: Duration | None = None,
+        claim_timeout: Duration | None = None,
     ) -> Producer[P]:
         """The task with options for the jobs to enqueue: `send.using(delay=60).enqueue("x")`.
 
-        `delay`, `expires_in` and `claim_timeout` are seconds or a timedelta; `at` is a datetime with a time zone, or milliseconds since
-        the epoch. While a job with the key `unique` is unfinished, enqueueing returns that job instead of a new one.
+        `delay`, `expires_in` and `claim_timeout` are seconds, a timedelta or text such as `5m`; `at` is a datetime with a time zone, or
+        milliseconds since the epoch. While a job with the key `unique` is unfinished, enqueueing returns that job instead of a new one.
+        Raises TypeError or ValueError that names task and argument if an option is invalid.
         """
         return Producer(
             self,
@@ -185,14 +185,17 @@ class Producer(Generic[P]):
         self._task = task
         self._enqueuer = enqueuer
         self._options = options
-        # What all its jobs have in common.
+        self._times_of = check_options(task.name, options)
+        # What all its jobs have in common; times are computed for each job.
         self._common = Job(
             b"",
-            priority=options.priority or task.options.priority,
-            attempts_allowed=options.attempts or task.options.attempts,
+            priority=task.options.priority if options.priority is None else options.priority,
+            attempts_allowed=task.options.attempts if options.attempts is None else options.attempts,
             headers=self._headers(options.headers),
             unique=UniqueKey(options.unique) if isinstance(options.unique, str) else options.unique,
-            claim_timeout_ms=_ms(options.claim_timeout),
+            claim_timeout_ms=task.options.claim_timeout_ms
+            if self._times_of.claim_timeout_ms is None
+            else self._times_of.claim_timeout_ms,
         )
         self._has_times = not (options.delay is None and options.at is None and options.expires_in is None)
 
@@ -221,17 +224,19 @@ class Producer(Generic[P]):
 
     def _times(self) -> tuple[int | None, int | None]:
         """When the job runs, and when it expires."""
-        options, now_ms = self._options, self._enqueuer.now_ms()
-        expires_in_ms = _ms(options.expires_in)
-        return _run_after_ms(options, now_ms), None if expires_in_ms is None else now_ms + expires_in_ms
+        times, now_ms = self._times_of, self._enqueuer.now_ms()
+        run_after_ms = times.at_ms if times.delay_ms is None else now_ms + times.delay_ms
+        return run_after_ms, None if times.expires_in_ms is None else now_ms + times.expires_in_ms
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """Like `Task.enqueue`."""
-        return self._enqueuer.send(self._task.queue, [self.job(*args, **kwargs)])[0]
+        with naming_the_task(self._task.name, self._common.priority):
+            return self._enqueuer.send(self._task.queue, [self.job(*args, **kwargs)])[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """Like `Task.enqueue_async`."""
-        return (await self._enqueuer.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
+        with naming_the_task(self._task.name, self._common.priority):
+            return (await self._enqueuer.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
 
 
 def runs_in(function: Callable[..., Any], in_process: bool) -> RunsIn:
@@ -246,19 +251,3 @@ def runs_in(function: Callable[..., Any], in_process: bool) -> RunsIn:
     if in_process:
         return RunsIn.PROCESS
     return RunsIn.LOOP if is_async else RunsIn.THREAD
-
-
-def _run_after_ms(options: JobOptions, now_ms: int) -> int | None:
-    if options.at is not None:
-        return as_time_ms(options.at, now_ms)
-    return None if options.delay is None else now_ms + (_ms(options.delay) or 0)
-
-
-def _ms(seconds: float | timedelta | None) -> int | None:
-    if seconds is None:
-        return None
-    if isinstance(seconds, timedelta):
-        seconds = seconds.total_seconds()
-    if seconds < 0:
-        raise ValueError(f"a duration must not be negative: {seconds} s")
-    return round(seconds * 1000)

@@ -45,15 +45,18 @@ from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.context import JobContext
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.cron import Cron, Missed, cron
+from pinlater.worker.durations import Duration
 from pinlater.worker.middleware import Middleware
+from pinlater.worker.option_checks import check_attempts, check_priority, check_queue, positive_duration_of
 from pinlater.worker.registry import QueueTasks, Registry
-from pinlater.worker.retries import Retry, linear
+from pinlater.worker.retries import RetryPolicy, exponential
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
 _log = logging.getLogger("pinlater.worker")
 R = TypeVar("R")
 Servers = AsyncClient | str | PathLike[str] | Sequence[str] | None
+_MINUTE_S = 60.0
 _HOUR_S = 3600.0
 
 
@@ -73,7 +76,7 @@ class Worker:
         settings: WorkerSettings | None = None,
         source: str | None = None,
         codec: Codec | None = None,
-        retry: Retry | None = None,
+        retry: RetryPolicy | None = None,
         middleware: Sequence[Middleware] = (),
         child_setup: ChildSetup | None = None,
         clock: Clock | None = None,
@@ -117,6 +120,7 @@ class Worker:
     # --- registering ------------------------------------------------------------------------------------------------------
     def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
         """Sets how many jobs of a queue run at once at most, and its weight when queues compete for the worker's slots."""
+        check_queue(name)
         if (concurrency is not None and concurrency < 1) or weight < 1:
             raise ValueError(f"concurrency and weight must be at least 1: {concurrency}, {weight}")
         queue = self._registry.queue(name)
@@ -130,10 +134,11 @@ class Worker:
         default: bool = False,
         process: bool = False,
         concurrency: int | None = None,
-        retry: Retry | None = None,
-        attempts: int | None = None,
+        retry: RetryPolicy | None = None,
+        attempts: int | None = 5,
         priority: int = 1,
-        time_limit: float | None = _HOUR_S,
+        time_limit: Duration | None = _HOUR_S,
+        claim_timeout: Duration | None = _MINUTE_S,
         codec: Codec | None = None,
     ) -> Register:
         """Makes the decorated function a task of `queue`, called `name` (default: the function's name).
@@ -142,25 +147,29 @@ class Worker:
         The parameters are the job's body, except for one of the type `JobContext` or `ClaimedJob`, best the first, which the worker
         passes. A function that returns has succeeded.
 
-        A `default` task also takes the queue's jobs that name no task; a queue's only task is its default. `attempts` and `priority` apply
-        to the jobs that the task enqueues. `time_limit` is in seconds, None for none. `concurrency` is the queue's.
+        A `default` task also takes the queue's jobs that name no task; a queue's only task is its default. `attempts`, `priority` and
+        `claim_timeout` apply to the jobs that the task enqueues; None leaves attempts and claim timeout to the queue. Durations are
+        seconds, a timedelta or text such as `10m`; `time_limit=None` is none. `concurrency` is the queue's. Raises TypeError or
+        ValueError that names task and argument if an option is invalid.
         """
+        check_queue(queue)
         if concurrency is not None:
             self.queue(queue, concurrency=concurrency, weight=self._registry.queue(queue).weight)
-        if time_limit is not None and time_limit <= 0:
-            raise ValueError(f"time_limit must be more than 0, or None: {time_limit}")
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
+            called = name or str(getattr(function, "__name__", type(function).__name__))
+            check_attempts(called, attempts)
+            check_priority(called, priority)
             options = TaskOptions(
                 runs_in=runs_in(function, process),
                 codec=codec or self._codec,
                 retry=retry,
-                time_limit_ms=None if time_limit is None else max(1, round(time_limit * 1000)),
+                time_limit_ms=positive_duration_of(called, "time_limit", time_limit),
                 attempts=attempts,
                 priority=priority,
+                claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
                 default=default,
             )
-            called = name or str(getattr(function, "__name__", type(function).__name__))
             task: Task[..., Any] = Task(function, queue, called, options, self._enqueuer)
             self._registry.add(task)
             return task
@@ -340,8 +349,8 @@ class Worker:
         """
         source = self._client if given is None else given
         if isinstance(source, AsyncClient):
-            return source.sharing()
-        made = source() if callable(source) else AsyncClient(source, source=self._source)
+            return source.sharing(wait_for_servers=False)  # the worker tries again itself, and says so
+        made = source() if callable(source) else AsyncClient(source, source=self._source, wait_for_servers=False)
         return await stack.enter_async_context(made)
 
     def _run_with(
@@ -358,7 +367,7 @@ class Worker:
             self._clock,
             heartbeater,
             middleware=self._middleware,
-            retry=self._retry or linear(settings.retry_delay_ms / 1000),
+            retry=self._retry or exponential(settings.retry_delay_ms / 1000),
             counts=self.counts,
             child_setups=[setup for setup in (child_setup, self._child_setup) if setup is not None],
         )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pinlater.client.values import ClaimedJob
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker.context import JobContext, ServerCalls
-from pinlater.worker.retries import Retry
+from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tasks import Task
 
 
@@ -18,10 +18,10 @@ class Attempt(NamedTuple):
     job: ClaimedJob
     content_type: str
     deadline_ms: int | None
-    default_retry: Retry
+    default_retry: RetryPolicy
     trace: Mapping[str, str] | None = None
 
-    def retry_of(self, task: Task[..., Any]) -> Retry:
+    def retry_of(self, task: Task[..., Any]) -> RetryPolicy:
         """The task's policy, or the worker's."""
         return task.options.retry or self.default_retry
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from pinlater.worker.context import JobContext, Rescheduling
 from pinlater.worker.errors import ProcessDied, Reject, Snooze, TimeLimitExceeded
-from pinlater.worker.retries import Retry, delay_of
+from pinlater.worker.errors import Retry as RetryAfter
+from pinlater.worker.retries import RetryPolicy, delay_of
 
 ERROR_TEXT_CHARS_MAX = 4_000
 STATUS_CHARS_MAX = 500
@@ -41,7 +42,7 @@ class Ending(NamedTuple):
     rescheduling: Rescheduling | None = None
 
 
-def ending_of(error: BaseException | None, context: JobContext, retry: Retry, spread: float) -> Ending:
+def ending_of(error: BaseException | None, context: JobContext, retry: RetryPolicy, spread: float) -> Ending:
     """How an attempt ended whose function returned (`error` is None) or raised. `spread` in [0, 1) is random."""
     if error is None:
         if context.rescheduling is not None:
@@ -51,6 +52,8 @@ def ending_of(error: BaseException | None, context: JobContext, retry: Retry, sp
         return Ending(Kind.SNOOZED, error.delay_ms)
     if isinstance(error, Reject):
         return _failed(error, None)
+    if isinstance(error, RetryAfter):
+        return _failed(error, error.delay_ms)
     return _failed(error, delay_of(retry, context.attempt, error, spread))
 
 
@@ -62,7 +65,7 @@ def failure(error: BaseException, delay_ms: int | None) -> Ending:
 def _failed(error: BaseException, delay_ms: int | None) -> Ending:
     name, text = type_name(type(error)), _text_of(error)
     status = _sendable(f"{name}: {text}"[:STATUS_CHARS_MAX])
-    deliberate = isinstance(error, Reject | TimeLimitExceeded | ProcessDied)
+    deliberate = isinstance(error, Reject | RetryAfter | TimeLimitExceeded | ProcessDied)
     if not deliberate:
         text = _with_trace(text, error)
     text = _sendable(text[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX]

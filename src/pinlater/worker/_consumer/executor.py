@@ -26,7 +26,7 @@ from pinlater.worker.context import attempt_number
 from pinlater.worker.envelope import Opened
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.logs import fields_of
-from pinlater.worker.retries import Retry, delay_of
+from pinlater.worker.retries import RetryPolicy, delay_of
 from pinlater.worker.tasks import RunsIn, Task
 
 _log = logging.getLogger("pinlater.worker")
@@ -173,7 +173,7 @@ class Executor:
         error = TimeLimitExceeded(f"ran longer than its time limit of {limit_s:g} s")
         return self._failed(held.job, error, (task.options.retry if task else None) or self._run.retry)
 
-    def _failed(self, job: ClaimedJob, error: Exception, retry: Retry) -> AttemptResult:
+    def _failed(self, job: ClaimedJob, error: Exception, retry: RetryPolicy) -> AttemptResult:
         spread = random.random()  # noqa: S311 - spreads retries, guards nothing
         return AttemptResult(failure(error, delay_of(retry, attempt_number(job), error, spread)), error)
 

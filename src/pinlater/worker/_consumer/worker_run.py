@@ -18,7 +18,7 @@ from pinlater.worker._consumer.slots import Slots
 from pinlater.worker._leases.heartbeater import Heartbeater
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.middleware import Middleware
-from pinlater.worker.retries import Retry
+from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class WorkerRun:
         heartbeater: Heartbeater,
         *,
         middleware: Sequence[Middleware],
-        retry: Retry,
+        retry: RetryPolicy,
         counts: WorkerCounts,
         child_setups: Sequence[ChildSetup] = (),
     ) -> None:

@@ -59,7 +59,20 @@ class Parameters(NamedTuple):
             return b""
         if self.form is _Form.OCTETS:
             return body_of(bound[self.names[0]], f"{self.function}() argument {self.names[0]!r}")
-        return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
+        try:
+            return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
+        except Exception as error:
+            raise self._cant_encode(codec, bound, error) from error
+
+    def _cant_encode(self, codec: Codec, bound: Mapping[str, Any], error: Exception) -> Exception:
+        """The error with the names of task and argument: TypeError for a value of no type that the codec knows, else ValueError."""
+        kind = ValueError if isinstance(error, ValueError | OverflowError | RecursionError) else TypeError
+        for argument, value in bound.items():
+            try:
+                codec.encode(value)
+            except Exception as own:  # noqa: BLE001 - whatever a codec raises
+                return kind(f"{self.function}() argument {argument!r} can't be encoded: {own}")
+        return kind(f"{self.function}() can't be encoded: {error}")
 
     def content_type(self, codec: Codec) -> str:
         """The content type of `encode`; '' without a body."""

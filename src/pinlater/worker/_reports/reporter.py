@@ -98,7 +98,23 @@ class Reporter:
         )
 
     async def checkpoint(self, item: Checkpoint) -> AckResult:
-        """Saves a running job's progress. Raises what the client raises."""
+        """Saves a running job's progress. Tries again, as for acks, until the server answers or the caller is cancelled.
+
+        Raises what no further try would change.
+        """
+        failures = 0
+        while True:
+            try:
+                return await self._checkpoint_once(item)
+            except PinLaterError as error:
+                if not error.retryable:
+                    raise
+                failures += 1
+                if failures == 1:
+                    _log.warning("queue %s: job %s waits for its checkpoint: %s", self._queue, item.descriptor, error)
+            await asyncio.sleep(self._backoff_s(failures))
+
+    async def _checkpoint_once(self, item: Checkpoint) -> AckResult:
         if not self.original_server:
             return (await self._client.checkpoint(self._queue, [item]))[0]
         await self._client.checkpoint_plain(self._queue, [item])

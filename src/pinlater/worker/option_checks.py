@@ -1,0 +1,126 @@
+"""Checks of what a task is registered and enqueued with. Errors name the task and the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pinlater.client.errors import PriorityNotSupported
+from pinlater.client.values import UniqueKey
+from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
+from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, check_queue_name
+from pinlater.worker.context import as_time_ms
+from pinlater.worker.durations import Duration, as_duration_ms
+
+if TYPE_CHECKING:
+    from pinlater.worker.tasks import JobOptions
+
+_PRIORITY_MAX, _ATTEMPTS_MAX = 127, 2**31 - 1
+
+
+class JobTimes(NamedTuple):
+    """The times of a task's jobs in milliseconds; None where the options name none."""
+
+    delay_ms: int | None
+    at_ms: int | None
+    expires_in_ms: int | None
+    claim_timeout_ms: int | None
+
+
+def check_queue(name: object) -> None:
+    """Raises TypeError or ValueError where no queue can have this name."""
+    if not isinstance(name, str):
+        raise TypeError(f"queue must be a name, not {type(name).__name__}: @worker.handler('emails')")
+    try:
+        check_queue_name(name)
+    except (QueueNameInvalid, QueueNameTooLong):
+        raise ValueError(
+            f"queue {name!r}: a queue's name is 1 to {QUEUE_NAME_CHARS_MAX} ASCII letters, digits and underscores"
+        ) from None
+
+
+def check_attempts(task: str, attempts: object) -> None:
+    """None leaves them to the queue."""
+    _check_integer(task, "attempts", attempts, _ATTEMPTS_MAX, "the first one counts")
+
+
+def check_priority(task: str, priority: object) -> None:
+    """The server has fewer levels, three unless it is configured otherwise, and refuses others at the enqueue."""
+    _check_integer(
+        task,
+        "priority",
+        priority,
+        _PRIORITY_MAX,
+        "1 is the highest, and a server has 3 unless it is configured otherwise",
+    )
+
+
+def _check_integer(task: str, argument: str, value: object, most: int, hint: str) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"task {task}: {argument} must be an integer, not {type(value).__name__}")
+    if not 1 <= value <= most:
+        raise ValueError(f"task {task}: {argument} must be at least 1 and at most {most}, not {value}; {hint}")
+
+
+def duration_of(task: str, argument: str, value: Duration | None) -> int | None:
+    """Milliseconds."""
+    return None if value is None else as_duration_ms(value, f"task {task}: {argument}")
+
+
+def positive_duration_of(task: str, argument: str, value: Duration | None) -> int | None:
+    """Milliseconds, at least one."""
+    milliseconds = duration_of(task, argument, value)
+    if milliseconds == 0 and not value:
+        raise ValueError(f"task {task}: {argument} must be more than 0, or None")
+    return None if milliseconds is None else max(1, milliseconds)
+
+
+def check_options(task: str, options: JobOptions) -> JobTimes:
+    """Checks all options of a task's jobs."""
+    if options.delay is not None and options.at is not None:
+        raise ValueError(f"task {task}: say either delay or at")
+    check_attempts(task, options.attempts)
+    check_priority(task, options.priority)
+    if not isinstance(options.unique, str | UniqueKey | None):
+        raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(options.unique).__name__}")
+    _check_headers(task, options.headers)
+    return JobTimes(
+        duration_of(task, "delay", options.delay),
+        _at_ms(task, options.at),
+        duration_of(task, "expires_in", options.expires_in),
+        positive_duration_of(task, "claim_timeout", options.claim_timeout),
+    )
+
+
+@contextmanager
+def naming_the_task(task: str, priority: int) -> Iterator[None]:
+    """How many priorities there are only the server knows: its refusal gets a note with the names of task and argument."""
+    try:
+        yield
+    except PriorityNotSupported as error:
+        error.add_note(f"task {task}: priority={priority}")
+        raise
+
+
+def _check_headers(task: str, headers: Mapping[Any, Any]) -> None:
+    for key, value in headers.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"task {task}: headers must be texts by names, not {key!r}: {type(value).__name__}")
+
+
+def _at_ms(task: str, at: object) -> int | None:
+    if at is None:
+        return None
+    if isinstance(at, bool) or not isinstance(at, datetime | int):
+        raise TypeError(
+            f"task {task}: at must be a datetime or milliseconds since the epoch, not {type(at).__name__}; "
+            "for a duration use delay"
+        )
+    try:
+        return as_time_ms(at, 0)
+    except ValueError as error:
+        raise ValueError(f"task {task}: at: {error}") from None

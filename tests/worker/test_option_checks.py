@@ -1,0 +1,124 @@
+"""What a task can't be registered or enqueued with is refused there and then, with the names of task and argument."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pinlater.client.errors import PriorityNotSupported
+from pinlater.client.values import ClaimedJob, Job
+from pinlater.testing import InProcessService
+from pinlater.worker import Reject, Retry, Snooze, Worker, constant
+from pinlater.worker._attempts.endings import Kind, ending_of
+from pinlater.worker.context import JobContext, ServerCalls
+from pinlater.worker.durations import as_duration_ms
+from pinlater.worker.option_checks import check_options
+from pinlater.worker.tasks import JobOptions, Task
+
+
+def task_of(**options: Any) -> Task[..., Any]:
+    worker = Worker()
+
+    def send(to: object, count: int = 1) -> None: ...
+
+    return worker.handler("q", **options)(send)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"attempts": 0}, ValueError, "task send: attempts must be at least 1"),
+        ({"attempts": -1}, ValueError, "task send: attempts must be at least 1"),
+        ({"attempts": "3"}, TypeError, "task send: attempts must be an integer, not str"),
+        ({"attempts": True}, TypeError, "task send: attempts must be an integer, not bool"),
+        ({"priority": 0}, ValueError, "task send: priority must be at least 1 and at most 127, not 0"),
+        ({"priority": 128}, ValueError, "task send: priority must be at least 1 and at most 127, not 128"),
+        ({"claim_timeout": 0}, ValueError, "task send: claim_timeout must be more than 0"),
+        ({"claim_timeout": "soon"}, ValueError, "task send: claim_timeout: 'soon' is not a duration such as"),
+        ({"time_limit": -1}, ValueError, "task send: time_limit must not be negative"),
+    ],
+)
+def test_what_a_task_is_registered_with_is_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        task_of(**options)
+
+
+@pytest.mark.parametrize("name", ["", "a-b", "süß", "x" * 65, "a b"])
+def test_a_bad_queue_name_is_refused_with_the_rule(name: str) -> None:
+    for register in (Worker().handler, Worker().queue):
+        with pytest.raises(ValueError, match="1 to 64 ASCII letters, digits and underscores"):
+            register(name)
+
+
+def test_a_handler_without_its_queue_says_so() -> None:
+    with pytest.raises(TypeError, match="queue must be a name, not function"):
+        Worker().handler(task_of)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"attempts": 0}, ValueError, "task send: attempts must be at least 1"),
+        ({"priority": 0}, ValueError, "task send: priority must be at least 1"),
+        ({"delay": "5 parsecs"}, ValueError, "task send: delay: '5 parsecs' is not a duration such as"),
+        ({"delay": -1}, ValueError, "task send: delay must not be negative"),
+        ({"delay": [5]}, TypeError, "task send: delay must be seconds, a timedelta or text such as '5m', not list"),
+        ({"expires_in": float("inf")}, ValueError, "task send: expires_in must not be negative or endless"),
+        ({"at": timedelta(1)}, TypeError, "task send: at must be a datetime or milliseconds"),
+        ({"at": datetime(2026, 1, 1)}, ValueError, "task send: at: 2026-01-01 00:00:00 says no time zone"),  # noqa: DTZ001
+        ({"at": 1, "delay": 1}, ValueError, "task send: say either delay or at"),
+        ({"unique": 7}, TypeError, "task send: unique must be a str or a UniqueKey, not int"),
+        ({"headers": {"a": 1}}, TypeError, "task send: headers must be texts by names"),
+    ],
+)
+def test_what_a_job_is_enqueued_with_is_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        task_of().using(**options)
+
+
+def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_argument() -> None:
+    worker = Worker()
+
+    @worker.handler("q")
+    def send() -> None: ...
+
+    with InProcessService() as service, service.serving(worker):
+        with pytest.raises(PriorityNotSupported) as raised:
+            send.using(priority=9).enqueue()
+        assert raised.value.__notes__ == ["task send: priority=9"]
+
+
+def test_an_argument_that_cant_be_encoded_is_named() -> None:
+    with pytest.raises(TypeError, match=r"send\(\) argument 'to' can't be encoded: .*object"):
+        task_of().job(object(), count=2)
+
+
+def test_tasks_have_five_attempts_and_a_claim_of_a_minute_and_the_wire_leaves_both_to_the_queue() -> None:
+    assert (Job(b"").attempts_allowed, Job(b"").claim_timeout_ms) == (None, None)
+    job = task_of().job("x")
+    assert (job.attempts_allowed, job.claim_timeout_ms) == (5, 60_000)
+    job = task_of(attempts=None, claim_timeout=None).job("x")
+    assert (job.attempts_allowed, job.claim_timeout_ms) == (None, None)
+    job = task_of(attempts=2, claim_timeout="10m").using(attempts=7, claim_timeout=timedelta(seconds=30)).job("x")
+    assert (job.attempts_allowed, job.claim_timeout_ms) == (7, 30_000)
+
+
+@pytest.mark.parametrize(("given", "expected"), [("5m", 300_000), ("90s", 90_000), ("10 min", 600_000), (1.5, 1500)])
+def test_durations_are_seconds_a_timedelta_or_text(given: float | str, expected: int) -> None:
+    assert as_duration_ms(given, "x") == expected
+    assert as_duration_ms(timedelta(milliseconds=expected), "x") == expected
+    assert check_options("send", JobOptions(delay=given)).delay_ms == expected
+    assert (Snooze(given).delay_ms, Retry(after=given).delay_ms) == (expected, expected)
+
+
+def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:
+    context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value: b"")
+    ending = ending_of(Retry(after=7, reason="HTTP 429"), context, constant(1), 0.5)
+    assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "again in 7 s: HTTP 429")
+    assert ending_of(Snooze(7), context, constant(1), 0.5).kind is Kind.SNOOZED
+    assert ending_of(Reject("no"), context, constant(1), 0.5).kind is Kind.GIVEN_UP
+    with pytest.raises(ValueError, match="after must not be negative"):
+        Retry(after=-1)
