@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
-from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.domain.queue import Life, Queue, QueueConfig
 from pinlater.service.settings import ServiceSettings
 from pinlater.sharding.settings import ShardingSettings
 from tests.sharding.farm import PASSWORD, Farm, on_farm, play
@@ -121,6 +121,22 @@ async def test_a_create_that_stood_still_brings_back_nothing(farm: Farm) -> None
         await making
     assert await rows(farm, "new") == []
     await close(other)
+
+
+@on_farm(shards=NAMES)
+async def test_a_delete_says_that_a_shard_kept_the_queue_which_went_away_before_its_second_try(farm: Farm) -> None:
+    """Another server with a clock that is ahead has made the queue: the first try deletes it from no shard."""
+    ahead = Life(farm.clock.now_ms() + 10_000)
+    for name in NAMES:
+        await farm.store(name).within.create_queues(["new"], farm.clock.now_ms(), life=ahead)
+    first_try = farm.store("2").hangs("delete_queues")
+    deleting = asyncio.ensure_future(farm.service.delete_queue("new", PASSWORD))
+    await until_met(farm, first_try)
+    farm.lanes("1").put_out_of_use("test")
+    first_try.release()
+    with pytest.raises(PinLaterError, match="deleted from the others"):
+        await deleting
+    assert len(await rows(farm, "new")) == 1
 
 
 @on_farm(shards=NAMES)

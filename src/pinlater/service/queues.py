@@ -107,9 +107,7 @@ class Queues:
         """
         if not await self._passwords.check(password):
             raise PasswordInvalid(configured=self._passwords.configured)
-        kept_by = [
-            shard.name for shard in self._shards if not shard.healthy
-        ]  # also if they are back before this is done
+        kept_by = self._away()  # also if they are back before this is done
         began_s = self._clock.monotonic()
         deleted_ms = self._later_than(self._book.get(name))
         newest_ms = await self._delete(name, deleted_ms)
@@ -117,11 +115,16 @@ class Queues:
             if self._is_old(began_s):
                 raise OutcomeUnknown(f"This request took so long that queue {name} was made or changed meanwhile")
             deleted_ms = newest_ms + 1
+            kept_by += self._away()
             newest_ms = await self._delete(name, deleted_ms)
         if kept_by:
             raise out_of_reach(kept_by[0]).adding("; the queue was deleted from the others")
         self._book.remove(name)
         self._metrics.forget_queue(name)
+
+    def _away(self) -> list[str]:
+        """The shards that a change does not reach."""
+        return [shard.name for shard in self._shards if not shard.healthy]
 
     async def _delete(self, name: str, deleted_ms: int) -> int:
         """The newest time that it carried on any shard in reach."""
