@@ -140,6 +140,51 @@ async def test_a_delete_says_that_a_shard_kept_the_queue_which_went_away_before_
 
 
 @on_farm(shards=NAMES)
+async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_nothing(farm: Farm) -> None:
+    """Its caller has given up, and another server has made the queue again since."""
+    other = await another_server(farm)
+    going_on = asyncio.Event()
+
+    async def check(password: str) -> bool:
+        await going_on.wait()
+        return password == PASSWORD
+
+    other.passwords.check = check  # type: ignore[method-assign]
+    deleting = asyncio.ensure_future(other.service.delete_queue("q", PASSWORD))
+    await other.turns()
+    farm.clock.advance(ms=1)
+    await farm.service.delete_queue("q", PASSWORD)
+    await farm.service.create_queue("q")
+    farm.clock.advance(ms=10_000)
+    going_on.set()
+    with pytest.raises(RequestTooOld):
+        await deleting
+    assert len(await rows(farm)) == 3
+    await close(other)
+
+
+@on_farm(shards=NAMES)
+async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes_nothing(farm: Farm) -> None:
+    """It reads the queues where it seems that there are too many."""
+    other = await another_server(farm)
+    other.service.book.queues_max = 1
+    await farm.service.delete_queue("q", PASSWORD)
+    still = other.store("1").hangs("list_queues")
+    making = asyncio.ensure_future(other.service.create_queue("new"))
+    await other.turns()
+    farm.clock.advance(ms=1_000)
+    await until_met(other, still)
+    await farm.service.create_queue("new")
+    await farm.service.delete_queue("new", PASSWORD)
+    farm.clock.advance(ms=10_000)
+    still.release()
+    with pytest.raises(RequestTooOld):
+        await making
+    assert await rows(farm, "new") == []
+    await close(other)
+
+
+@on_farm(shards=NAMES)
 async def test_a_delete_that_stood_still_leaves_the_queue_that_was_made_since(farm: Farm) -> None:
     other = await another_server(farm)
     still = other.store("1").hangs("delete_queues")
