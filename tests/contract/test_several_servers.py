@@ -14,7 +14,7 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.domain.queue import Life, Queue
+from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
 from pinlater.storage.interface import (
     Ack,
     Acked,
@@ -315,3 +315,34 @@ async def test_a_queue_that_is_deleted_while_another_server_makes_it_from_old_kn
         await asyncio.gather(make(desk, 0, Life(now + 1)), make(other, 0, Life(now + 2)))
         [made] = [queue for queue in await other.shard.list_queues() if queue.name == "q"]
         assert made.life == Life(now + 2, now)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_creations_and_deletions_of_one_moment_leave_no_queue_or_setting_from_before_a_deletion(
+    desk: Desk, other: Desk, seed: int
+) -> None:
+    """Whichever the store carries out first. A deletion that answers with a later time has deleted nothing for sure."""
+    random = Random(seed)
+    for number in range(6):
+        name, start_ms = f"q{number}", desk.now
+        made = [start_ms + random.randrange(10) for _ in range(random.randrange(1, 5))]
+        deletions = [start_ms + random.randrange(10) for _ in range(random.randrange(1, 4))]
+        given = [
+            Queue(name, QueueConfig(max_backlog=ms), versions=Versions(f"{ms:013d}.0"), life=Life(ms)) for ms in made
+        ]
+        merges = [random.choice([desk, other]).shard.merge_queues([queue], desk.now) for queue in given]
+        deletes = [random.choice([desk, other]).shard.delete_queues([name], ms) for ms in deletions]
+        calls: list[Awaitable[object]] = [*merges, *deletes]
+        order = random.sample(range(len(calls)), len(calls))
+        answers = dict(zip(order, await asyncio.gather(*(calls[index] for index in order)), strict=True))
+        done_ms = [ms for index, ms in enumerate(deletions, len(merges)) if int(str(answers[index])) < ms]
+        found = [queue for queue in await other.shard.list_queues() if queue.name == name]
+        assert found == [queue for queue in await desk.shard.list_queues() if queue.name == name]
+        latest_ms = max(done_ms, default=0)
+        assert all(queue.life.made_ms > latest_ms for queue in found)
+        assert all(queue.config.max_backlog is None or queue.config.max_backlog > latest_ms for queue in found)
+        if max(made) > max(deletions):
+            assert [(queue.life.made_ms, queue.config.max_backlog) for queue in found] == [(max(made), max(made))]
+        if not found:
+            [late] = await other.shard.create_queues([name], desk.now, life=Life(latest_ms))
+            assert late.life.over

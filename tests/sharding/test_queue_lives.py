@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
-from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.domain.queue import Life, Queue, QueueConfig
 from pinlater.service.settings import ServiceSettings
 from pinlater.sharding.settings import ShardingSettings
 from tests.sharding.farm import PASSWORD, Farm, on_farm, play
@@ -118,6 +118,67 @@ async def test_a_create_that_stood_still_brings_back_nothing(farm: Farm) -> None
     farm.clock.advance(ms=4_000)
     still.release()
     with pytest.raises(OutcomeUnknown):
+        await making
+    assert await rows(farm, "new") == []
+    await close(other)
+
+
+@on_farm(shards=NAMES)
+async def test_a_delete_says_that_a_shard_kept_the_queue_which_went_away_before_its_second_try(farm: Farm) -> None:
+    """Another server with a clock that is ahead has made the queue: the first try deletes it from no shard."""
+    ahead = Life(farm.clock.now_ms() + 10_000)
+    for name in NAMES:
+        await farm.store(name).within.create_queues(["new"], farm.clock.now_ms(), life=ahead)
+    first_try = farm.store("2").hangs("delete_queues")
+    deleting = asyncio.ensure_future(farm.service.delete_queue("new", PASSWORD))
+    await until_met(farm, first_try)
+    farm.lanes("1").put_out_of_use("test")
+    first_try.release()
+    with pytest.raises(PinLaterError, match="deleted from the others"):
+        await deleting
+    assert len(await rows(farm, "new")) == 1
+
+
+@on_farm(shards=NAMES)
+async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_nothing(farm: Farm) -> None:
+    """Its caller has given up, and another server has made the queue again since."""
+    other = await another_server(farm)
+    going_on = asyncio.Event()
+
+    async def check(password: str) -> bool:
+        await going_on.wait()
+        return password == PASSWORD
+
+    other.passwords.check = check  # type: ignore[method-assign]
+    deleting = asyncio.ensure_future(other.service.delete_queue("q", PASSWORD))
+    await other.turns()
+    farm.clock.advance(ms=1)
+    await farm.service.delete_queue("q", PASSWORD)
+    await farm.service.create_queue("q")
+    farm.clock.advance(ms=10_000)
+    going_on.set()
+    with pytest.raises(RequestTooOld):
+        await deleting
+    assert len(await rows(farm)) == 3
+    await close(other)
+
+
+@on_farm(shards=NAMES)
+async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes_nothing(farm: Farm) -> None:
+    """It reads the queues where it seems that there are too many."""
+    other = await another_server(farm)
+    other.service.book.queues_max = 1
+    await farm.service.delete_queue("q", PASSWORD)
+    still = other.store("1").hangs("list_queues")
+    making = asyncio.ensure_future(other.service.create_queue("new"))
+    await other.turns()
+    farm.clock.advance(ms=1_000)
+    await until_met(other, still)
+    await farm.service.create_queue("new")
+    await farm.service.delete_queue("new", PASSWORD)
+    farm.clock.advance(ms=10_000)
+    still.release()
+    with pytest.raises(RequestTooOld):
         await making
     assert await rows(farm, "new") == []
     await close(other)

@@ -61,16 +61,18 @@ class Queues:
         """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back.
 
         A shard on which it was deleted since makes it only with a life that is later, which it is given where this call is young: one
-        that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then.
+        that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then, and `RequestTooOld` where it stood
+        still before it began to make any.
         """
         check_queue_name(name)
+        began_s = self._clock.monotonic()
         if not self._book.has_room_for(name):
             await self._book.look()  # before it refuses: other servers may have deleted queues
+            self._refuse_old(began_s)
             if not self._book.has_room_for(name):
                 raise TooManyQueues(name, self._book.queues_max)
         away = [shard for shard in self._shards if not shard.healthy]
         known = self._book.get(name)
-        began_s = self._clock.monotonic()
         # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
         life = known.life if known is not None and not away else Life(self._later_than(known))
         queue = await self._create(name, life)
@@ -103,25 +105,29 @@ class Queues:
 
         A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
         later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` where this call stood still
-        and the queue was made again meanwhile.
+        and the queue was made again meanwhile; `RequestTooOld` where it stood still before it began to delete.
         """
+        began_s = self._clock.monotonic()
         if not await self._passwords.check(password):
             raise PasswordInvalid(configured=self._passwords.configured)
-        kept_by = [
-            shard.name for shard in self._shards if not shard.healthy
-        ]  # also if they are back before this is done
-        began_s = self._clock.monotonic()
+        self._refuse_old(began_s)
+        kept_by = self._away()  # also if they are back before this is done
         deleted_ms = self._later_than(self._book.get(name))
         newest_ms = await self._delete(name, deleted_ms)
         while newest_ms >= deleted_ms:  # by a clock that is ahead of this server's, or just now
             if self._is_old(began_s):
                 raise OutcomeUnknown(f"This request took so long that queue {name} was made or changed meanwhile")
             deleted_ms = newest_ms + 1
+            kept_by += self._away()
             newest_ms = await self._delete(name, deleted_ms)
         if kept_by:
             raise out_of_reach(kept_by[0]).adding("; the queue was deleted from the others")
         self._book.remove(name)
         self._metrics.forget_queue(name)
+
+    def _away(self) -> list[str]:
+        """The shards that a change does not reach."""
+        return [shard.name for shard in self._shards if not shard.healthy]
 
     async def _delete(self, name: str, deleted_ms: int) -> int:
         """The newest time that it carried on any shard in reach."""
@@ -165,9 +171,13 @@ class Queues:
         began_s = self._clock.monotonic()
         await self._book.refresh()
         queue = await self._book.require(name)
+        self._refuse_old(began_s)
+        return queue.versions.following(self._later_than(queue), self._shards.random.getrandbits(64))
+
+    def _refuse_old(self, began_s: float) -> None:
+        """Raises `RequestTooOld` where a call that has changed nothing yet stood still meanwhile."""
         if self._is_old(began_s):
             raise RequestTooOld
-        return queue.versions.following(self._later_than(queue), self._shards.random.getrandbits(64))
 
     def _is_old(self, began_s: float) -> bool:
         return self._clock.monotonic() - began_s > _YOUNG_S

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from operator import itemgetter
 from typing import Any
 
 from redis.asyncio.connection import Connection as TcpConnection
@@ -25,6 +26,8 @@ from pinlater.storage.redis.tls import tls_arguments, wants_tls
 
 Address = tuple[str, int]
 """Host and port."""
+# The Sentinels have this part of the time that a new connection may take.
+_SENTINELS_PART = 2
 
 
 class Connection:
@@ -163,27 +166,50 @@ def _raw_connection(endpoint: RedisEndpoint, settings: RedisSettings, host: str,
 
 
 async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Address:
-    """Where to go: as it is written, or where the Sentinels say that the master is. The first that knows it counts.
+    """Where to go: as it is written, or where the Sentinels say that the master is.
 
-    Raises `NotSent` where none does.
+    They are asked at once. Of the first answers, those of more than half of them where that many answer in time, the one with the latest
+    configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NotSent` where none
+    knows the master.
     """
     if not endpoint.sentinels:
         return endpoint.host, endpoint.port
+    asking = [asyncio.create_task(_ask_sentinel(endpoint, settings, *place)) for place in endpoint.sentinels]
+    found: list[tuple[int, Address]] = []
     trouble = "none answered"
-    for host, port in endpoint.sentinels:
-        place = RedisEndpoint(host, port, settings.sentinel_user, settings.sentinel_password or "", tls=endpoint.tls)
-        raw = _raw_connection(place, settings, host, port)
-        try:
-            async with asyncio.timeout(settings.connect_timeout_ms / 1000 / len(endpoint.sentinels)):
-                await raw.connect()
-                await raw.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", endpoint.master)
-                found = await raw.read_response()
-        except (RedisError, OSError) as error:
-            trouble = str(error)
-            continue
-        finally:
-            await _drop(raw)
-        if found:
-            return found[0].decode(), int(found[1])
-        trouble = f"{host}:{port} knows no master {endpoint.master}"
-    raise NotSent(f"{endpoint}: no Sentinel says where the master is ({trouble})")
+    try:
+        for answer in asyncio.as_completed(asking):
+            try:
+                found.append(await answer)
+            except (RedisError, OSError, LookupError) as error:
+                trouble = str(error) or type(error).__name__
+            if len(found) > len(asking) // 2:
+                break
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    if not found:
+        raise NotSent(f"{endpoint}: no Sentinel says where the master is ({trouble})")
+    return max(found, key=itemgetter(0))[1]
+
+
+async def _ask_sentinel(endpoint: RedisEndpoint, settings: RedisSettings, host: str, port: int) -> tuple[int, Address]:
+    """Its configuration's epoch, 0 where its login may not see that, and the master's address. Raises `LookupError` where it knows none."""
+    place = RedisEndpoint(host, port, settings.sentinel_user, settings.sentinel_password or "", tls=endpoint.tls)
+    raw = _raw_connection(place, settings, host, port)
+    try:
+        async with asyncio.timeout(settings.connect_timeout_ms / 1000 / _SENTINELS_PART):
+            await raw.connect()
+            await raw.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", endpoint.master)
+            address = await raw.read_response()
+            if not address:
+                raise LookupError(f"{host}:{port} knows no master {endpoint.master}")
+            await raw.send_command("SENTINEL", "MASTER", endpoint.master)
+            about: list[bytes] = []
+            with contextlib.suppress(ResponseError):
+                about = await raw.read_response()
+    finally:
+        await _drop(raw)
+    epoch = dict(zip(about[::2], about[1::2], strict=True)).get(b"config-epoch", b"0")
+    return int(epoch), (address[0].decode(), int(address[1]))
