@@ -92,6 +92,9 @@ class Connection:
         try:
             while await self._serve_one(patience_s):
                 patience_s = self._settings.idle_timeout_s
+                await asyncio.sleep(
+                    0
+                )  # of pipelined requests one is answered in a turn of the loop: reading them waits for nothing
             await self._close()
         except (OSError, TimeoutError, h11.LocalProtocolError) as error:
             log.debug("http connection ended", extra={"reason": repr(error)})
