@@ -46,13 +46,13 @@ def test_half_sent_requests_of_one_address_keep_no_other_address_out(server: Ser
 
 
 def test_small_requests_behind_long_polls_of_one_address_keep_no_other_address_out(server: Server) -> None:
-    """Each request is too small to free anything by itself; all of them come with the long poll at once."""
+    """Each request is too small to free anything by itself."""
     poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, waitMillis=60_000))
     small = call("createQueue", name="x" * 300)
     with ExitStack() as stack:
-        callers = [stack.enter_context(Caller(server)) for _ in range(BUDGET_BYTES // (600 * len(small)) + 50)]
+        callers = [stack.enter_context(Caller(server)) for _ in range(BUDGET_BYTES // (1_500 * len(small)) + 16)]
         for caller in callers:
-            caller.queue(poll, small * 600)
+            caller.queue(poll, small * 1_500)
         flood(callers, lambda: None)
         until(lambda: in_flight(server) > BUDGET_BYTES * 7 // 8)
         with Caller(server, ELSEWHERE) as honest:
