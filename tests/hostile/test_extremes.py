@@ -158,3 +158,73 @@ def test_a_queue_works_after_every_setting_that_was_taken(server: Server, tmp_pa
         checked(caller, "configureQueue", {"queueName": "q", "config": types.QueueConfig()})
         claim(caller)
     assert b"Traceback" not in (tmp_path / "log").read_bytes()
+
+
+ALIKE = (
+    "key",
+    "KEY",
+    "key ",
+    " key",
+    "kéy",
+    "ke\u0301y",
+    "key\0",
+    "key\u200b",
+    "k\U0001f511y",
+    "k\U0001f5ddy",
+    "\uff4bey",
+    "ke\u00ady",
+)
+
+
+def test_texts_that_a_database_may_take_for_the_same_are_not(server: Server, tmp_path: Path) -> None:
+    """Case, spaces at the end, accents, characters without width or beyond the basic plane: each text is another one."""
+    with Caller(server) as caller:
+        for name in ("q", "Q"):
+            assert checked(caller, "createQueue", {"name": name}).exception is None
+        assert checked(caller, "getQueueNames", {}).value == {"q", "Q"}
+        found = []
+        for key in ALIKE:
+            one = types.PinLaterEnqueueRequest("q", [job(uniqueKey=key, uniqueScope=1, customStatus=key)], key)
+            found += checked(caller, "enqueueJobs", {"request": one}).value.jobDescriptors
+        assert len(set(found)) == len(ALIKE)
+        assert checked(caller, "getJobCount", {"request": types.PinLaterGetJobCountRequest("Q", 0)}).value == 0
+        jobs = checked(caller, "lookupJobs", {"request": types.PinLaterLookupJobRequest(found)}).value
+        assert [jobs[each].uniqueKey for each in found] == list(ALIKE)
+        assert [jobs[each].customStatus for each in found] == list(ALIKE)
+        for other in ("Q" + found[0][1:], found[0].upper(), found[0] + " "):
+            cancelled = caller.call("cancelJobs", queueName="Q", jobDescriptors=[other])
+            assert cancelled.exception is not None or cancelled.value[0].outcome == types.Outcome.NOT_FOUND
+    assert b"Traceback" not in (tmp_path / "log").read_bytes()
+
+
+@pytest.mark.parametrize("text", ["x" * 2**20, "\0" * 5_000, "\U0001f511" * 6_000], ids=["long", "nul", "wide"])
+def test_no_text_in_a_request_is_too_much_for_the_store(server: Server, tmp_path: Path, text: str) -> None:
+    with Caller(server) as caller:
+        caller.call("createQueue", name="q")
+        for number in (5_000, len(text)):
+            part = text[:number]
+            for fields in (
+                {"customStatus": part},
+                {"headers": {"a": part}},
+                {"headers": {part: "a"}},
+                {"uniqueKey": part},
+            ):
+                checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(**fields)])})
+            checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job()], part)})
+            for fields in (
+                {"appendCustomStatus": part},
+                {"errorType": part},
+                {"errorText": part},
+                {"claimToken": part},
+            ):
+                info = types.PinLaterJobAckInfo(claim(caller)[0], **fields)
+                checked(caller, "ackJobs", {"request": types.PinLaterJobAckRequest("q", None, [info])})
+            for said in ({"prependCustomStatus": part}, {"claimToken": part}, {"newBody": part.encode()}):
+                one = types.PinLaterCheckpointJobRequest(claim(caller)[0], **said)
+                checked(caller, "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one])})
+            refs = [types.ClaimRef(claim(caller)[0], part)]
+            checked(caller, "heartbeatClaims", {"request": types.ClaimsRequest("q", refs)})
+            checked(caller, "releaseJobs", {"request": types.ReleaseRequest("q", refs)})
+        for state in range(4):
+            checked(caller, "scanJobs", {"request": types.PinLaterScanJobsRequest("q", state, limit=100)})
+    assert b"Traceback" not in (tmp_path / "log").read_bytes()
