@@ -108,6 +108,14 @@ async def test_a_stranger_wakes_nobody() -> None:
         assert two.heard.empty()
 
 
+async def test_a_datagram_longer_than_any_wake_is_refused_before_it_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(1) as (one,):
+        one.wakes.know([SECRET], {})
+        monkeypatch.delattr(hmac, "digest")
+        one.wakes.datagram_received(b"x" * 60_000, ("127.0.0.1", 1))
+        assert one.wakes.refused == 1
+
+
 async def test_alone_nothing_is_sent() -> None:
     async with servers(1) as (one,):
         one.wakes.tell("emails", 1)

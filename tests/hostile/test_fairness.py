@@ -8,7 +8,7 @@ import pytest
 
 from bench.servers import Server
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller, call, flood
+from tests.hostile.callers import Caller, call, flood, in_flight, until
 from tests.hostile.conftest import BUDGET_BYTES
 
 pytestmark = pytest.mark.crash
@@ -41,5 +41,30 @@ def accepted(caller: Caller) -> bool:
 def test_half_sent_requests_of_one_address_keep_no_other_address_out(server: Server) -> None:
     with ExitStack() as stack:
         hoarders(server, stack)
+        with Caller(server, ELSEWHERE) as honest:
+            assert [accepted(honest) for _ in range(3)] == [True] * 3
+
+
+def test_small_requests_behind_long_polls_of_one_address_keep_no_other_address_out(server: Server) -> None:
+    """Each request is too small to free anything by itself."""
+    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, waitMillis=60_000))
+    small = call("createQueue", name="x" * 300)
+    with ExitStack() as stack:
+        callers = [stack.enter_context(Caller(server)) for _ in range(BUDGET_BYTES // (1_500 * len(small)) + 16)]
+        for caller in callers:
+            caller.queue(poll, small * 1_500)
+        flood(callers, lambda: None)
+        until(lambda: in_flight(server) > BUDGET_BYTES * 7 // 8)
+        with Caller(server, ELSEWHERE) as honest:
+            until(lambda: accepted(honest))
+            assert accepted(honest)
+
+
+def test_many_requests_that_are_sent_by_less_than_64_kib_keep_no_other_address_out(server: Server) -> None:
+    with ExitStack() as stack:
+        callers = [stack.enter_context(Caller(server)) for _ in range(850)]
+        for caller in callers:
+            caller.socket.sendall(LARGE[:63_000])
+        until(lambda: in_flight(server) > BUDGET_BYTES * 3 // 4)
         with Caller(server, ELSEWHERE) as honest:
             assert [accepted(honest) for _ in range(3)] == [True] * 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.servers import Server, ServerFailed
-from tests.hostile.callers import PATIENCE_S
+from tests.hostile.callers import PATIENCE_S, no_long_turn
 
 pytestmark = pytest.mark.crash
 
@@ -37,3 +37,11 @@ def test_a_server_that_may_open_too_few_files_for_health_checks_does_not_start(t
     limited = Server(["bash", "-c", f"ulimit -n 256; exec {serve}"], log=tmp_path / "log")
     with pytest.raises(ServerFailed, match="may open 256 files, and a server needs at least 416"):
         limited.start()
+
+
+def test_pipelined_http_requests_take_turns_with_everything_else(server: Server) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=PATIENCE_S) as client, no_long_turn(server):
+        client.sendall(request * 3_000 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        while client.recv(1_000_000):
+            pass

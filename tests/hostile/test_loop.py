@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from bench.servers import Server, pinlater_server
+from pinlater.thrift_server.large_frames import SMALL_BYTES
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller, no_long_turn
+from tests.hostile.callers import Caller, call, no_long_turn
 
 pytestmark = pytest.mark.crash
 
@@ -198,3 +199,17 @@ def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> No
             assert caller.call("getQueueNames").exception is None
         with pytest.raises(AssertionError, match="took more than"), no_long_turn(server):
             assert caller.call("getServerInfo").exception is None
+
+
+def test_frames_that_are_just_small_enough_for_the_event_loop_take_turns_with_everything_else(server: Server) -> None:
+    """Each takes long to decode, to find that the last of its texts is no UTF-8. Seven come while a long poll lasts."""
+    item = types.PinLaterJobAckInfo("\ufffd")
+    one, two = (len(call("ackJobs", request=types.PinLaterJobAckRequest("q", [item] * number))) for number in (1, 2))
+    items = [item] * (1 + (SMALL_BYTES - one) // (two - one))
+    head, last, tail = call("ackJobs", request=types.PinLaterJobAckRequest("q", items)).rpartition("\ufffd".encode())
+    frame = head + b"\xff" * len(last) + tail
+    poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, waitMillis=500))
+    with Caller(server) as caller, no_long_turn(server):
+        caller.socket.sendall(poll + frame * 7)
+        for _ in range(8):
+            caller.receive()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from pinlater.domain.clock import ManualClock
-from pinlater.thrift_server.shedding import beyond_their_share, slow_ones
+from pinlater.thrift_server.shedding import address_of, beyond_their_share, held_bytes_min, slow_ones
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import CONTEXT, Client, Desk
@@ -114,3 +114,16 @@ def test_no_address_gives_way_below_its_share() -> None:
     holders = [Held(30, host="a"), Held(31, host="a"), Held(30, host="b")]
     assert beyond_their_share(holders, asker, 1_000, 90) == [holders[1]]
     assert beyond_their_share(holders, Held(0, host="a"), 1_000, 90) == []
+
+
+def test_an_ipv6_network_stands_for_one_caller() -> None:
+    assert address_of(("2001:db8:1:2:3::4", 1, 0, 0)) == address_of(("2001:db8:1:2:ffff::", 2, 0, 0))
+    assert address_of(("2001:db8:1:3::4", 1, 0, 0)) != address_of(("2001:db8:1:2::4", 1, 0, 0))
+    assert address_of(("::ffff:192.0.2.1", 1, 0, 0)) == address_of(("192.0.2.1", 1))
+    assert address_of(("fe80::1%eth0", 1, 0, 2)) == "fe80::/64"
+    assert address_of("") == ""
+
+
+def test_connections_too_small_to_give_way_hold_half_of_the_limit_at_most() -> None:
+    limit_bytes, connections = 256 * 2**20, 20_000
+    assert held_bytes_min(limit_bytes, connections) * connections <= limit_bytes / 2

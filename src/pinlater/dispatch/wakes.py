@@ -23,6 +23,8 @@ GAP_S = 0.002
 _SIGNATURE_BYTES = 16
 # What fits into one packet of any network.
 _PAYLOAD_BYTES_MAX = 1_100
+# What is longer is no wake: nothing is hashed for it.
+_DATAGRAM_BYTES_MAX = 1_500
 
 Address = tuple[str, int]
 
@@ -134,6 +136,8 @@ def _signature(payload: bytes, secret: bytes) -> bytes:
 
 def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
     """What a datagram says; None where it isn't one of ours."""
+    if len(data) > _DATAGRAM_BYTES_MAX:
+        return None
     signature, payload = data[:_SIGNATURE_BYTES], data[_SIGNATURE_BYTES:]
     if not any(hmac.compare_digest(signature, _signature(payload, secret)) for secret in secrets):
         return None

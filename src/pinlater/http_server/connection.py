@@ -103,6 +103,9 @@ class Connection:
         try:
             while await self._serve_one(patience_s):
                 patience_s = self._settings.idle_timeout_s
+                await asyncio.sleep(
+                    0
+                )  # of pipelined requests one is answered in a turn of the loop: reading them waits for nothing
             await self._close()
         except _ThriftCall as call:
             log.warning("a Thrift client has connected to the HTTP port")

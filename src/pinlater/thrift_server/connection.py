@@ -25,7 +25,8 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from pinlater.thrift_server.answers import Delivery
-from pinlater.thrift_server.shedding import HELD_BYTES_MIN
+from pinlater.thrift_server.large_frames import SMALL_BYTES
+from pinlater.thrift_server.shedding import address_of
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong
 
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 KEEPALIVE_IDLE_S = 60
 REQUESTS_A_TURN = 64
+LONG_FRAME_BYTES = SMALL_BYTES // REQUESTS_A_TURN  # no other request follows one of more than this in its turn
 HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
 QUEUED_BYTES = 200  # that a request takes while it waits, beside its frame
 PIPELINED_WHILE_REFUSING = 2  # so many times the bound on bytes that wait, refusals counted, a connection is read from
@@ -55,6 +57,7 @@ class Connection(asyncio.Protocol):
         "_draining",
         "_farewell",
         "_flush_scheduled",
+        "_held_bytes_min",
         "_loop",
         "_out",
         "_out_bytes",
@@ -74,6 +77,7 @@ class Connection(asyncio.Protocol):
         "active_at_s",
         "gone",
         "handed_out",
+        "host",
         "last_request",
         "over_limit",
         "silent",
@@ -89,6 +93,7 @@ class Connection(asyncio.Protocol):
         # When it came, the frame, and what the budget counts for it; where the last is true, the beginning of a frame that is refused.
         self._queue: deque[tuple[float, bytes, int, bool]] = deque()
         self._queued_bytes = 0
+        self._held_bytes_min = server.held_bytes_min
         self._partial_bytes = 0
         self._partial_since_s = 0.0
         self._out: list[bytes] = []
@@ -109,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._closing_at_s: float | None = None
         self.active_at_s = 0.0
         self.gone = False
+        self.host = ""
         self.handed_out: Delivery | None = None
         self.waiting = False
         self.silent = True  # the server is to be told of the next request
@@ -121,6 +127,7 @@ class Connection(asyncio.Protocol):
         # So `pause_writing` is called whenever the kernel doesn't take all of an answer, and `resume_writing` once it has.
         self._transport.set_write_buffer_limits(high=0)
         self._peer = transport.get_extra_info("peername")
+        self.host = address_of(self._peer)
         peer: socket.socket | None = transport.get_extra_info("socket")
         if peer is not None:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -169,10 +176,7 @@ class Connection(asyncio.Protocol):
         self.gone = True
         if self.handed_out is not None:
             self._take_back()
-        budget = self._budget
-        budget.free_bytes += self._queued_bytes + self._partial_bytes
-        self._queued_bytes = self._partial_bytes = 0
-        self._queue.clear()
+        self._drop_requests()
         self._transport = None
         if self._task is not None and self.waiting:
             self._task.cancel()
@@ -190,7 +194,7 @@ class Connection(asyncio.Protocol):
         budget.free_bytes -= more_bytes
         if more_bytes <= 0:
             return
-        if partial_bytes >= HELD_BYTES_MIN:
+        if partial_bytes >= self._held_bytes_min:
             self._server.holds(self)
         if budget.free_bytes < 0 or self._refusing:
             self._refuse_partial()
@@ -240,11 +244,21 @@ class Connection(asyncio.Protocol):
         if self._partial_bytes >= HEAD_BYTES:
             self._drop_partial()
 
+    def _drop_requests(self) -> None:
+        """Gives up all that is not begun, without an answer."""
+        self._budget.free_bytes += self._queued_bytes + self._partial_bytes
+        self._queued_bytes = self._partial_bytes = 0
+        self._queue.clear()
+
+    def cut_for_memory(self) -> None:
+        """Closes it, and frees at once what it holds."""
+        self._server.metrics.count("thrift_connections_cut_for_memory")
+        self.abort()
+
     def _pause_reading(self) -> None:
         """Reads no more before all that waits is answered, or the sweep sees that it waits for long."""
         if self._budget.exhausted:
-            self._server.metrics.count("thrift_connections_cut_for_memory")
-            self.abort()
+            self.cut_for_memory()
             return
         if not self._reading_paused:
             self._reading_paused = True
@@ -358,6 +372,8 @@ class Connection(asyncio.Protocol):
             self._task = self._loop.create_task(self._serve())
         else:
             self._start()
+        if self._queued_bytes >= self._held_bytes_min:
+            self._server.holds(self)
 
     def _enqueue_refused(self, now_s: float, head: bytes) -> None:
         """It is answered in its turn, with an error; until then only its beginning is kept."""
@@ -372,8 +388,6 @@ class Connection(asyncio.Protocol):
                 self._server.spoke(self)
             self._task = self._loop.create_task(self._serve())
             return
-        if self._queued_bytes >= HELD_BYTES_MIN:
-            self._server.holds(self)
         if self._too_much_waits():
             self._pause_reading()
 
@@ -416,7 +430,7 @@ class Connection(asyncio.Protocol):
                 elif reply:
                     self._write(reply)
                 if queue:
-                    await self._between_requests()
+                    await self._between_requests(len(frame))
                 elif self._reading_paused:
                     self._resume_reading()
         except WireError as error:
@@ -448,7 +462,7 @@ class Connection(asyncio.Protocol):
         elif self.handed_out is not None:
             self.handed_out.forget_bodies()
 
-    async def _between_requests(self) -> None:
+    async def _between_requests(self, frame_bytes: int) -> None:
         """Answers go out together at the end of this turn of the loop, so that none waits for a slow request behind it.
 
         Requests that never wait take turns with the other connections', and fill no more memory than may wait to be written.
@@ -458,6 +472,8 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         if len(self._out) >= REQUESTS_A_TURN or self._out_bytes >= self._server.settings.write_buffer_high_bytes:
             self._flush()
+            await asyncio.sleep(0)
+        elif frame_bytes > LONG_FRAME_BYTES:
             await asyncio.sleep(0)
 
     def _flush(self) -> None:
@@ -483,11 +499,6 @@ class Connection(asyncio.Protocol):
     def peer(self) -> str:
         """Who is, or was, at the other end, for the log."""
         return str(self._peer)
-
-    @property
-    def host(self) -> str:
-        """The address of the other end, without its port."""
-        return str(self._peer[0]) if isinstance(self._peer, tuple) else str(self._peer)
 
     @property
     def busy(self) -> bool:
@@ -524,7 +535,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes without writing what is left, and ends what is under way."""
-        self._queue.clear()
+        self._drop_requests()
         if self._task is not None:
             self._task.cancel()
         self._free_answers()

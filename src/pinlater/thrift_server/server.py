@@ -20,7 +20,7 @@ from pinlater.thrift_server.connection import Connection
 from pinlater.thrift_server.large_frames import LargeFrames
 from pinlater.thrift_server.open_files import make_room
 from pinlater.thrift_server.settings import ThriftSettings
-from pinlater.thrift_server.shedding import SHED_SHARE, beyond_their_share, is_slow, slow_ones
+from pinlater.thrift_server.shedding import SHED_SHARE, beyond_their_share, held_bytes_min, is_slow, slow_ones
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,10 @@ REFUSING_TURNS = 20
 LAST_CALL_S = 0.05
 # While memory is scarce, a frame must be whole within this time.
 PARTIAL_FRAME_S_MAX = 30.0
-# A search for requests that could give way, and found none, is not repeated for the same address for so long.
+# A search for requests that could give way, and found none, is not repeated for the same address for so long, and for so many times
+# as long as it took.
 FRUITLESS_S = 0.01
+FRUITLESS_PAUSES = 9
 
 
 class ThriftServer:
@@ -70,6 +72,7 @@ class ThriftServer:
         self._fruitless: set[str] = set()  # addresses for which nothing could give way
         self._fruitless_until_s = 0.0
         self.max_connections = settings.max_connections
+        self.held_bytes_min = held_bytes_min(self.budget.limit_bytes, settings.max_connections)
         self._max_refused = settings.max_connections_refused
         self._other_connections = other_connections
         self.standstill = standstill or Standstill(clock.monotonic, settings.standstill_s)
@@ -260,8 +263,12 @@ class ThriftServer:
         if budget.free_bytes < 0:
             for holder in beyond_their_share(list(self._holders), asker, self._bytes_to_shed(), budget.limit_bytes):
                 self._shed(holder)
+                if holder.held_bytes >= self.held_bytes_min:  # many small requests: each alone frees nothing
+                    holder.cut_for_memory()
         if budget.free_bytes < 0:
             self._fruitless.add(asker.host)
+            ended_s = self.monotonic()
+            self._fruitless_until_s = max(self._fruitless_until_s, ended_s + FRUITLESS_PAUSES * (ended_s - now_s))
         return budget.free_bytes >= 0
 
     def _shed_slow(self, now_s: float, except_for: Connection | None = None) -> None:
@@ -352,5 +359,4 @@ class ThriftServer:
     def _cut_partial_frames(self, now_s: float) -> None:
         for connection in list(self._connections):
             if connection.holds_old_frame(now_s - PARTIAL_FRAME_S_MAX):
-                self.metrics.count("thrift_connections_cut_for_memory")
-                connection.abort()
+                connection.cut_for_memory()

@@ -1,19 +1,25 @@
 """Which requests give way when the bytes in flight are used up: a caller that sends slowly, or much, keeps no other out.
 
 Only requests that no operation works on yet can give way: frames that are not whole, and frames behind a long poll. Each is answered
-with an error in its turn, and its connection stays.
+with an error in its turn, and its connection stays; but a connection with many small requests behind a long poll is cut where its
+address holds more than its share.
 
-Weakness: an address stands for a caller. Callers behind one proxy share what one address may hold.
+Weakness: an address stands for a caller. Callers behind one proxy share what one address may hold, and a caller with many addresses
+has many shares.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-# A connection that holds less is not worth the search.
-HELD_BYTES_MIN = 64 * 1024
+# A connection that holds less is not worth the search, where the limit is large enough for as many connections as there may be.
+HELD_BYTES_MAX = 64 * 1024
+HELD_BYTES_LEAST = 1024
+# Of an IPv6 address: one caller has at least this network to itself.
+_NETWORK_BITS = 64
 # What is held for longer than this, and than its bytes take at this rate, is slow.
 SLOW_S = 1.0
 SLOW_BYTES_A_S = 8 * 1024 * 1024
@@ -35,6 +41,24 @@ class Holder(Protocol):
 
 
 Some = TypeVar("Some", bound=Holder)
+
+
+def held_bytes_min(limit_bytes: int, max_connections: int) -> int:
+    """From how many bytes on a connection may have to give way. All that hold less have half of the limit together at most."""
+    return max(HELD_BYTES_LEAST, min(HELD_BYTES_MAX, limit_bytes // (2 * max_connections)))
+
+
+def address_of(peer: object) -> str:
+    """What stands for a caller, from its socket's address: an IPv4 address, or the network of an IPv6 address."""
+    if not isinstance(peer, tuple):
+        return str(peer)
+    text = str(peer[0])
+    if ":" not in text:
+        return text
+    address = ipaddress.IPv6Address(text.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address), _NETWORK_BITS), strict=False))
 
 
 def is_slow(holder: Holder, now_s: float) -> bool:

@@ -1,0 +1,230 @@
+"""The extremes of every number in every request: each call gets a value or a clear error, and the queue works afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.servers import Server, serve
+from pinlater.wire.generated import ttypes as types
+from tests.hostile.callers import Caller
+from tests.hostile.test_loop_databases import mysql_store, redis_store
+
+pytestmark = pytest.mark.crash
+
+I64 = (-(2**63), -1, 0, 1, 2**31, 2**53 + 1, 253_402_300_800_000, 2**63 - 1)
+I32 = (-(2**31), -1, 0, 1, 2**31 - 1)
+BYTE = (-128, -1, 0, 127)
+DOUBLE = (math.nan, math.inf, -math.inf, -0.0, 5e-324, 1e308, -1e308)
+
+
+def sqlite_store(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return ("--store", f"sqlite:{request.getfixturevalue('tmp_path')}/store.db")
+
+
+@pytest.fixture(params=[sqlite_store, mysql_store, redis_store], ids=["sqlite", "mysql", "redis"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    with serve(*request.param(request), log=tmp_path / "log") as server:
+        yield server
+
+
+def job(**fields: Any) -> types.PinLaterJob:
+    return types.PinLaterJob(b"body", **fields)
+
+
+def claim(caller: Caller) -> tuple[str, str]:
+    """Stores and claims a job; its descriptor and token."""
+    caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job(numAttemptsAllowed=5)]))
+    found = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1)).value.jobMetadata
+    descriptor, metadata = next(iter(found.items()))
+    return descriptor, metadata.claimToken
+
+
+def calls(caller: Caller) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each field of each request with each of its extremes."""
+    for field, values in {
+        "priority": BYTE,
+        "runAfterTimestampMillis": I64,
+        "numAttemptsAllowed": I32,
+        "uniqueForMillis": I64,
+        "claimTimeoutMillis": I64,
+        "expiresAtMillis": I64,
+    }.items():
+        for number, value in enumerate(values):
+            more = {"uniqueKey": f"{field}{number}", "uniqueScope": 2} if field == "uniqueForMillis" else {}
+            one = job(**{field: value}, **more)
+            yield "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [one])}
+            yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 100)}
+            yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, scanFutureJobs=True)}
+    for value in I32:
+        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", value)}
+        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", value, dryRun=True)}
+        yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, limit=value)}
+        yield "deleteJobs", {"request": types.PinLaterDeleteJobsRequest("q", 3, limit=value)}
+        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", limit=value)}
+        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", attemptsToAllow=value)}
+        if value <= 1:
+            yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1, waitMillis=value)}
+    for coverage in DOUBLE:
+        yield "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1, coverage=coverage)}
+    for value in BYTE:
+        yield "getJobCount", {"request": types.PinLaterGetJobCountRequest("q", 0, value)}
+        yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 0, value)}
+        yield "deleteJobs", {"request": types.PinLaterDeleteJobsRequest("q", 3, value)}
+        yield "retryFailedJobs", {"request": types.PinLaterRetryFailedJobsRequest("q", value)}
+    for value in I64:
+        yield (
+            "scanJobs",
+            {"request": types.PinLaterScanJobsRequest("q", 0, paged=True, continuation=f"{value}.{2**63}")},
+        )
+        yield "scanJobs", {"request": types.PinLaterScanJobsRequest("q", 3, paged=True, continuation=f"{value}.1.x")}
+        info = types.PinLaterJobAckInfo(claim(caller)[0], retryDelayMillis=value)
+        yield "ackJobs", {"request": types.PinLaterJobAckRequest("q", None, [info])}
+        yield (
+            "retryFailedJobs",
+            {"request": types.PinLaterRetryFailedJobsRequest("q", runAfterTimestampMillis=value)},
+        )
+        descriptor, token = claim(caller)
+        request = types.ReleaseRequest("q", [types.ClaimRef(descriptor, token)], delayMillis=value)
+        yield "releaseJobs", {"request": request}
+        for move in (False, True):
+            descriptor, token = claim(caller)
+            one_checkpoint = types.PinLaterCheckpointJobRequest(
+                descriptor, b"new", move, runAfterTimestampMillis=value, claimToken=token
+            )
+            yield "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one_checkpoint])}
+    for value, move in itertools.product(I32, (False, True)):
+        descriptor, token = claim(caller)
+        one_checkpoint = types.PinLaterCheckpointJobRequest(
+            descriptor, b"new", move, numOfAttemptsAllowed=value, claimToken=token
+        )
+        yield "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one_checkpoint])}
+    for number in I64:
+        for tail in (f"s1:p1:{number}", f"s1:p{number}:1", f"s{number}:p1:1"):
+            yield "lookupJobs", {"request": types.PinLaterLookupJobRequest([f"q:{tail}"])}
+            yield "cancelJobs", {"queueName": "q", "jobDescriptors": [f"q:{tail}"]}
+
+
+def settings() -> Iterator[types.QueueConfig]:
+    for value in DOUBLE:
+        yield types.QueueConfig(maxJobsPerSecond=value)
+    for field in ("claimTimeoutMillis", "succeededTtlMillis", "failedTtlMillis", "maxBacklog", "defaultExpiryMillis"):
+        for value in I64:
+            yield types.QueueConfig(**{field: value})
+    for value in I32:
+        yield types.QueueConfig(defaultAttempts=value)
+
+
+def checked(caller: Caller, method: str, arguments: dict[str, Any]) -> Any:
+    """Carries it out: its answer is a value or an error of its caller's."""
+    reply = caller.call(method, **arguments)
+    assert reply.application_error is None, (method, arguments, reply.application_error)
+    assert reply.exception is None or reply.exception.detail not in {"INTERNAL", None}, (method, arguments, reply)
+    return reply
+
+
+@pytest.mark.timeout(300)
+def test_no_number_in_a_request_is_too_much_for_the_store(server: Server, tmp_path: Path) -> None:
+    with Caller(server) as caller:
+        caller.call("createQueue", name="q")
+        for method, arguments in calls(caller):
+            checked(caller, method, arguments)
+        for state in range(4):
+            checked(caller, "scanJobs", {"request": types.PinLaterScanJobsRequest("q", state, limit=100)})
+        checked(caller, "getQueueStats", {"queueNames": []})
+        claim(caller)
+    assert b"Traceback" not in (tmp_path / "log").read_bytes()
+
+
+@pytest.mark.timeout(300)
+def test_a_queue_works_after_every_setting_that_was_taken(server: Server, tmp_path: Path) -> None:
+    with Caller(server) as caller:
+        caller.call("createQueue", name="q")
+        for config in settings():
+            checked(caller, "configureQueue", {"queueName": "q", "config": config})
+            checked(caller, "getQueueConfig", {"queueName": "q"})
+            checked(
+                caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(numAttemptsAllowed=None)])}
+            )
+            found = checked(caller, "dequeueJobs", {"request": types.PinLaterDequeueRequest("q", 1)}).value
+            if found is not None and found.jobs:
+                done = [types.PinLaterJobAckInfo(each) for each in found.jobs]
+                checked(caller, "ackJobs", {"request": types.PinLaterJobAckRequest("q", done)})
+        checked(caller, "configureQueue", {"queueName": "q", "config": types.QueueConfig()})
+        claim(caller)
+    assert b"Traceback" not in (tmp_path / "log").read_bytes()
+
+
+ALIKE = (
+    "key",
+    "KEY",
+    "key ",
+    " key",
+    "kéy",
+    "ke\u0301y",
+    "key\0",
+    "key\u200b",
+    "k\U0001f511y",
+    "k\U0001f5ddy",
+    "\uff4bey",
+    "ke\u00ady",
+)
+
+
+def test_texts_that_a_database_may_take_for_the_same_are_not(server: Server, tmp_path: Path) -> None:
+    """Case, spaces at the end, accents, characters without width or beyond the basic plane: each text is another one."""
+    with Caller(server) as caller:
+        for name in ("q", "Q"):
+            assert checked(caller, "createQueue", {"name": name}).exception is None
+        assert checked(caller, "getQueueNames", {}).value == {"q", "Q"}
+        found = []
+        for key in ALIKE:
+            one = types.PinLaterEnqueueRequest("q", [job(uniqueKey=key, uniqueScope=1, customStatus=key)], key)
+            found += checked(caller, "enqueueJobs", {"request": one}).value.jobDescriptors
+        assert len(set(found)) == len(ALIKE)
+        assert checked(caller, "getJobCount", {"request": types.PinLaterGetJobCountRequest("Q", 0)}).value == 0
+        jobs = checked(caller, "lookupJobs", {"request": types.PinLaterLookupJobRequest(found)}).value
+        assert [jobs[each].uniqueKey for each in found] == list(ALIKE)
+        assert [jobs[each].customStatus for each in found] == list(ALIKE)
+        for other in ("Q" + found[0][1:], found[0].upper(), found[0] + " "):
+            cancelled = caller.call("cancelJobs", queueName="Q", jobDescriptors=[other])
+            assert cancelled.exception is not None or cancelled.value[0].outcome == types.Outcome.NOT_FOUND
+    assert b"Traceback" not in (tmp_path / "log").read_bytes()
+
+
+@pytest.mark.parametrize("text", ["x" * 2**20, "\0" * 5_000, "\U0001f511" * 6_000], ids=["long", "nul", "wide"])
+def test_no_text_in_a_request_is_too_much_for_the_store(server: Server, tmp_path: Path, text: str) -> None:
+    with Caller(server) as caller:
+        caller.call("createQueue", name="q")
+        for number in (5_000, len(text)):
+            part = text[:number]
+            for fields in (
+                {"customStatus": part},
+                {"headers": {"a": part}},
+                {"headers": {part: "a"}},
+                {"uniqueKey": part},
+            ):
+                checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job(**fields)])})
+            checked(caller, "enqueueJobs", {"request": types.PinLaterEnqueueRequest("q", [job()], part)})
+            for fields in (
+                {"appendCustomStatus": part},
+                {"errorType": part},
+                {"errorText": part},
+                {"claimToken": part},
+            ):
+                info = types.PinLaterJobAckInfo(claim(caller)[0], **fields)
+                checked(caller, "ackJobs", {"request": types.PinLaterJobAckRequest("q", None, [info])})
+            for said in ({"prependCustomStatus": part}, {"claimToken": part}, {"newBody": part.encode()}):
+                one = types.PinLaterCheckpointJobRequest(claim(caller)[0], **said)
+                checked(caller, "checkpointJobsFenced", {"request": types.PinLaterCheckpointJobsRequest("q", [one])})
+            refs = [types.ClaimRef(claim(caller)[0], part)]
+            checked(caller, "heartbeatClaims", {"request": types.ClaimsRequest("q", refs)})
+            checked(caller, "releaseJobs", {"request": types.ReleaseRequest("q", refs)})
+        for state in range(4):
+            checked(caller, "scanJobs", {"request": types.PinLaterScanJobsRequest("q", state, limit=100)})
+    assert b"Traceback" not in (tmp_path / "log").read_bytes()
