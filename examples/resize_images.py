@@ -35,7 +35,7 @@ async def main() -> None:
     """Enqueues, lets the worker run until all jobs have ended, and says what happened."""
     async with AsyncClient() as client:
         await worker.create_queues_async()
-        mails = ["ada@example.org", "grace@example.org", "nobody"]
+        mails = ["ada@example.org", "grace@example.org", "example.org"]
         placed = [
             *await make_thumbnail.enqueue_many_async(make_thumbnail.job(f"{number}.png") for number in range(3)),
             *await send_mail.enqueue_many_async(send_mail.job(to) for to in mails),

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import django
 from django.apps import apps
 
-# In the worker's process nobody else has set Django up.
+# The worker process must set Django up itself.
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
 if not apps.ready:
     django.setup()
