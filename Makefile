@@ -136,6 +136,7 @@ reference: ## write the generated parts of the documentation anew: commands, set
 .PHONY: wheel
 wheel: ## build the wheel into dist/
 	@scripts/install all
+	rm -f dist/pinlater-*.whl
 	.venv/uv-*/bin/uv build --quiet --wheel --out-dir dist
 	ls dist/*.whl
 

@@ -21,6 +21,7 @@ import typer
 import typer.core
 
 from pinlater.cli import exits
+from pinlater.config.extras import install_line
 from pinlater.version import __version__
 
 WITH_JOBS, WITH_QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
@@ -113,7 +114,7 @@ def _missing(name: str, error: ImportError) -> Callable[[], None]:
     def unavailable() -> None:
         _say_missing(name, error)
 
-    unavailable.__doc__ = r"Not installed: pip install 'pinlater\[server]'."
+    unavailable.__doc__ = "Not installed: needs the extra `server`."
     unavailable.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
     return unavailable
 
@@ -123,9 +124,7 @@ def _say_missing(name: str, error: ImportError) -> NoReturn:
         traceback.print_exception(error)
     module = error.name or ""
     extra = {"asyncmy": "mysql", "redis": "redis", "hiredis": "redis"}.get(module, "server")
-    exits.fail(
-        f"`pinlater {name}` needs {module or 'more than is installed'}: pip install 'pinlater[{extra}]'", exits.REFUSED
-    )
+    exits.fail(f"`pinlater {name}` needs {module or 'more than is installed'}: {install_line(extra)}", exits.REFUSED)
 
 
 app = typer.Typer(

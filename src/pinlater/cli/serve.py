@@ -12,6 +12,7 @@ import typer
 from pinlater.cli.arguments import hide_passwords
 from pinlater.cli.exits import REFUSED, SETTINGS
 from pinlater.cli.store_file import store_of
+from pinlater.config.extras import install_line
 
 
 def serve(
@@ -62,7 +63,7 @@ def serve(
         from pinlater.processes.supervisor import serve as serve_many
         from pinlater.telemetry.logging import setup
     except ImportError as error:
-        typer.echo(f"error: {error.name} is missing; the server needs: pip install 'pinlater[server]'", err=True)
+        typer.echo(f"error: {error.name} is missing; the server needs: {install_line('server')}", err=True)
         raise typer.Exit(REFUSED) from None
     if line is not None:
         raise typer.Exit(run_child(line))

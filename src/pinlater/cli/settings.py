@@ -12,6 +12,7 @@ import typer
 from pinlater.cli import exits
 from pinlater.cli.arguments import hide_passwords
 from pinlater.cli.store_file import store_of
+from pinlater.config.extras import install_line
 
 if TYPE_CHECKING:
     from pinlater.config.show import Shown
@@ -42,9 +43,7 @@ def settings(
         from pinlater.config.load import load
         from pinlater.config.show import shown_settings
     except ImportError as error:
-        typer.echo(
-            f"error: {error.name} is missing; the server's settings need: pip install 'pinlater[server]'", err=True
-        )
+        typer.echo(f"error: {error.name} is missing; the server's settings need: {install_line('server')}", err=True)
         raise typer.Exit(exits.REFUSED) from None
 
     hide_passwords()
