@@ -78,16 +78,16 @@ def test_pages_are_plain_markdown(pages: dict[str, str]) -> None:
     assert [page for page, text in pages.items() if marks.search(text)] == []
 
 
-@pytest.mark.parametrize("room", ["client", "worker", "testing"])
-def test_every_public_name_of_the_sdk_is_in_its_reference(room: str, pages: dict[str, str]) -> None:
-    """What isn't on the page can't be found, and nobody knows that it is promised."""
-    page = pages[f"reference/{room}.md"]
-    public = import_module(f"pinlater.{room}").__all__
+@pytest.mark.parametrize("package", ["client", "worker", "testing"])
+def test_every_public_name_of_the_sdk_is_in_its_reference(package: str, pages: dict[str, str]) -> None:
+    """Users find only names that are on the page."""
+    page = pages[f"reference/{package}.md"]
+    public = import_module(f"pinlater.{package}").__all__
     assert [name for name in public if not re.search(rf"\b{name}\b", page)] == []
 
 
 def test_every_error_of_the_client_is_in_its_reference(pages: dict[str, str]) -> None:
-    """Whoever writes an `except` looks there."""
+    """An author of an `except` looks there."""
     names = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert [name for name in names if not re.search(rf"\b{name}\b", pages["reference/client.md"])] == []
 
