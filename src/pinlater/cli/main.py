@@ -21,7 +21,6 @@ import typer
 import typer.core
 
 from pinlater.cli import exits
-from pinlater.config.extras import install_line
 from pinlater.version import __version__
 
 WITH_JOBS, WITH_QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
@@ -120,6 +119,8 @@ def _missing(name: str, error: ImportError) -> Callable[[], None]:
 
 
 def _say_missing(name: str, error: ImportError) -> NoReturn:
+    from pinlater.config.extras import install_line
+
     if exits.tracebacks():
         traceback.print_exception(error)
     module = error.name or ""
