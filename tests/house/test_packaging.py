@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -86,3 +87,17 @@ def test_the_base_says_what_to_install_for_a_server(installed: Path, tmp_path: P
     [line] = re.findall(r"pip install '(\S+)\[server\]'", done.stdout + done.stderr)
     assert Path(line).is_file()
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/run-on-mysql.md", "docs/how-to/run-on-redis.md"])
+def test_the_install_line_of_a_page_works(page: str, bare: Path, wheel: Path, repository: Path, tmp_path: Path) -> None:
+    """In a folder with the wheel in dist/, as `make wheel` leaves it. pip resolves all requirements and installs none."""
+    [line] = re.findall(r'^pip install ("[^"]+")', (repository / page).read_text(), re.MULTILINE)
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / wheel.name).hardlink_to(wheel)
+    done = run("bash", "-c", f"{bare}/pip install --dry-run --quiet --report - {line}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = {item["metadata"]["name"].lower() for item in json.loads(done.stdout)["install"]}
+    assert "uvloop" in names
+    assert ("asyncmy" in names) == ("mysql" in line)
+    assert ("redis" in names) == ("redis" in line)
