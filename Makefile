@@ -128,9 +128,15 @@ generate: ## generate the Thrift types anew from the IDL (needs thrift-compiler)
 	scripts/test-packages
 	$(BIN)/python -m pinlater.wire.freshness --write
 
+.PHONY: reference
+reference: ## write the generated parts of the documentation anew: commands, settings, Python names, the IDL
+	@scripts/install all
+	$(BIN)/python -m scripts.reference
+
 .PHONY: wheel
 wheel: ## build the wheel into dist/
 	@scripts/install all
+	rm -f dist/pinlater-*.whl
 	.venv/uv-*/bin/uv build --quiet --wheel --out-dir dist
 	ls dist/*.whl
 

@@ -71,7 +71,7 @@ _REDIS: dict[str, Row] = {
     "memory": memory,
 }
 ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
-# With --quick nobody waits until a server looks for garbage or for others.
+# With --quick no row waits until a server looks for garbage or for peers.
 IN_A_HURRY = ("--set", "maintenance.garbage_interval_ms=200", "--set", "maintenance.refresh_interval_ms=200")
 
 

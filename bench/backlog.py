@@ -79,7 +79,7 @@ def _figures(empty: dict[str, Run], big: dict[str, Run]) -> dict[str, float]:
 def fill(store: Store, size: int) -> None:
     """Puts finished, then future, then waiting jobs into a new store.
 
-    Future jobs are due at random times; waiting ones became due in the order in which they came, as where nobody names a time.
+    Future jobs are due at random times; waiting ones became due in the order in which they came, as without explicit times.
     """
     asyncio.run(_fill(store.shard(), size))
 

@@ -1,7 +1,7 @@
 """What this disk and MariaDB give a plain loop on one connection: the reference that needs no server of ours.
 
 The table has the columns of the MySQL store's `jobs` table, so that a row weighs the same, and no index beside its key. The statement is
-made once and sent again and again; the database numbers the rows. So this is the most that one connection gets, whoever writes it.
+made once and sent again and again; the database numbers the rows. So this is the most that one connection reaches.
 """
 
 from __future__ import annotations

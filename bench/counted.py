@@ -1,6 +1,6 @@
 """The server with its store's calls counted: `python -m bench.counted FILE serve ...`; SIGUSR1 makes it write them to FILE as JSON.
 
-Counted at the seam (`storage.interface.Shard`), by method, whoever calls: requests, waiting dequeues, the periodic runner.
+Counted at the interface (`storage.interface.Shard`), by method, for all callers: requests, waiting dequeues, the periodic runner.
 """
 
 from __future__ import annotations

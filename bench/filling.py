@@ -42,7 +42,7 @@ class Filler:
             await self.finish_waiting(size)
 
     async def finish_waiting(self, count: int) -> None:
-        """The next so many of the waiting go the rest of the way."""
+        """Finishes the next jobs of those that wait, up to this number."""
         while count:
             keys = await self.claim(min(CHUNK, count))
             await self.finish(keys)

@@ -123,7 +123,7 @@ class MysqlStores:
         return self.spread(1)
 
     def spread(self, shards: int, *, servers: int = 1) -> MysqlStore:
-        """A fresh store of several shards, dealt to so many database servers."""
+        """A new store of several shards, distributed over this number of database servers."""
         return self._store(tuple(self._nth(number % servers) for number in range(shards)))
 
     def prepared(self, name: str, fill: Callable[[Store], None]) -> MysqlStore:

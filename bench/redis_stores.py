@@ -52,7 +52,7 @@ class RedisStore:
         return RedisShard(RedisEndpoint(self.server.host, self.server.port), settings)
 
     def remove(self) -> None:
-        """Everything on its server is gone, unless it is kept: whoever keeps one has a server of its own."""
+        """Deletes everything on its server, unless the store is kept; a kept store has its own server."""
         if not self.is_kept:
             with _client(self.server) as client:
                 client.flushall()

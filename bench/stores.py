@@ -13,7 +13,7 @@ from pinlater.storage.interface import Shard
 
 
 class Store(Protocol):
-    """One place for jobs that nobody else uses."""
+    """One private place for jobs."""
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def _caption(results: Results) -> str:
 
 
 def _goodness(row: RowResult, name: str) -> int:
-    """+1 where more is better, -1 where less is, 0 where nobody said."""
+    """+1 if more is better, -1 if less is, 0 if unknown."""
     for goal in row.goals:
         if goal.measure == name:
             return -1 if goal.at_most else 1

@@ -126,7 +126,7 @@ def idle_waits(place: Workplace) -> RowResult:
 
 @contextmanager
 def parked(server: Server, waits: int) -> Iterator[float]:
-    """So many long polls wait, each on a queue of its own. Gives the server's memory before."""
+    """This number of long polls wait, each on its own queue. Gives the server's memory before."""
     before_mb = server.memory_mb()
     with RawClient(server.port) as client:
         for number in range(waits):

@@ -15,8 +15,7 @@ project_copyright = author
 release = __version__
 version = ".".join(__version__.split(".")[:2])
 
-extensions = ["myst_parser", "job_life", "python_names"]
-myst_enable_extensions = ["colon_fence", "deflist"]
+extensions = ["myst_parser", "plain_contents"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "_ext"]
 

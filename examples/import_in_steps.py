@@ -1,6 +1,6 @@
-"""A long job that saves its progress: each checkpoint renews the claim and replaces the body with what is left to do.
+"""A long job that saves its progress: each checkpoint renews the claim and replaces the body with the remaining rows.
 
-The first worker "crashes" half way. Its claim times out, and the second worker goes on where the last checkpoint was.
+The first worker "crashes" half way. Its claim times out, and the second worker continues from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLAIM_TIMEOUT_MS = 500
 
 
 async def import_rows(client: AsyncClient, job: ClaimedJob, *, crash_at: int | None = None) -> list[int]:
-    """Works through the job's rows, with a checkpoint after each; returns the rows it did."""
+    """Does the rows of the job, with a checkpoint after each; returns the rows that it did."""
     did: list[int] = []
     rows = json.loads(job.body)
     while rows:
@@ -27,7 +27,7 @@ async def import_rows(client: AsyncClient, job: ClaimedJob, *, crash_at: int | N
             QUEUE, [Checkpoint(job.descriptor, token=job.token, new_body=json.dumps(rows).encode())]
         )
         if not saved[0].applied:
-            return did  # somebody else has the job now
+            return did  # another worker has the job now
     await client.ack(QUEUE, [Ack(job.descriptor, token=job.token)])
     return did
 

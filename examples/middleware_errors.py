@@ -1,4 +1,4 @@
-"""Middleware that reports failures to an error tracker such as Sentry: the last attempt's, with what the job was."""
+"""Middleware that reports the last failure of a job to an error tracker such as Sentry."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pinlater.worker import Ending, Kind, Middleware
 
 
 def capture(error: BaseException | None, tags: dict[str, str]) -> None:
-    """Stands for the tracker's own: `sentry_sdk.capture_exception(error, tags=tags)`."""
+    """In place of the function of the tracker: `sentry_sdk.capture_exception(error, tags=tags)`."""
     print(f"{type(error).__name__}: {error}", *(f"{name}={value}" for name, value in tags.items()))
 
 
 class ErrorReports(Middleware):
-    """Says nothing of an attempt that is tried again: a network that trips now and then is no news."""
+    """Reports nothing for an attempt that is retried."""
 
     def on_failure(self, job: JobContext, ending: Ending, error: BaseException | None) -> None:
         if ending.kind is Kind.GIVEN_UP or job.attempts_remaining <= 1:
-            # A handler in a process leaves no exception here, but its type and text.
+            # For a task in a child process there is no exception, only its type and text.
             capture(error or RuntimeError(ending.error_text), {"task": job.task, "attempt": str(job.attempt)})
 
 
@@ -32,7 +32,7 @@ def charge(card: str) -> None:
 
 
 async def main() -> None:
-    """One bill is paid, the other is tried three times and reported once."""
+    """Charges one bill; the other fails three times and is reported once."""
     await worker.create_queues_async()
     await charge.enqueue_many_async([charge.job("valid"), charge.job("expired")])
     await worker.run_until_idle()

@@ -1,4 +1,4 @@
-"""Middleware that measures jobs with prometheus_client, beside what else is measured; `/metrics` of `--health-port` needs none of it."""
+"""Middleware that measures jobs with prometheus_client. `/metrics` of `--health-port` works without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ began: ContextVar[float] = ContextVar("began")
 
 
 class Measuring(Middleware):
-    """Hooks of one attempt run in one task, so what `before` puts into a context variable is there in `after`."""
+    """The hooks of an attempt run in one asyncio task, so `after` sees the context variables that `before` sets."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.ended = Counter("shop_jobs", "Attempts that ended.", ("task", "outcome"), registry=registry)
@@ -43,7 +43,7 @@ async def weigh(grams: int) -> None:
 
 
 async def main() -> None:
-    """Three parcels, one of which can't be."""
+    """Weighs three parcels, of which one fails."""
     await worker.create_queues_async()
     await weigh.enqueue_many_async([weigh.job(500), weigh.job(20), weigh.job(-1)])
     await worker.run_until_idle()

@@ -1,6 +1,6 @@
-"""The original's example job and worker: queue `test_queue`, ten jobs at a time, a failure is retried after a second for each attempt.
+"""The example of the original: queue `test_queue`, ten jobs at a time, one second more delay after each failure.
 
-Run as it is, it enqueues twenty jobs and runs them. `pinlater worker original_worker:worker` runs the worker alone, for ever.
+Run as it is, it enqueues twenty jobs and runs them. `pinlater worker original_worker:worker` runs the worker alone until it is stopped.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from pinlater.worker import linear
 QUEUE = "test_queue"
 JOBS = 20
 
-# Acks ride on the next dequeue or go by themselves, and no more is claimed than can be run soon: the runtime sees to both.
+# The worker sends acks with the next dequeue, and claims only jobs that it can start soon.
 worker = Worker(settings=WorkerSettings(concurrency=10, prefetch_max=40), retry=linear(1))
 
 
 @worker.handler(QUEUE, attempts=10)
 def log_and_sometimes_fail(body: bytes) -> None:
-    """A plain function, so it runs in one of ten threads. Jobs of the original's producers, which name no task, come here too."""
+    """A plain function, so it runs in one of ten threads. It also gets the jobs of old producers, which name no task."""
     number = int(body.removeprefix(b"task_"))
     if number == 13 and current_job().attempt == 1:
         raise RuntimeError("13 fails at its first attempt")
 
 
 async def main() -> None:
-    """A producer, and the worker beside it until everything has run."""
+    """A producer, and the worker until all jobs have run."""
     async with AsyncClient() as client:
         await worker.create_queues_async()
         await log_and_sometimes_fail.enqueue_many_async(
@@ -37,10 +37,7 @@ async def main() -> None:
             await asyncio.wait([running], timeout=0.05)
         worker.request_stop()
         await running
-        (stats,) = await client.queue_stats(QUEUE)
-    print(
-        f"succeeded {stats.total('succeeded')}, failed {stats.total('failed')}, retried {stats.total('retried_total')}"
-    )
+    print(f"succeeded {worker.counts.succeeded}, failed attempts {worker.counts.failed}")
 
 
 if __name__ == "__main__":

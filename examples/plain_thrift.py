@@ -1,8 +1,8 @@
-"""A client of Apache Thrift alone, as clients in other languages are. First generate its code from the IDL:
+"""A client with Apache Thrift only, like clients in other languages. First generate its code from the IDL:
 
     thrift --gen py -out . src/pinlater/wire/pinlater.thrift
 
-Nothing of the Python package `pinlater` is used.
+It does not use the Python package `pinlater`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUEUE = "plain_thrift"
 
 
 def main() -> None:
-    """Enqueue, claim, acknowledge; and what a refusal looks like."""
+    """Enqueues, claims and acknowledges; then shows an error."""
     host, _, port = os.environ.get("PINLATER_SERVERS", "127.0.0.1:9010").partition(":")
     transport = TFramedTransport(TSocket(host, int(port)))
     client = PinLater.Client(TBinaryProtocol(transport))

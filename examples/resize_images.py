@@ -1,6 +1,6 @@
-"""A producer and a worker: thumbnails are made by a plain function in a thread, mails are sent by an async one.
+"""A producer and a worker: a plain function in a thread makes thumbnails, an async function sends mails.
 
-The mail server refuses the first attempt of each, so each mail is retried; one address is hopeless and given up at once.
+The mail server refuses the first attempt of each mail, so each is retried. One address is wrong, and its mail is given up at once.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ async def send_mail(to: str) -> None:
 
 
 async def main() -> None:
-    """Enqueues, lets the worker run until all jobs have ended, and says what happened."""
+    """Enqueues jobs, runs the worker until all have ended, and prints what happened."""
     async with AsyncClient() as client:
         await worker.create_queues_async()
-        mails = ["ada@example.org", "grace@example.org", "nobody"]
+        mails = ["ada@example.org", "grace@example.org", "example.org"]
         placed = [
             *await make_thumbnail.enqueue_many_async(make_thumbnail.job(f"{number}.png") for number in range(3)),
             *await send_mail.enqueue_many_async(send_mail.job(to) for to in mails),

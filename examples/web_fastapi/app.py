@@ -1,4 +1,4 @@
-"""A FastAPI application that answers at once and leaves the work to a worker beside it.
+"""A FastAPI application that enqueues jobs and answers at once; a worker does the work.
 
 pinlater worker tasks:worker      in one terminal
 uvicorn app:app                   in another
@@ -18,7 +18,7 @@ from pinlater.client.errors import WorldError
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """A client for looking at jobs; tasks bring their own for enqueueing."""
+    """A client for reading jobs; tasks have their own client for enqueues."""
     await worker.create_queues_async()
     async with AsyncClient() as client:
         app.state.client = client
@@ -30,13 +30,13 @@ app = FastAPI(lifespan=lifespan)
 
 @app.exception_handler(WorldError)
 async def unavailable(request: Request, error: WorldError) -> Response:
-    """The job service is away or full. Nothing was accepted, and the visitor may try again."""
+    """The job service is away or full: the visitor may try again."""
     return Response(str(error), status_code=503, headers={"Retry-After": str((error.retry_after_ms or 1_000) // 1_000)})
 
 
 @app.post("/signups", status_code=202)
 async def sign_up(signup: Signup) -> dict[str, str | bool]:
-    """In a coroutine: await. The job is on disk before the visitor gets an answer; a second click enqueues nothing."""
+    """In a coroutine: await. The job is on disk before the visitor gets an answer. A second click enqueues nothing."""
     placed = await welcome.using(unique=signup.mail).enqueue_async(signup)
     return {"job": placed.descriptor, "new": not placed.existing}
 
@@ -49,7 +49,7 @@ def start_report(month: str) -> dict[str, str]:
 
 @app.get("/jobs/{descriptor}")
 async def state_of(descriptor: str, request: Request) -> dict[str, str]:
-    """How far it is."""
+    """The state of the work."""
     client: AsyncClient = request.app.state.client
     info = (await client.lookup([descriptor])).get(descriptor)
     if info is None:

@@ -11,7 +11,7 @@ worker = Worker(retry=exponential(1, max=600))
 
 
 class Signup(BaseModel):
-    """What a visitor sends is what the task takes: checked once at the door and once more in the worker."""
+    """The content of a request and the argument of the task: FastAPI and the worker both check it."""
 
     mail: str
     name: str = ""
@@ -19,11 +19,11 @@ class Signup(BaseModel):
 
 @worker.handler("mails", attempts=8, time_limit=60)
 async def welcome(signup: Signup) -> None:
-    """Mail servers are slow and sometimes away: not the visitor's problem."""
+    """A slow mail server delays no visitor."""
     print("welcome", signup.name, flush=True)
 
 
 @worker.handler("reports", process=True)
 def report(month: str) -> None:
-    """Work for a processor belongs neither on the web server nor on the worker's event loop."""
+    """Work for a processor runs in a child process, not on an event loop."""
     print("report of", month, flush=True)

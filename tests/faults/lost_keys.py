@@ -54,12 +54,12 @@ def _delete(server: RedisServer, front: bytes, kind: str, dice: Random) -> set[t
 
 
 async def _until_consistent(stage: Stage) -> None:
-    """What time mends is mended: the load rests meanwhile, since keys agree only where nothing is under way."""
+    """Waits until the servers have rebuilt the keys, while the load pauses: keys agree only while no call is in flight."""
     stage.load.pause()
     try:
         ends_at = time.monotonic() + _MENDED_S
         while left := await stage.inconsistencies(HARMED):
-            assert time.monotonic() < ends_at, f"not mended within {_MENDED_S:g} s: {left[:5]}"
+            assert time.monotonic() < ends_at, f"not rebuilt within {_MENDED_S:g} s: {left[:5]}"
             await stage.load.quiet(0.2)
     finally:
         stage.load.go_on()

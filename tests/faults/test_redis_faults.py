@@ -96,7 +96,7 @@ async def test_a_master_that_wakes_after_its_failover_is_left_under_load(stage: 
 
 @pytest.mark.thorough
 async def test_keys_of_each_kind_are_deleted_under_load(stage: Stage) -> None:
-    """Jobs are lost with their own keys only, and counted; everything else is mended."""
+    """A deleted key loses only its own jobs, which are counted; the servers rebuild everything else."""
     await nothing_is_broken_by("keys_are_deleted", stage)
 
 

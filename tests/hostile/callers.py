@@ -138,7 +138,7 @@ class Memory:
         self.peak_mb = int(found[1]) * 1024 / 1e6 - self._before_mb
 
     def after(self, method: str, calls: int) -> bool:
-        """Says whether the server has carried out so many calls of a method, their answers read or not, and looks."""
+        """Samples the memory; says whether the server has executed this number of calls, with answers read or unread."""
         done = answered(self._server, method) >= calls and samples(self._server, "pinlater_requests_running")[""] == 0
         self.look()
         return done

@@ -1,4 +1,4 @@
-"""What the tests of the house share: where the repository is and what git tracks in it."""
+"""Fixtures of the tests about the repository: its root and its tracked files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who follows the docs: types commands, runs programs, leaves a server running beside them."""
+"""A reader of the docs: types commands, runs programs, and lets servers run beside them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK_TIMEOUT_S = 60
 
 
 class Reader:
-    """Somebody who follows a page in a folder: `9010`, `9999` and `8081` in what they type become ports that are free."""
+    """Follows a page in a folder. `9010`, `9999` and `8081` in the commands become free ports."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Reader:
         return text
 
     def do(self, block: Block, running: ExitStack | None = None) -> None:
-        """What the block says; fails with its output where it doesn't do what the page says."""
+        """Does the block; fails with its output if that differs from the page."""
         text = self.typed(block.text)
         if "save" in block.remarks:
             (self.folder / block.remarks["save"]).write_text(text)
@@ -88,7 +88,7 @@ class Reader:
 
 
 def wait_for_text(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
-    """Returns once the log has the text; fails with the log where the process ends first, or after a while."""
+    """Returns once the log has the text; fails with the log if the process ends first, or after a deadline."""
     deadline = time.monotonic() + 30
     while text not in log.read_text(errors="replace"):
         ended = process.poll() is not None

@@ -1,14 +1,14 @@
 """Reads what a page of the docs tells its reader to do, so that a test can do it.
 
-A fenced block in `sh` is run by bash, one in `python` by Python, in the order of the page, in a folder of the page's own. A `text`
-block right after one that ran is what it prints; `…` stands for whatever differs from run to run. A comment line above a block
-(MyST: `% …`; in the README, which isn't MyST: `<!-- … -->`) says more:
+Bash runs a fenced block in `sh`, Python one in `python`, in the order of the page, in a folder for that page. A `text` block right
+after a block that ran is its output; `…` stands for text that differs from run to run. An HTML comment above a block, which no Markdown
+viewer shows, says more:
 
-    % not run: REASON      the block is only for reading
-    % save: NAME           the block is a file of that name
-    % start: TEXT          runs beside the rest until the page ends; goes on once TEXT is in its output
-    % fails                the block ends with a status other than 0
-    % server               (anywhere) a server on SQLite is running before the page begins
+    <!-- not run: REASON -->   the block is only for reading
+    <!-- save: NAME -->        the block is a file of that name
+    <!-- start: TEXT -->       runs beside the other blocks until the page ends; the next block follows once TEXT is in its output
+    <!-- fails -->             the block ends with a status other than 0
+    <!-- server -->            (anywhere) a server on SQLite runs before the page begins
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from dataclasses import dataclass, field
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
-_REMARK = re.compile(
-    r"^ *(?:%|<!--) (?P<key>not run|save|start|fails|server)(?:: *(?P<value>.*?))?(?: -->)?$", re.MULTILINE
-)
+_REMARK = re.compile(r"^ *<!-- (?P<key>not run|save|start|fails|server)(?:: *(?P<value>.*?))? -->$", re.MULTILINE)
 RUN_LANGUAGES = ("sh", "python")
 
 

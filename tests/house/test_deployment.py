@@ -36,11 +36,17 @@ def test_systemd_accepts_the_unit(unit: str, tmp_path: Path) -> None:
 
 
 def test_the_unit_gives_the_server_time_to_drain_and_no_privilege(unit: str) -> None:
-    """What a kill in mid-drain costs is time; what a privilege costs nobody knows."""
     assert "KillSignal=SIGTERM" in unit
     assert "CapabilityBoundingSet=\n" in unit
     assert "NoNewPrivileges=yes" in unit
     assert "ProtectSystem=strict" in unit
+
+
+def test_the_unit_restarts_without_a_limit(unit: str) -> None:
+    """A limit would leave the service down after a few quick failures."""
+    section = unit.partition("[Unit]")[2].partition("[Service]")[0]
+    assert "StartLimitIntervalSec=0\n" in section
+    assert "RestartSec=1\n" in unit
 
 
 def test_the_units_settings_file_is_one_that_the_server_takes(repository: Path) -> None:
@@ -50,7 +56,7 @@ def test_the_units_settings_file_is_one_that_the_server_takes(repository: Path) 
     assert set(tomllib.loads((repository / "deploy/pinlater.toml").read_text())) <= set(keys())
 
 
-def test_the_image_runs_as_nobody_in_particular_and_is_checked(dockerfile: str) -> None:
+def test_the_image_runs_as_its_own_user_and_has_a_health_check(dockerfile: str) -> None:
     """The last stage switches to an own user, and says how its health is seen."""
     last = dockerfile.rpartition("\nFROM ")[2]
     assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)

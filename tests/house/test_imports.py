@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# Modules of the extras, and rooms of the server: a producer or worker installs and loads none of them.
+# Modules of the extras, and packages of the server: a producer or worker installs and imports none of them.
 FORBIDDEN_FOR_CLIENTS = (
     "uvloop",
     "prometheus_client",
@@ -56,7 +56,7 @@ def test_client_and_worker_load_no_part_of_the_server(statement: str) -> None:
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
 
 
-# What a client and a worker bring along that is not Python's own. An image's own `sitecustomize` is nobody's.
+# Packages that a client and a worker import besides Python's own. The `sitecustomize` of an image does not count.
 OTHERS_FOR_CLIENTS = {"thrift"}
 OTHERS_FOR_WORKERS = OTHERS_FOR_CLIENTS | {"cronsim", "msgspec", "typing_extensions"}
 

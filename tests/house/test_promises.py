@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAGES = (
-    "docs/guarantees.md",
+    "docs/contributing/guarantee-tests.md",
     "tests/promises/README.md",
     "tests/promises/SDK.md",
     "tests/promises/MYSQL.md",

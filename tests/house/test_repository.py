@@ -11,7 +11,7 @@ import pytest
 
 from pinlater import __version__
 
-# Text that would tie the repository to somebody's machine. Written in pieces, so that this file passes its own test.
+# Text that would tie the repository to one machine. Written in pieces, so that this file passes its own test.
 MACHINE_TEXT = re.compile("|".join(["/" + "work/", "/" + "home/[a-z]", "/" + "root/", "/" + "tmp/[a-z]"]))
 # The lock file holds the public index's addresses by its nature.
 NOT_PROSE = {"uv.lock", "LICENSE"}
@@ -74,7 +74,7 @@ class TestMakefile:
         return (repository / "Makefile").read_text()
 
     def test_help_is_the_default_and_lists_every_target(self, makefile: str, repository: Path) -> None:
-        """A target that help hides is a target nobody finds."""
+        """Users find only targets that help lists."""
         targets = set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE))
         shown = subprocess.run(["make", "-s"], cwd=repository, capture_output=True, check=True, text=True).stdout
         assert targets == set(re.findall(r"^  make (\S+) ", shown, re.MULTILINE))

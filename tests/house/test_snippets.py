@@ -71,7 +71,10 @@ def test_the_types_of_what_a_page_shows_hold(page: str, tmp_path: Path) -> None:
 
 def test_blocks_are_read_with_their_remarks_and_output() -> None:
     """The reader of pages itself."""
-    page = "% server\n\n% save: a.py\n```python\nx = 1\n```\n\n```sh\necho 12\n```\n\n```text\n1…\n```\n\n% not run: slow\n```sh\nb\n```\n"
+    page = (
+        "<!-- server -->\n\n<!-- save: a.py -->\n```python\nx = 1\n```\n\n```sh\necho 12\n```\n\n"
+        "```text\n1…\n```\n\n<!-- not run: slow -->\n```sh\nb\n```\n"
+    )
     first, second, third = blocks(page)
     assert needs_server(page)
     assert (first.remarks, first.text, first.runs) == ({"server": "", "save": "a.py"}, "x = 1\n", True)

@@ -1,4 +1,4 @@
-"""What docs/how-to/run-on-mysql.md tells an administrator to do at the database is done here, on both kinds of server."""
+"""The statements, settings and dumps of the MySQL pages work, on both kinds of database server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pinlater.testing.real_server import RealServer
 from tests.house.snippets import Block, blocks
 from tests.servers.database import DatabaseServer, ServerMissing, program
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-on-mysql.md"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+SET_UP, OPERATE = PAGES / "run-on-mysql.md", PAGES / "operate-mysql.md"
 
 
 def block_in(language: str) -> Block:
-    (found,) = (block for block in blocks(PAGE.read_text()) if block.language == language)
+    (found,) = (block for block in blocks(SET_UP.read_text()) if block.language == language)
     return found
 
 
@@ -65,7 +66,7 @@ def test_a_shard_is_restored_from_a_dump_on_another_server(
 ) -> None:
     """The dump is made while the server works; what was enqueued before is there again."""
     database, spare = start_server(), start_server()
-    (line,) = (b.text for b in blocks(PAGE.read_text()) if "mariadb-dump" in b.text)
+    (line,) = (b.text for b in blocks(OPERATE.read_text()) if "mariadb-dump" in b.text)
     command = line.split(" > ")[0].split()
     command[0], loader = tool("mariadb-dump"), tool("mariadb")
     login = ["--user=admin", f"--password={database.password}"]

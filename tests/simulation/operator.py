@@ -18,7 +18,7 @@ class Operator(Process):
     """Changes settings; what was answered last should hold on every shard in the end."""
 
     async def operate(self, queue: str, changes: int, pause_s: float) -> None:
-        """So many changes, each tried once."""
+        """Makes this number of changes, each tried once."""
         for _ in range(changes):
             await asyncio.sleep(self.dice.expovariate(1 / pause_s))
             with contextlib.suppress(PinLaterError):

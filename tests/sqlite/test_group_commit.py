@@ -102,7 +102,7 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
 
 
 def _memory_of(ledger: Ledger) -> object:
-    """All that the ledger knows of queues."""
+    """The queues and counters in memory."""
     queues = {
         entry.name: (entry.queue_id, entry.settings, [counter.row() for counter in entry.counters.values()])
         for entry in ledger.queues.values()

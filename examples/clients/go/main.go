@@ -2,7 +2,7 @@
 //
 //	go run . 127.0.0.1:9010
 //
-// Walks once through a job's life and prints what it sees; a program of yours would keep the parts that it needs.
+// Walks once through the life of a job and prints each step. Keep the parts that your program needs.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 
 const queue = "pictures"
 
-// Names this process: the server shows it to whoever asks who holds a job.
+// Names this process: the server shows it as the holder of a job.
 var me = &pinlater.RequestContext{Source: "go-example"}
 
 func main() {
@@ -60,6 +60,9 @@ func walk(ctx context.Context, client *pinlater.PinLaterClient) error {
 	if err := client.CreateQueue(ctx, me, queue); err != nil {
 		return err
 	}
+	if err := cleanUp(ctx, client); err != nil {
+		return err
+	}
 	jobs, err := enqueue(ctx, client)
 	if err != nil {
 		return err
@@ -76,6 +79,20 @@ func walk(ctx context.Context, client *pinlater.PinLaterClient) error {
 	return beRefused(ctx, client)
 }
 
+// Deletes the jobs of an earlier run, so that each run prints the same.
+func cleanUp(ctx context.Context, client *pinlater.PinLaterClient) error {
+	for _, state := range []pinlater.PinLaterJobState{pinlater.PinLaterJobState_PENDING, pinlater.PinLaterJobState_FAILED} {
+		for priority := int8(1); priority <= 3; priority++ {
+			request := pinlater.NewPinLaterDeleteJobsRequest()
+			request.QueueName, request.JobState, request.Priority = queue, state, priority
+			if _, err := client.DeleteJobs(ctx, me, request); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Structs with defaults are made by their New functions: a literal has zeros, and 0 attempts are refused.
 func newJob(body string, priority int8) *pinlater.PinLaterJob {
 	job := pinlater.NewPinLaterJob()
@@ -85,12 +102,13 @@ func newJob(body string, priority int8) *pinlater.PinLaterJob {
 
 func enqueue(ctx context.Context, client *pinlater.PinLaterClient) ([]string, error) {
 	now := time.Now().UnixMilli()
+	run := fmt.Sprintf("%d-%d", os.Getpid(), now)
 	one := newJob("one\x00\xff", 1) // any bytes
 	one.RunAfterTimestampMillis = thrift.Int64Ptr(now)
 	one.NumAttemptsAllowed = 5
 	one.CustomStatus = "queued"
 	one.Headers = map[string]string{"content-type": "application/octet-stream", "pinlater-task": "resize"}
-	one.UniqueKey = thrift.StringPtr("picture-1")
+	one.UniqueKey = thrift.StringPtr("picture-" + run)
 	one.UniqueScope = pinlater.UniqueScope_TIME
 	one.UniqueForMillis = thrift.Int64Ptr(60_000)
 	one.ClaimTimeoutMillis = thrift.Int64Ptr(120_000)
@@ -102,7 +120,7 @@ func enqueue(ctx context.Context, client *pinlater.PinLaterClient) ([]string, er
 	request := pinlater.NewPinLaterEnqueueRequest()
 	request.QueueName = queue
 	request.Jobs = []*pinlater.PinLaterJob{one, newJob("two", 2), three}
-	request.RequestKey = thrift.StringPtr(fmt.Sprintf("%d-%d", os.Getpid(), now))
+	request.RequestKey = thrift.StringPtr(run)
 	stored, err := client.EnqueueJobs(ctx, me, request)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,7 @@
 //
 //     node client.js 127.0.0.1:9010
 //
-// Walks once through a job's life and prints what it sees; a program of yours would keep the parts that it needs.
+// Walks once through the life of a job and prints each step. Keep the parts that your program needs.
 "use strict";
 
 const thrift = require("thrift");
@@ -11,7 +11,7 @@ const types = require("./gen-nodejs/pinlater_types");
 
 const QUEUE = "pictures";
 
-// Names this process: the server shows it to whoever asks who holds a job.
+// Names this process: the server shows it as the holder of a job.
 const me = new types.RequestContext({ source: "node-example" });
 
 // Calls on one connection are answered in order: a program that also does other things gives its long polls a connection of
@@ -26,8 +26,18 @@ function connect(address) {
   return { connection, client: thrift.createClient(PinLater, connection) };
 }
 
+// Deletes the jobs of an earlier run, so that each run prints the same.
+async function cleanUp(client) {
+  for (const jobState of [types.PinLaterJobState.PENDING, types.PinLaterJobState.FAILED]) {
+    for (const priority of [1, 2, 3]) {
+      await client.deleteJobs(me, new types.PinLaterDeleteJobsRequest({ queueName: QUEUE, jobState, priority }));
+    }
+  }
+}
+
 async function enqueue(client) {
   const now = Date.now();
+  const run = `${process.pid}-${now}`;
   const one = new types.PinLaterJob({
     body: Buffer.from("one\x00\xff", "latin1"), // any bytes
     priority: 1,
@@ -35,7 +45,7 @@ async function enqueue(client) {
     numAttemptsAllowed: 5,
     customStatus: "queued",
     headers: { "content-type": "application/octet-stream", "pinlater-task": "resize" },
-    uniqueKey: "picture-1",
+    uniqueKey: `picture-${run}`,
     uniqueScope: types.UniqueScope.TIME,
     uniqueForMillis: 60_000,
     claimTimeoutMillis: 120_000,
@@ -46,7 +56,7 @@ async function enqueue(client) {
   const request = new types.PinLaterEnqueueRequest({
     queueName: QUEUE,
     jobs: [one, two, three],
-    requestKey: `${process.pid}-${now}`,
+    requestKey: run,
   });
   const jobs = (await client.enqueueJobs(me, request)).jobDescriptors;
   console.log("jobs", ...jobs);
@@ -56,7 +66,7 @@ async function enqueue(client) {
   const again = await client.enqueueJobs(me, request);
   console.log("repeated: the same jobs:", again.jobDescriptors.join() === jobs.join());
 
-  const rival = new types.PinLaterJob({ body: Buffer.from("one again"), uniqueKey: "picture-1" });
+  const rival = new types.PinLaterJob({ body: Buffer.from("one again"), uniqueKey: one.uniqueKey });
   const taken = await client.enqueueJobs(me, new types.PinLaterEnqueueRequest({ queueName: QUEUE, jobs: [rival] }));
   console.log("unique key taken: index", taken.existing[0], "is job one:", taken.jobDescriptors[0] === jobs[0]);
   return jobs;
@@ -169,6 +179,7 @@ async function main() {
   });
   const walk = async () => {
     await client.createQueue(me, QUEUE);
+    await cleanUp(client);
     const jobs = await enqueue(client);
     await look(client, jobs);
     await work(client);

@@ -9,7 +9,7 @@ class Order(models.Model):
 
 
 class OutboxEntry(models.Model):
-    """A job that is to be enqueued once its transaction has committed. Its id is its key: databases don't give one out twice."""
+    """A job to enqueue after its transaction has committed. Its id is its unique key: a database never uses one twice."""
 
     queue = models.CharField(max_length=64)
     job = models.TextField()

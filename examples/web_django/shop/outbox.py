@@ -1,7 +1,7 @@
-"""Jobs that go with a transaction: they are enqueued if it commits, and never if it doesn't.
+"""An outbox: jobs that are enqueued if and only if their transaction commits.
 
-`put` writes the job beside the rows that it belongs to. `relay` enqueues what has committed, and then forgets it. A relay that dies in
-between enqueues the same entries again; the unique key of each makes that nothing, for a day.
+`put` stores a job in the transaction of the caller. `relay` enqueues the committed rows, and then deletes them. A relay that dies in
+between enqueues the same rows again; their unique keys make the second enqueue a no-op, for a day.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DAY_MS = 24 * 3_600_000
 
 
 def put(queue: str, job: Job) -> None:
-    """To be called in the transaction that the job belongs to."""
+    """Stores the job. Call it in the transaction that the job belongs to."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("an outbox entry belongs into a transaction: use transaction.atomic()")
     if job.unique is not None:
@@ -29,7 +29,7 @@ def put(queue: str, job: Job) -> None:
 
 
 def relay(client: Client) -> int:
-    """Enqueues what waits, the oldest first; how many. Several at once do no harm."""
+    """Enqueues the oldest waiting rows and deletes them; returns their number. Several relays may run at once."""
     entries = sorted(OutboxEntry.objects.order_by("id")[:_AT_A_TIME], key=attrgetter("queue"))
     for queue, waiting in groupby(entries, key=attrgetter("queue")):
         of_queue = list(waiting)

@@ -1,4 +1,4 @@
-"""What is done later, and the worker that does it: `pinlater worker shop.tasks:worker`."""
+"""The tasks of the shop, and the worker that runs them: `pinlater worker shop.tasks:worker`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import django
 from django.apps import apps
 
-# In the worker's process nobody else has set Django up.
+# The worker process must set Django up itself.
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
 if not apps.ready:
     django.setup()
@@ -30,7 +30,7 @@ client = Client()
 
 
 def with_database(function: Callable[P, R]) -> Callable[P, R]:
-    """Django closes stale connections between requests; a worker's threads have none, so it is done around each job."""
+    """Closes stale database connections around each job, as Django does around each request."""
 
     @functools.wraps(function)
     def around(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -46,7 +46,7 @@ def with_database(function: Callable[P, R]) -> Callable[P, R]:
 @worker.handler("orders", attempts=8, time_limit=60)
 @with_database
 def ship(order_id: int) -> None:
-    """A plain function, in a thread: Django's models may be used as always. Shipping twice is prevented here."""
+    """A plain function, in a thread, which may use models. It is safe to repeat: it ships an order once."""
     changed = Order.objects.filter(id=order_id, state="ordered").update(state="shipped")
     print("shipped:" if changed else "was shipped already:", order_id, flush=True)
 
@@ -55,6 +55,6 @@ def ship(order_id: int) -> None:
 @worker.handler("outbox", attempts=1, time_limit=60)
 @with_database
 def relay_outbox() -> None:
-    """Every second, by whichever worker is free."""
+    """Runs every second, on one of the workers."""
     while outbox.relay(client):
         pass

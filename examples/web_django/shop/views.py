@@ -1,4 +1,4 @@
-"""Orders come in and are answered at once; the worker ships them."""
+"""Views that store orders and answer at once; the worker ships the orders."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from shop.models import Order
 
 
 def orders(request: HttpRequest) -> JsonResponse:
-    """Order and job are stored together or not at all, whether the job service is there or not."""
+    """Stores order and job together or not at all, even if the job service is away."""
     item = json.loads(request.body)["item"]
     with transaction.atomic():
         order = Order.objects.create(item=item)
         outbox.put(tasks.ship.queue, tasks.ship.job(order.id))
         if item == "unicorn":
-            raise ValueError("out of stock")  # takes the order back, and the job with it
+            raise ValueError("out of stock")  # rolls back the order and the job
     return JsonResponse({"order": order.id}, status=202)
 
 
 def order_state(request: HttpRequest, number: int) -> JsonResponse:
-    """How far it is."""
+    """The state of the work."""
     return JsonResponse({"state": get_object_or_404(Order, id=number).state})
 
 
 def health(request: HttpRequest) -> JsonResponse:
-    """For probes: whether Django answers. Orders need no job service to be there."""
+    """For health checks: Django answers. Orders need no running job service."""
     return JsonResponse({"state": "up"})
 
 

@@ -110,19 +110,19 @@ def _missing(name: str, error: ImportError) -> Callable[[], None]:
     def unavailable() -> None:
         _say_missing(name, error)
 
-    unavailable.__doc__ = r"Not installed: pip install 'pinlater\[server]'."
+    unavailable.__doc__ = "Not installed: needs the extra `server`."
     unavailable.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
     return unavailable
 
 
 def _say_missing(name: str, error: ImportError) -> NoReturn:
+    from pinlater.config.extras import install_line
+
     if exits.tracebacks():
         traceback.print_exception(error)
     module = error.name or ""
     extra = {"asyncmy": "mysql", "redis": "redis", "hiredis": "redis"}.get(module, "server")
-    exits.fail(
-        f"`pinlater {name}` needs {module or 'more than is installed'}: pip install 'pinlater[{extra}]'", exits.REFUSED
-    )
+    exits.fail(f"`pinlater {name}` needs {module or 'more than is installed'}: {install_line(extra)}", exits.REFUSED)
 
 
 app = typer.Typer(

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
+from pinlater.config.extras import install_line
 from pinlater.config.files import FileBroken, read_bytes, read_rate_limits, read_server_set
 from pinlater.config.redis_shards import default_sentinels
 from pinlater.config.redis_shards import parse as parse_redis_shards
@@ -91,7 +92,7 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     kind = settings.store.kind
     module, name = _DRIVERS[kind]
     if find_spec(module) is None:
-        yield "store", f"{name} is not installed: pip install 'pinlater[{kind}]'"
+        yield "store", f"{name} is not installed: {install_line(kind)}"
     if kind == "redis":
         problems = list(_sentinel_problems(settings))
         yield from problems

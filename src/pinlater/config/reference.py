@@ -109,7 +109,7 @@ def _original() -> str:
         [
             "## The original's keys",
             "",
-            "In a `.properties` file these are understood; see [](../how-to/coming-from-the-original.md).",
+            "In a `.properties` file these are understood; see [Come from the original](../how-to/coming-from-the-original.md).",
             "",
             "| key of the original | ours |\n|---|---|",
             "| `PINLATER_BACKEND`, `SHARDS_FILE`, `SQLITE_PATH` | `store`: `mysql` (also where the first is absent) or `redis` with the"

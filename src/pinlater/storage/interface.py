@@ -46,12 +46,12 @@ FIGURES: Mapping[str, str] = {
     "deadlocks": "Transactions tried again after a deadlock",
     "lock_waits": "Transactions tried again after waiting too long for a lock",
     "lost_connections": "Connections lost in the middle of something",
-    "outcomes_settled": "Commits without an answer, or with an error for one, of which it was found out that they had been carried out",
-    "slots_lost": "How often this server's place was taken over while it was away",
+    "outcomes_settled": "Commits without a clear answer that turned out to be committed",
+    "slots_lost": "How often another server took over the slot of this server",
     "connections": "Connections open now",
-    "conflicts": "Changes decided anew, since somebody else had changed one of the jobs meanwhile",
+    "conflicts": "Changes that were decided again because another server had changed one of the jobs",
     "jobs_lost": "Jobs whose data was gone, taken out of the indexes",
-    "jobs_mended": "Jobs whose place in an index or whose claim was gone, put right",
+    "jobs_mended": "Jobs whose index entry or claim was missing and was rebuilt",
 }
 """What a store may count of itself, and what that is."""
 

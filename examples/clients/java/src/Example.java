@@ -16,14 +16,14 @@ import org.apache.thrift.transport.layered.TFramedTransport;
 /**
  * A producer and worker in Java, with Apache Thrift's library and the code that its compiler makes of pinlater.thrift.
  *
- * <p>Walks once through a job's life and prints what it sees; a program of yours would keep the parts that it needs.
+ * <p>Walks once through the life of a job and prints each step. Keep the parts that your program needs.
  */
 public final class Example {
   private static final String QUEUE = "pictures";
   private static final int FRAME_BYTES = 16 << 20; // the server's default; the library's is a little less
   private static final int TIMEOUT_MILLIS = 30_000; // longer than the longest waitMillis
 
-  /** Names this process: the server shows it to whoever asks who holds a job. */
+  /** Names this process: the server shows it as the holder of a job. */
   private static final RequestContext ME = new RequestContext("java-example");
 
   private final PinLater.Iface client;
@@ -48,6 +48,7 @@ public final class Example {
 
   private void walk() throws TException {
     client.createQueue(ME, QUEUE);
+    cleanUp();
     List<String> jobs = enqueue();
     look(jobs);
     work();
@@ -59,21 +60,31 @@ public final class Example {
     return new PinLaterJob(bytes(body)).setPriority((byte) priority);
   }
 
+  /** Deletes the jobs of an earlier run, so that each run prints the same. */
+  private void cleanUp() throws TException {
+    for (PinLaterJobState state : List.of(PinLaterJobState.PENDING, PinLaterJobState.FAILED)) {
+      for (byte priority = 1; priority <= 3; priority++) {
+        client.deleteJobs(ME, new PinLaterDeleteJobsRequest(QUEUE, state).setPriority(priority));
+      }
+    }
+  }
+
   private List<String> enqueue() throws TException {
     long now = System.currentTimeMillis();
+    String run = UUID.randomUUID().toString();
     PinLaterJob one = job("one\u0000\u00ff", 1) // any bytes
         .setRunAfterTimestampMillis(now)
         .setNumAttemptsAllowed(5)
         .setCustomStatus("queued")
         .setHeaders(Map.of("content-type", "application/octet-stream", "pinlater-task", "resize"))
-        .setUniqueKey("picture-1")
+        .setUniqueKey("picture-" + run)
         .setUniqueScope(UniqueScope.TIME)
         .setUniqueForMillis(60_000)
         .setClaimTimeoutMillis(120_000)
         .setExpiresAtMillis(now + 3_600_000);
     List<PinLaterJob> batch = List.of(one, job("two", 2), job("three", 3).setNumAttemptsAllowed(3));
     PinLaterEnqueueRequest request =
-        new PinLaterEnqueueRequest(QUEUE, batch).setRequestKey(UUID.randomUUID().toString());
+        new PinLaterEnqueueRequest(QUEUE, batch).setRequestKey(run);
     List<String> jobs = client.enqueueJobs(ME, request).getJobDescriptors();
     print("jobs %s", String.join(" ", jobs));
 
@@ -81,7 +92,7 @@ public final class Example {
     List<String> again = client.enqueueJobs(ME, request.setRepeat(true)).getJobDescriptors();
     print("repeated: the same jobs: %s", again.equals(jobs));
 
-    PinLaterJob rival = job("one again", 1).setUniqueKey("picture-1");
+    PinLaterJob rival = job("one again", 1).setUniqueKey(one.getUniqueKey());
     PinLaterEnqueueResponse taken = client.enqueueJobs(ME, new PinLaterEnqueueRequest(QUEUE, List.of(rival)));
     boolean same = taken.getJobDescriptors().get(0).equals(jobs.get(0));
     print("unique key taken: index %d is job one: %s", taken.getExisting().get(0), same);

@@ -1,14 +1,4 @@
-"""The directive `python-names`: what public names take and do, from their signatures and docstrings.
-
-    ```{python-names} pinlater.client.AsyncClient pinlater.client.Client
-    :given:
-    :without: submit
-    ```
-
-shows a class with its public methods, a value with its fields, an exception, an enum with its members, or a function. `:given:`
-says that a class is handed out and never made by its user, `:without:` names methods to leave out. The text is the docstring's, read
-as Markdown. Never write such a list by hand: the docs would be the second place that says it.
-"""
+"""Describes public Python names as Markdown, from their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -16,37 +6,37 @@ import inspect
 import re
 from enum import Enum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef
-
-from docutils import nodes
-from docutils.parsers.rst import Directive, directives
-from docutils.statemachine import StringList
+from typing import TYPE_CHECKING, Any, ForwardRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sphinx.application import Sphinx
-
+_STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 _MODULE = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 
 
 def find(dotted: str) -> Any:
-    """The object of that name. Raises where there is none, which fails the build."""
+    """The object of that name. Raises AttributeError or ImportError if the name does not exist."""
     module, _, name = dotted.rpartition(".")
     return getattr(import_module(module), name)
 
 
 def described(dotted: str, *, given: bool = False, without: Iterable[str] = ()) -> str:
-    """A name with all that belongs to it, as Markdown."""
+    """A class with its public methods, a value with its fields, an exception, an enum with its members, or a function.
+
+    `given`: a user gets the class from the library and never makes one. `without`: names of methods to leave out.
+    """
     found, name = find(dotted), dotted.rpartition(".")[2]
     if not inspect.isclass(found):
-        return _entry(name, found)
+        return _item(name, found)
     if issubclass(found, Enum):
-        members = ", ".join(f"`{member.name}`" for member in found)
-        return f"{_entry(name, found, takes=False)} One of {members}."
-    own = not given and (not issubclass(found, BaseException) or "__init__" in vars(found))
-    members = [_member(kind, at) for kind, at in _members(found) if kind not in without]
-    return "\n\n".join([_entry(name, found, takes=own), *members])
+        return f"{_item(name, found, takes=False)} One of {', '.join(f'`{member.name}`' for member in found)}."
+    takes = not given and (not issubclass(found, BaseException) or "__init__" in vars(found))
+    members = [(kind, at) for kind, at in _members(found) if kind not in without]
+    if not members:
+        return _item(name, found, takes=takes)
+    items = [_item(f".{kind}", at, takes=not isinstance(at, property)) for kind, at in members]
+    return "\n\n".join([f"**`{_heading(name, found, takes=takes)}`**", _text(found), "\n".join(items)])
 
 
 def _members(found: type) -> Iterator[tuple[str, Any]]:
@@ -60,14 +50,18 @@ def _members(found: type) -> Iterator[tuple[str, Any]]:
                 yield name, member
 
 
-def _member(name: str, member: Any) -> str:
-    return _entry(f".{name}", member, takes=not isinstance(member, property))
+def _item(name: str, found: Any, *, takes: bool = True) -> str:
+    text = _text(found).replace("\n", "\n  ").replace("\n  \n", "\n\n")
+    return f"- `{_heading(name, found, takes=takes)}`: {text}"
 
 
-def _entry(name: str, found: Any, *, takes: bool = True) -> str:
+def _heading(name: str, found: Any, *, takes: bool) -> str:
     waits = "await " if inspect.iscoroutinefunction(found) else ""
-    text = (inspect.getdoc(found) or "").replace("\n", "\n  ")
-    return f"`{waits}{name}{signature(found) if takes else ''}`\n: {text}"
+    return f"{waits}{name}{signature(found) if takes else ''}"
+
+
+def _text(found: Any) -> str:
+    return inspect.getdoc(found) or ""
 
 
 def signature(found: Any) -> str:
@@ -88,7 +82,7 @@ def _takes_any(parameters: list[str]) -> bool:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    stars = _STARS.get(parameter.kind.name, "")
     annotation = _type(parameter.annotation)
     text = f"{stars}{parameter.name}" + (f": {annotation}" if annotation else "")
     if parameter.default is parameter.empty:
@@ -103,25 +97,3 @@ def _type(annotation: Any) -> str:
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     return _MODULE.sub("", annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
-
-
-class PythonNames(Directive):
-    """Its arguments are dotted names."""
-
-    required_arguments = 1
-    optional_arguments = 100
-    option_spec: ClassVar[dict[str, object]] = {"given": directives.flag, "without": directives.unchanged}
-
-    def run(self) -> list[nodes.Node]:
-        """A list of definitions."""
-        without = self.options.get("without", "").split()
-        text = "\n\n".join(described(name, given="given" in self.options, without=without) for name in self.arguments)
-        whole = nodes.container()
-        self.state.nested_parse(StringList(text.splitlines()), self.content_offset, whole)
-        return [whole]
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    """Called by Sphinx."""
-    app.add_directive("python-names", PythonNames)
-    return {"parallel_read_safe": True}

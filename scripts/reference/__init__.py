@@ -1,0 +1,1 @@
+"""Writes the parts of the documentation that follow from the code."""

@@ -1,0 +1,74 @@
+"""Replaces the generated regions of a page.
+
+    <!-- generated: KIND ARGUMENTS -->
+    …
+    <!-- end of generated -->
+
+| kind | arguments | what the region becomes |
+|---|---|---|
+| `python` | dotted names, then `given`, then `without` and names of methods | what the names take and do |
+| `job-life` | | the table of the transitions of a job |
+| `file` | a path below the repository, then `from` and the text that its first shown line begins with | the file in a code block |
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from pinlater.domain.transitions import TRANSITIONS
+from scripts.reference.python_names import described
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+REGION = re.compile(
+    r"(?P<begin><!-- generated: (?P<kind>[a-z-]+)(?P<arguments>[^\n]*?) -->\n).*?(?P<end><!-- end of generated -->)",
+    re.DOTALL,
+)
+_LANGUAGES = {".py": "python", ".thrift": "thrift"}
+
+
+def rewritten(page: str) -> str:
+    """The page with each of its generated regions made anew."""
+    return REGION.sub(_region, page)
+
+
+def without_regions(page: str) -> str:
+    """The text of the page that people wrote."""
+    return REGION.sub("", page)
+
+
+def _region(match: re.Match[str]) -> str:
+    body = _KINDS[match["kind"]](shlex.split(match["arguments"]))
+    return f"{match['begin']}\n{body}\n\n{match['end']}"
+
+
+def _python(arguments: list[str]) -> str:
+    names, _, without = _split(arguments, "without")
+    given = "given" in names
+    parts = [described(name, given=given, without=without) for name in names if name != "given"]
+    text = "\n\n".join(parts)
+    return re.sub(r"(^- [^\n]*(?:\n  [^\n]*)*)\n\n(?=- )", r"\1\n", text, flags=re.MULTILINE)
+
+
+def _job_life(_arguments: list[str]) -> str:
+    rows = [f"| {t.event.value} | {t.before.name} | {t.after.name} | {t.spends or '–'} |" for t in TRANSITIONS]
+    return "\n".join(["| what happens | to a job that is | it becomes | attempts spent |", "|---|---|---|---|", *rows])
+
+
+def _file(arguments: list[str]) -> str:
+    [path], _, begin = _split(arguments, "from")
+    text = (REPOSITORY / path).read_text()
+    shown = text[text.index(f"\n{begin[0]}") + 1 :] if begin else text
+    return f"<!-- not run: shown from {path} -->\n```{_LANGUAGES[Path(path).suffix]}\n{shown.rstrip()}\n```"
+
+
+def _split(arguments: list[str], word: str) -> tuple[list[str], str, list[str]]:
+    if word not in arguments:
+        return arguments, word, []
+    at = arguments.index(word)
+    return arguments[:at], word, arguments[at + 1 :]
+
+
+_KINDS: dict[str, Callable[[list[str]], str]] = {"python": _python, "job-life": _job_life, "file": _file}

@@ -1,0 +1,158 @@
+"""Counts forbidden words in the prose of the repository: metaphors, private words, vague actors.
+
+Prose is Markdown, docstrings, comments and the strings of Python, and the comments of other sources. Code does not count: neither names
+in Python, nor fenced blocks and `code spans` in prose. A generated region of a page counts where its text comes from.
+
+`python -m tests.house.language` prints the counts by word, `--where src` the places, and `--lower` stores lower counts in language.json.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scripts.reference.regions import without_regions
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+COUNTS = Path(__file__).with_name("language.json")
+# Each area's files; README and CONTRIBUTING are documentation.
+AREAS = {
+    "docs": ("docs", "README.md", "CONTRIBUTING.md", "examples", "deploy"),
+    "src": ("src", "scripts"),
+    "tests": ("tests", "bench"),
+}
+# docs/reference/glossary.md says what to write instead.
+FORBIDDEN = {
+    "vague actor": r"who(?:m|so)?ever|somebody|someone|nobody|no one|so many|what is left|whom",
+    "package": r"rooms?|house|workplace|meeting(?! point)",
+    "heartbeat": r"heart(?:s)?|ears?|mouth",
+    "cache or counters": r"books?|ledgers?|tall(?:y|ies)",
+    "peers": r"neighbou?rs?",
+    "snapshot or watchdog": r"pulses?",
+    "deadline": r"patience|patient",
+    "index repair": r"vanish(?:es|ed|ing)?|mend(?:s|ed|ing)?",
+    "requirements": r"fitness",
+    "stop request": r"hurr(?:y|ies|ied)",
+    "abandoned": r"left behind",
+    "refuse": r"turn(?:s|ed|ing)? away",
+    "unexpected error": r"surprises?",
+    "unknown outcome": r"doubtful|in doubt",
+}
+# A name of a file or a module is none of these words, and neither is a part of a longer word.
+_ANY = re.compile(rf"(?<![\w./-])(?:{'|'.join(FORBIDDEN.values())})(?![\w/-]|\.\w)".replace(" ", r"\s+"), re.IGNORECASE)
+_COMMENT = {
+    ".sql": r"--(.*)$",
+    ".lua": r"--(.*)$",
+    ".toml": r"#(.*)$",
+    ".thrift": r"(?://|\*)(.*)$",
+    ".service": r"#(.*)$",
+    "": r"#(.*)$",
+}
+# Generated text, and the files that name the words themselves.
+_LEFT_OUT = (
+    "src/pinlater/wire/generated",
+    "docs/reference/settings.md",
+    "docs/_build",
+    "tests/house/language.py",
+    "tests/house/test_language.py",
+)
+_MARKER = "<!-- From here on written by"
+
+
+def found_in(area: str) -> Iterator[tuple[str, int, str]]:
+    """(file, line, word) of each forbidden word of the area."""
+    for path in _files(AREAS[area]):
+        name = str(path.relative_to(REPOSITORY))
+        for line, text in prose(path):
+            for match in _ANY.finditer(text):
+                yield name, line + text.count("\n", 0, match.start()), " ".join(match[0].lower().split())
+
+
+def words_in(text: str) -> list[str]:
+    """The forbidden words of a text, in order."""
+    return [match[0] for match in _ANY.finditer(text)]
+
+
+def counts() -> dict[str, int]:
+    """The number of forbidden words in each area."""
+    return {area: sum(1 for _ in found_in(area)) for area in AREAS}
+
+
+def stored() -> dict[str, int]:
+    """The counts that no change may exceed."""
+    return dict(json.loads(COUNTS.read_text()))
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """(line number, text) of each piece of prose in the file."""
+    text = path.read_text(errors="replace")
+    if not _ANY.search(text):
+        return
+    if path.suffix == ".md":
+        yield 1, _without_code(_written(text))
+    elif path.suffix == ".py":
+        yield from ((line, _without_spans(piece)) for line, piece in _python_prose(text))
+    elif (comment := _COMMENT.get(path.suffix)) is not None:
+        for number, line in enumerate(text.splitlines(), 1):
+            if match := re.search(comment, line):
+                yield number, _without_spans(match[1])
+
+
+def _files(places: Iterable[str]) -> Iterator[Path]:
+    for place in places:
+        path = REPOSITORY / place
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            name = str(file.relative_to(REPOSITORY))
+            if file.is_file() and not name.startswith(_LEFT_OUT) and "node_modules" not in name and "/var/" not in name:
+                yield file
+
+
+def _written(page: str) -> str:
+    """A page without what is generated in it."""
+    return without_regions(page.partition(_MARKER)[0])
+
+
+def _without_code(page: str) -> str:
+    """A page with fenced blocks, comments and link targets emptied, line by line, so that line numbers stay."""
+    for pattern in (r"^ *```.*?^ *```$", r"<!--.*?-->", r"\]\([^)]*\)"):
+        page = re.sub(pattern, lambda m: "\n" * m[0].count("\n"), page, flags=re.DOTALL | re.MULTILINE)
+    return _without_spans(page)
+
+
+def _without_spans(text: str) -> str:
+    return re.sub(r"``?[^`\n]*(?:\n[^`\n]+)?``?", lambda match: "\n" * match[0].count("\n"), text)
+
+
+def _python_prose(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def main(arguments: list[str]) -> int:
+    """Prints the counts by word, or the places in an area, or stores lower counts; the exit code."""
+    if arguments[:1] == ["--where"]:
+        sys.stdout.writelines(f"{file}:{line}: {word}\n" for file, line, word in found_in(arguments[1]))
+        return 0
+    new = counts()
+    if arguments == ["--lower"]:
+        lower = {area: min(count, new[area]) for area, count in stored().items()}
+        COUNTS.write_text(json.dumps(lower, indent=2) + "\n")
+    for area, count in new.items():
+        words = Counter(word for _file, _line, word in found_in(area))
+        sys.stdout.write(f"{area}: {count} of {stored()[area]}  {dict(words.most_common(12))}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

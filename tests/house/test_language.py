@@ -1,0 +1,35 @@
+"""Forbidden words only become fewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.house import language
+
+
+@pytest.mark.parametrize("area", language.AREAS)
+def test_no_area_has_more_forbidden_words_than_before(area: str) -> None:
+    """docs/reference/glossary.md says what to write instead; `python -m tests.house.language --where AREA` prints the places."""
+    found = list(language.found_in(area))
+    allowed = language.stored()[area]
+    assert len(found) <= allowed, found[-20:]
+
+
+def test_the_documentation_has_no_forbidden_words() -> None:
+    assert language.stored()["docs"] == 0
+
+
+def test_words_are_counted_in_prose_and_not_in_code(tmp_path: Path) -> None:
+    page, module = tmp_path / "page.md", tmp_path / "module.py"
+    page.write_text("The house `house`\n\n```sh\nhouse\n```\n\n[x](house.md) house-keeping, hours\n")
+    module.write_text(
+        'house = "a room"  # nobody\n\n\ndef meeting() -> str:\n    """A `pulse`."""\n    return f"{house} mended"\n'
+    )
+    counted = {path.name: _words(path) for path in (page, module)}
+    assert counted == {"page.md": ["house"], "module.py": ["mended", "nobody", "room"]}
+
+
+def _words(path: Path) -> list[str]:
+    return sorted(word for _line, text in language.prose(path) for word in language.words_in(text))
