@@ -37,14 +37,14 @@ LARGE = {
 
 # What may be read from end to end, and why.
 SCANS = {
-    ("lock_oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
+    ("oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
     ("page_of_claims", "claims"): "an operator's scan of jobs in progress, of which there are never many",
-    ("select_claims_of_tokens", "claims"): "once after a claim whose outcome nobody knew",
+    ("claims_of_tokens", "claims"): "once after a claim whose outcome nobody knew",
     ("list_unique_queues", "unique_keys"): "the whole index, on a reader and only where there are several shards",
 }
 # What may be sorted, and why.
 SORTS = {
-    "lock_oldest_claims": "as above",
+    "oldest_claims": "as above",
     "page_of_claims": "as above",
     "count_jobs": "counters, not jobs",
     "list_queues": "queues, not jobs",
@@ -102,7 +102,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "before_ms": BASE + 5,
         "body": Sql(b"NULL"),
         "by_ms": 500,
-        "claims": json_rows([(one, 1, 1) for one in ids]),
+        "keys renew_claims": json_rows([(one, 1, 1) for one in ids]),
         "claims end_claims": json.dumps([(one, 1, 1, True, "t") for one in ids]),
         "condition": Sql(b"TRUE"),
         "config": "{}",
@@ -141,7 +141,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "newest": 5,
         "now_ms": BASE + 500,
         "now_ms lock_future": 500,
-        "now_ms lock_expired": 500,
+        "now_ms expired_jobs": 500,
         "own_first": 0,
         "own_last": 3,
         "paused": 0,
@@ -155,6 +155,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "tokens": ["t"],
         "table": Sql(b"jobs"),
         "to_id": BASE + 2_000,
+        "until_ms": BASE + 3_000,
         "value": "v",
         "which": Sql(b"queues.name IN (_binary'emails')"),
         "writer": 1,
@@ -244,6 +245,6 @@ async def test_rows_are_deleted_by_their_keys(filled: Rig, table: str) -> None:
 
 def test_every_statement_is_used() -> None:
     """A file that nobody names is dead."""
-    package = files("pinlater.storage.mysql")
-    code = "".join(entry.read_text() for entry in package.iterdir() if entry.name.endswith(".py"))
+    packages = [files("pinlater.storage.mysql"), files("pinlater.storage.relational")]
+    code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []

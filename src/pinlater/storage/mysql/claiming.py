@@ -12,15 +12,17 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import ClaimedJob, UniqueScope
-from pinlater.storage.events import HAS_KEY, HAS_PROGRESS, later
+from pinlater.domain.job import ClaimedJob
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
-from pinlater.storage.mysql.book import LOWEST_MS, QueueEntry
-from pinlater.storage.mysql.changes import CHANGED, FUTURE, OPTIONS, Changes
+from pinlater.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.storage.mysql.partitions import DROP_AGE_MS
+from pinlater.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, delete_ready, in_statements, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
+from pinlater.storage.record import later
+from pinlater.storage.relational import sweeping
+from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
 
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
@@ -73,10 +75,7 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
             expired += one.hand_out(answer.rows, about)
         if not expired:
             return
-        changes = Changes(transaction, now_ms)
-        for record in await changes.load(expired):
-            changes.expire(record)
-        changes.write()
+        await sweeping.expire(MysqlDialect(transaction), expired, now_ms)
         hungry = [one for one in hungry if one.passed_over and one.left]
         if not hungry:
             return
@@ -147,7 +146,7 @@ class _Claim:
         self._shares = [_Share(call) for call in order.calls]
         self._cut = False
         self._short = False
-        self._floors = transaction.book.floors(queue)
+        self._floors = transaction.queue_cache.floors(queue)
         self._about: dict[int, ClaimedJob] = {}
         self.taken: list[tuple[int, int, int, int]] = []
         self.rows: list[bytes] = []
@@ -181,7 +180,7 @@ class _Claim:
         for priority, run_after_ms, job_id, flags, size in rows:
             if share is None:
                 break
-            if flags & SPECIAL and _has_expired(about[job_id], self._now_ms):
+            if flags & SPECIAL and has_expired(options_of(about[job_id][5]), self._now_ms):
                 expired.append(job_id)
                 continue
             while share is not None and size > share.bytes_left and share.picked:
@@ -211,19 +210,16 @@ class _Claim:
         """A job with options or a past, but for its body; and its claim. A key of scope PENDING ends with the first claim."""
         job_id, allowed, remaining, ended, created_ms, text = about
         options = options_of(text)
-        timeout_ms = self._timeout_ms if options.timeout_ms is None else options.timeout_ms
-        until_ms = later(self._now_ms, timeout_ms)
+        until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         self.special.append(job_id)
         self._about[job_id] = ClaimedJob(
             job_id, priority, b"", allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
-        flags = HAS_PROGRESS if ready_flags & CHANGED else 0
+        flags = claim_flags(options, has_progress=bool(ready_flags & CHANGED))
         queue_id = self.queue.queue_id
-        if options.unique is not None:
-            if options.unique.scope is UniqueScope.PENDING:
-                self._transaction.change(_FREE_KEY(queue_id=queue_id, key=options.unique.key.encode(), id=job_id))
-            elif options.unique.scope is UniqueScope.UNFINISHED:
-                flags |= HAS_KEY
+        freed = freed_by_claim(options)
+        if freed is not None:
+            self._transaction.change(_FREE_KEY(queue_id=queue_id, key=freed.encode(), id=job_id))
         descriptor, source, token = share.holder
         held = (queue_id, priority, self._now_ms, until_ms, until_ms - self._now_ms)
         self.rows.append(row((job_id, *held, flags, token, source, descriptor)))
@@ -286,8 +282,3 @@ class _Claim:
 
     def result(self) -> Claimed:
         return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired)
-
-
-def _has_expired(about: tuple[Any, ...], now_ms: int) -> bool:
-    expires_ms = options_of(about[5]).expires_ms
-    return expires_ms is not None and expires_ms < now_ms

@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
-from pinlater.storage.mysql.book import QueueEntry
-from pinlater.storage.mysql.changes import FUTURE, OPTIONS
+from pinlater.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.storage.mysql.errors import BodyTooLong, SlotLost
+from pinlater.storage.mysql.queue_cache import QueueEntry
 from pinlater.storage.mysql.statements import (
     Sql,
     escaped,
@@ -28,6 +27,7 @@ from pinlater.storage.mysql.statements import (
 )
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
+from pinlater.storage.record import later
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
 
 _JOBS = sql("insert_jobs")

@@ -21,9 +21,9 @@ from pinlater.storage.interface import (
     UniqueRef,
 )
 from pinlater.storage.looking import job_of
-from pinlater.storage.mysql.book import LOWEST_MS
-from pinlater.storage.mysql.changes import CHANGED, OPTIONS
 from pinlater.storage.mysql.connection import Connection
+from pinlater.storage.mysql.dialect import CHANGED, OPTIONS
+from pinlater.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, keys_are, sql
 from pinlater.storage.options import options_of
 from pinlater.storage.request_keys import KeyedAnswer

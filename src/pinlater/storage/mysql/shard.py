@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar, TypeVarTuple
 
 from asyncmy import errors as driver
 
@@ -43,21 +44,28 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.mysql import bulk, claiming, finishing, inserting, migration, queues, reading, sweeping
-from pinlater.storage.mysql.book import Book
+from pinlater.storage.mysql import claiming, finishing, inserting, migration, queues, reading, sweeping
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
+from pinlater.storage.mysql.dialect import MysqlDialect
 from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.mapping import note_map
 from pinlater.storage.mysql.membership import Membership, members
 from pinlater.storage.mysql.partitions import Partitions
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
+from pinlater.storage.mysql.queue_cache import QueueCache
 from pinlater.storage.mysql.readers import Readers
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
+from pinlater.storage.relational import bulk, in_hand
+from pinlater.storage.relational import sweeping as relational_sweeping
+from pinlater.storage.relational.dialect import Dialect
 from pinlater.storage.request_keys import Turn
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +99,7 @@ class MysqlShard:
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
         self._monotonic = monotonic
-        self._book = Book(monotonic, self._settings.priority_levels)
+        self._queue_cache = QueueCache(monotonic, self._settings.priority_levels)
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect_reader, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
@@ -218,9 +226,20 @@ class MysqlShard:
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
 
+    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Relational code as one transaction of the writer for everything but the hot paths."""
+        self._check_open()
+        return await self._other.carry_out(lambda t: work(MysqlDialect(t), *args))
+
     def _new_writer(self) -> Writer:
         return Writer(
-            self._connect_writer, self.endpoint, self._book, self._refresh, self._rejoin, self._settings, self.stats
+            self._connect_writer,
+            self.endpoint,
+            self._queue_cache,
+            self._refresh,
+            self._rejoin,
+            self._settings,
+            self.stats,
         )
 
     async def _connect_writer(self) -> Connection:
@@ -243,10 +262,10 @@ class MysqlShard:
         return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
 
     async def _refresh(self) -> None:
-        """The book as the database has it."""
-        look = self._book.begin_look()
+        """Reads the queue cache anew."""
+        look = self._queue_cache.begin_look()
         found, used = await self._readers.read(lambda c: c.run([sql("list_queues")(), sql("list_priorities")()]))
-        self._book.replace(
+        self._queue_cache.replace(
             look,
             [(line[0], line[1].decode()) for line in found.rows],
             [(queue_id, priority) for queue_id, priority in used.rows],
@@ -255,7 +274,7 @@ class MysqlShard:
     # --- queues -----------------------------------------------------------------------------------------------------------
 
     async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        """The book learns of them when they are used first."""
+        """The queue cache learns of them at their first use."""
         return await self._other.carry_out(lambda t: queues.create(t, names, now_ms))
 
     async def delete_queues(self, names: Sequence[str]) -> None:
@@ -264,9 +283,9 @@ class MysqlShard:
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
-        look = self._book.begin_look()
+        look = self._queue_cache.begin_look()
         found = await self._readers.read(reading.list_queues)
-        self._book.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
+        self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
         return [queue for _, queue in found]
 
     async def configure_queue(
@@ -324,12 +343,12 @@ class MysqlShard:
         [found] = await self._readers.read(lambda c: c.run([statement]))
         activity = {line[:2]: line[2:] for line in found.rows}
         changed = [kind for kind, figures in activity.items() if self._activity.get(kind) != figures]
-        if any(queue_id not in self._book.by_id for queue_id, _ in changed):
+        if any(queue_id not in self._queue_cache.by_id for queue_id, _ in changed):
             await self._refresh()
         self._activity, self._others_seen = activity, others
         queues = set()
         for queue_id, priority in changed:
-            queue = self._book.by_id.get(queue_id)
+            queue = self._queue_cache.by_id.get(queue_id)
             if queue is not None:  # else it was deleted meanwhile
                 queue.add_priority(priority)
                 queues.add(queue.name)
@@ -346,29 +365,29 @@ class MysqlShard:
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         self._check_open()
-        return await self._other.carry_out(lambda t: finishing.extend(t, claims, now_ms))
+        return await self._change(in_hand.extend, claims, now_ms)
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         self._check_open()
-        return await self._other.carry_out(lambda t: finishing.release(t, claims, now_ms))
+        return await self._change(in_hand.release, claims, now_ms)
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         self._check_open()
-        return await self._other.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+        return await self._change(in_hand.cancel, keys, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
         self._check_open()
-        return await self._other.carry_out(lambda t: bulk.requeue(t, order, now_ms))
+        return await self._change(bulk.requeue, order, now_ms)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         self._check_open()
-        return await self._other.carry_out(lambda t: bulk.purge(t, order))
+        return await self._change(bulk.purge, order)
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         self._check_open()
-        return await self._other.carry_out(lambda t: bulk.delete_named(t, keys, state))
+        return await self._change(bulk.delete_named, keys, state)
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
@@ -413,7 +432,7 @@ class MysqlShard:
             await self._give_back_doubtful(now_ms)
         if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
             return []
-        return await self._other.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
+        return await self._change(relational_sweeping.time_out_claims, now_ms, limit)
 
     async def _give_back_doubtful(self, now_ms: int) -> None:
         """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs.
@@ -421,7 +440,7 @@ class MysqlShard:
         By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
         """
         tokens = frozenset(self._doubtful)
-        queues = await self._claiming.carry_out(lambda t: finishing.release_tokens(t, tokens, now_ms))
+        queues = await self._claiming.carry_out(lambda t: in_hand.release_tokens(MysqlDialect(t), tokens, now_ms))
         self._doubtful -= tokens
         self._given_back |= queues
 
@@ -429,7 +448,7 @@ class MysqlShard:
         self._check_open()
         if limit <= 0 or (await self._pulse.facts()).first_expiry_ms >= now_ms:
             return []
-        return await self._other.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
+        return await self._change(relational_sweeping.expire_jobs, now_ms, limit)
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()

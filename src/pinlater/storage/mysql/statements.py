@@ -178,7 +178,7 @@ def delete_rows(table: bytes, ids: Sequence[int]) -> bytes:
     return sql("delete_rows")(table=Sql(table), ids=json_ids(ids))
 
 
-def delete_ready(keys: Sequence[tuple[int, int, int, int]]) -> bytes:
+def delete_ready(keys: Sequence[tuple[int, ...]]) -> bytes:
     """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
     if len(keys) == 1:
         queue_id, priority, run_after_ms, job_id = keys[0]

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
+from pinlater.storage.counts import SweepCounts
 from pinlater.storage.interface import Swept, TimeToLive
-from pinlater.storage.mysql.book import LOWEST_MS
-from pinlater.storage.mysql.bulk import delete_ids, finished
-from pinlater.storage.mysql.changes import Changes
+from pinlater.storage.mysql.dialect import MysqlDialect
 from pinlater.storage.mysql.pulse import NEVER_MS, Facts
+from pinlater.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.storage.mysql.statements import delete_rows, json_rows, sql
 from pinlater.storage.mysql.transaction import Transaction
+from pinlater.storage.relational.bulk import delete_ids, finished
+from pinlater.storage.relational.sweeping import READ_MAX
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
-from pinlater.storage.tally import Tally
 
-_READ_MAX = 2_000
-_EXPIRY_ROUNDS_MAX = 10
 # Clocks of servers differ a little: a finish may be written down after a later one was collected.
 _LOOK_BEHIND_MS = 60_000
 _LOOK_FROM_THE_START_MS = 600_000
@@ -29,9 +28,6 @@ _COUNTED_FUTURE = sql("lock_counted_future")
 _STILL_COUNTED_FUTURE = sql("select_counted_future")
 _DELETE_FUTURE = sql("delete_future")
 _COUNT_AS_DUE = sql("count_as_due")
-_OVERDUE = sql("lock_overdue_claims")
-_EXPIRED = sql("lock_expired")
-_DELETE_EXPIRIES = sql("delete_expiries")
 _FINISHED = sql("list_finished")
 _OLD_REQUEST_KEYS = sql("delete_old_request_keys")
 _OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
@@ -60,7 +56,7 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
     """Counts jobs whose time has come as due. Those that somebody else has in hand come again: they may be let go as they were."""
     moved, left = 0, limit
     while left > 0:
-        [found] = await transaction.select(_FUTURE(now_ms=now_ms, limit=min(left, _READ_MAX)))
+        [found] = await transaction.select(_FUTURE(now_ms=now_ms, limit=min(left, READ_MAX)))
         if not found.rows:
             break
         left -= len(found.rows)
@@ -86,47 +82,6 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
     return moved
 
 
-async def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
-    """The longest overdue first, over all queues. Claims of deleted queues go with their jobs, and don't count."""
-    tally = Tally()
-    left = min(limit, _READ_MAX)
-    while left > 0:
-        [found] = await transaction.select(_OVERDUE(now_ms=now_ms, limit=left))
-        ids = [line[0] for line in found.rows]
-        changes = Changes(transaction, now_ms)
-        loaded = await changes.load(ids)
-        for job in loaded:
-            if job.state is JobState.IN_PROGRESS:
-                changes.time_out(job)
-                tally.failure(job.queue, job)
-        changes.write()
-        if not await delete_ids(transaction, sorted(changes.orphans)):
-            break
-        left -= len(loaded)
-    return tally.result()
-
-
-async def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
-    """The longest expired first. A row of `expiries` whose job doesn't wait any more is dropped: it comes again with the job."""
-    tally = Tally()
-    left = limit
-    for _ in range(_EXPIRY_ROUNDS_MAX):
-        if left <= 0:
-            break
-        [found] = await transaction.select(_EXPIRED(now_ms=now_ms, limit=min(left, _READ_MAX)))
-        if not found.rows:
-            break
-        changes = Changes(transaction, now_ms)
-        for job in await changes.load([line[1] for line in found.rows]):
-            if job.state is JobState.PENDING:
-                changes.expire(job)
-                tally.failure(job.queue, job)
-                left -= 1
-        changes.write()
-        transaction.change(_DELETE_EXPIRIES(keys=json_rows(found.rows)))
-    return tally.result()
-
-
 def collect_wanted(
     memory: Memory, facts: Facts, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
 ) -> bool:
@@ -143,22 +98,22 @@ async def collect_garbage(
     transaction: Transaction, memory: Memory, ttls: Sequence[TimeToLive], now_ms: int, limit: int
 ) -> list[Swept]:
     """Finished jobs past their time to live, then keys that time has freed, then what deleted queues left."""
-    tally = Tally()
-    left = await _collect_finished(transaction, memory, {ttl.queue: ttl for ttl in ttls}, now_ms, limit, tally)
+    counts = SweepCounts()
+    left = await _collect_finished(transaction, memory, {ttl.queue: ttl for ttl in ttls}, now_ms, limit, counts)
     freed = 0
     if left > 0:
         freed += await transaction.change_now(
-            _OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, _READ_MAX))
+            _OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, READ_MAX))
         )
     if left > freed:
-        freed += await transaction.change_now(_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, _READ_MAX)))
+        freed += await transaction.change_now(_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, READ_MAX)))
     freed += await _free_dropped(transaction, left - freed)
-    tally.freed(freed)
-    return tally.result()
+    counts.freed(freed)
+    return counts.result()
 
 
 async def _collect_finished(
-    transaction: Transaction, memory: Memory, ttls: dict[str, TimeToLive], now_ms: int, limit: int, tally: Tally
+    transaction: Transaction, memory: Memory, ttls: dict[str, TimeToLive], now_ms: int, limit: int, counts: SweepCounts
 ) -> int:
     """Returns how much of the limit is left. Finishes only get later, so the oldest one of a kind is worth remembering."""
     [there_are] = await transaction.select(_FINISHED())
@@ -166,6 +121,7 @@ async def _collect_finished(
     if now_ms >= memory.from_the_start_at_ms:
         collected_to.clear()
         memory.from_the_start_at_ms = now_ms + _LOOK_FROM_THE_START_MS
+    dialect = MysqlDialect(transaction)
     left = limit
     oldest: dict[tuple[int, int, JobState], int] = {}
     memory.left_out = False
@@ -187,7 +143,7 @@ async def _collect_finished(
             before_ms = now_ms - kept_ms - 1
             after = (collected_to.get(kind, LOWEST_MS), -1)
             while left > 0 and oldest[kind] <= before_ms:
-                found = await finished(transaction, queue_id, state, priority, after, min(left, _READ_MAX))
+                found = await finished(dialect, queue_id, state, priority, min(left, READ_MAX), after=after)
                 gone = [line for line in found if line[0] <= before_ms]
                 ids = sorted([job_id for _, job_id in gone])
                 deleted = len(ids)
@@ -198,7 +154,7 @@ async def _collect_finished(
                     transaction.change(delete_rows(b"done", ids))
                     transaction.change(delete_rows(b"progress", ids))
                     transaction.counters.of(queue_id, priority).add_finished(state, -deleted)
-                    tally.deleted(queue.name, priority, state, deleted)
+                    counts.deleted(queue.name, priority, state, deleted)
                 left -= deleted
                 kept = [finished_ms for finished_ms, _ in found if finished_ms > before_ms]
                 oldest[kind] = kept[0] if kept else now_ms if not found else oldest[kind]
@@ -222,9 +178,9 @@ async def _free_dropped(transaction: Transaction, limit: int) -> int:
         for statement in (_READY_OF, _DONE_OF):
             if left <= 0:
                 return limit
-            [found] = await transaction.select(statement(queue_id=queue_id, limit=min(left, _READ_MAX)))
-            left -= len(await delete_ids(transaction, [line[0] for line in found.rows]))
-            if len(found.rows) >= _READ_MAX:
+            [found] = await transaction.select(statement(queue_id=queue_id, limit=min(left, READ_MAX)))
+            left -= len(await delete_ids(MysqlDialect(transaction), [line[0] for line in found.rows]))
+            if len(found.rows) >= READ_MAX:
                 return limit - left
         for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
             if left <= 0:

@@ -29,7 +29,6 @@ from typing import Any, TypeVar
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.storage.mysql.book import Book, QueueEntry
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, Result, code_of, text_of
 from pinlater.storage.mysql.counters import Counters
 from pinlater.storage.mysql.errors import (
@@ -44,6 +43,7 @@ from pinlater.storage.mysql.errors import (
     is_ours,
     translate,
 )
+from pinlater.storage.mysql.queue_cache import QueueCache, QueueEntry
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Sql, Template, sql
 from pinlater.storage.mysql.stats import Stats
@@ -72,10 +72,10 @@ class Transaction:
     had better look first.
     """
 
-    def __init__(self, writer: Writer, connection: Connection, book: Book, *, careful: bool) -> None:
+    def __init__(self, writer: Writer, connection: Connection, queue_cache: QueueCache, *, careful: bool) -> None:
         self._writer = writer
         self._connection = connection
-        self.book = book
+        self.queue_cache = queue_cache
         self.careful = careful
         self.counters = Counters()
         self._waiting: list[bytes] = []
@@ -102,7 +102,7 @@ class Transaction:
 
     async def queues_named(self, names: Iterable[str]) -> dict[str, QueueEntry]:
         """Those of these queues that there are. The database is asked for those that are not remembered."""
-        known = self.book.queues
+        known = self.queue_cache.queues
         found = {name: known[name] for name in names if name in known}
         unknown = sorted({name for name in names if name not in found})
         if unknown:
@@ -115,7 +115,7 @@ class Transaction:
 
     async def queues_of(self, ids: Iterable[int]) -> dict[int, QueueEntry]:
         """The queues with these ids; what is missing is in the database neither. It is asked for those that are not remembered."""
-        known = self.book.by_id
+        known = self.queue_cache.by_id
         wanted = set(ids)
         found = {queue_id: known[queue_id] for queue_id in wanted if queue_id in known}
         unknown = sorted(wanted - found.keys())
@@ -126,7 +126,7 @@ class Transaction:
 
     async def _learn(self, statement: bytes) -> list[QueueEntry]:
         [found] = await self.select(statement)
-        return [self.book.learn(queue_id, name.decode()) for queue_id, name in found.rows]
+        return [self.queue_cache.learn(queue_id, name.decode()) for queue_id, name in found.rows]
 
     def change(self, statement: bytes) -> None:
         """A change whose own answer nobody needs."""
@@ -208,7 +208,7 @@ class Writer:
         self,
         connect: Callable[[], Awaitable[Connection]],
         endpoint: Endpoint,
-        book: Book,
+        queue_cache: QueueCache,
         refresh: Callable[[], Awaitable[None]],
         rejoin: Callable[[int], Awaitable[None]],
         settings: MysqlSettings,
@@ -216,7 +216,7 @@ class Writer:
     ) -> None:
         self._connect = connect
         self._endpoint = endpoint
-        self._book = book
+        self._queue_cache = queue_cache
         self._refresh = refresh
         self._rejoin = rejoin
         self._settings = settings
@@ -299,14 +299,14 @@ class Writer:
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()
-        transaction = Transaction(self, connection, self._book, careful=careful)
+        transaction = Transaction(self, connection, self._queue_cache, careful=careful)
         began = time.perf_counter()
         try:
             result = await work(transaction)
             if not transaction.ended:
                 await transaction.commit()
         except BaseException as error:
-            self._book.forget_floors()  # what was claimed waits again
+            self._queue_cache.forget_floors()  # what was claimed waits again
             await self._roll_back(connection, error)
             if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) == NOT_NULL:
                 raise _Misjudged from error

@@ -13,10 +13,12 @@ from contextlib import contextmanager
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.storage.decide import RetryFailed
 from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage.record import JobRecord
 from pinlater.storage.redis.access import Access, conflict
-from pinlater.storage.redis.changes import Changes, RedisRecord
-from pinlater.storage.redis.keys import FAILED, INDEX_OF, line_of, may_exist, ref_of
+from pinlater.storage.redis.changes import Changes
+from pinlater.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, line_of, may_exist, ref_of
 from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.reading import is_held
 
@@ -64,17 +66,16 @@ async def _requeue_some(
         requeued = 0
         for job in failed:
             if _retake_key(changes, job, now_ms):
-                changes.requeue(job, order.attempts, order.run_after_ms)
-                requeued += 1
+                requeued += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
         if await access.write(changes, now_ms, queues) == [0]:
             return len(ids) - passed, requeued
     raise conflict()
 
 
-async def _load_keys(access: Access, changes: Changes, jobs: Sequence[RedisRecord]) -> None:
+async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]) -> None:
     """Who has the keys that these jobs would have to take again."""
     keys = {
-        (job.queue_id, unique.key): b""
+        (changes.found(job).queue, unique.key): b""
         for job in jobs
         if (unique := job.options.unique) is not None and unique.scope is UniqueScope.UNFINISHED
     }
@@ -83,17 +84,18 @@ async def _load_keys(access: Access, changes: Changes, jobs: Sequence[RedisRecor
         changes.held_keys.update(zip(keys, held, strict=True))
 
 
-def _retake_key(changes: Changes, job: RedisRecord, now_ms: int) -> bool:
+def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
     """Takes an UNFINISHED key again; False where another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True
-    place = (job.queue_id, unique.key)
+    found = changes.found(job)
+    place = (found.queue, unique.key)
     if place in changes.taken_keys or is_held(changes.held_keys[place], now_ms):
         return False
     changes.taken_keys.add(place)
-    held = bytes((unique.scope, job.priority)) + job.ref[5:]
-    changes.writing.single("HSET", b"u" + job.queue_id, unique.key, held)
+    held = bytes((unique.scope, job.priority)) + found.ref[LINE_BYTES:]
+    changes.writing.single("HSET", b"u" + found.queue, unique.key, held)
     return True
 
 
@@ -162,14 +164,14 @@ async def _delete(
     """How many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
 
     def decide(changes: Changes) -> int:
-        chosen = [job for job in changes.loaded.values() if state is None or job.state is state]
+        chosen = [job for job in changes.jobs() if state is None or job.state is state]
         for job in chosen:
             changes.delete(job)
         if indexed and state is not None:
             changes.delete_missing()
-            for job in changes.loaded.values():
-                if job.state is not state:
-                    changes.writing.leave("ZREM", INDEX_OF[state] + job.ref[:5], job.ref[5:])
+            for found in changes.loaded.values():
+                if found.record.state is not state:
+                    changes.writing.leave("ZREM", INDEX_OF[state] + found.line, found.ref[LINE_BYTES:])
         return len(chosen)
 
     return await access.change(refs, now_ms, decide, names)

@@ -9,10 +9,11 @@ from typing import Any
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound, WorldError
-from pinlater.domain.job import ClaimedJob, JobState
-from pinlater.storage.events import later
+from pinlater.domain.job import ClaimedJob
+from pinlater.storage.decide import Expire
 from pinlater.storage.interface import Claimed, ClaimOrder
 from pinlater.storage.options import options_of
+from pinlater.storage.record import later
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.changes import Changes
@@ -132,10 +133,7 @@ async def _expire(access: Access, refs: bytes, now_ms: int) -> int:
     expired = [refs[at : at + REF_BYTES] for at in range(0, len(refs), REF_BYTES)]
 
     def decide(changes: Changes) -> int:
-        waiting = [job for job in changes.loaded.values() if job.state is JobState.PENDING]
-        for job in waiting:
-            changes.expire(job)
-        return len(waiting)
+        return sum(changes.apply(job, Expire()) is not None for job in changes.jobs())
 
     try:
         return await access.change(expired, now_ms, decide, ())

@@ -27,8 +27,8 @@ class Refused(Exception):
         self.text = text
 
 
-class StaleBook(Exception):
-    """A queue isn't what the book says any more, or the slot is another: to be decided anew."""
+class StaleQueues(Exception):
+    """A queue isn't what the queue_cache says any more, or the slot is another: to be decided anew."""
 
 
 class SlotLost(ShardConnectionFailed):

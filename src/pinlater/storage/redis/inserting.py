@@ -14,9 +14,9 @@ from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, Requ
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.transitions import REDIS_STATUS
-from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.options import options_text
+from pinlater.storage.record import later
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode, strings
 from pinlater.storage.redis.errors import SlotLost

@@ -82,14 +82,14 @@ class Mender:
         if "q" in gone:
             plan += [("mend_names", (place, "0", _JOBS_A_PIECE)) for place in ("q", "qn")]
         elif "p" in gone:
-            queues = list(access.book.names)
+            queues = list(access.queue_cache.names)
             parts = [queues[at : at + _QUEUES_A_PIECE] for at in range(0, len(queues), _QUEUES_A_PIECE)]
             plan += [("mend_priorities", (encode(part),)) for part in parts]
             plan.append(("mark_mended", ("p", "")))
         else:
-            async for rows in walk(access.readers, "count_jobs", list(access.book.queues), 0):
+            async for rows in walk(access.readers, "count_jobs", list(access.queue_cache.queues), 0):
                 for name, priority, _, _, in_progress, *_ in rows:
-                    queue = access.book.queues.get(name.decode())
+                    queue = access.queue_cache.queues.get(name.decode())
                     if in_progress and queue is not None:
                         line = IN_PROGRESS + line_of(queue, priority)
                         plan.append(("mend_jobs", (line, "0", _JOBS_A_PIECE)))
@@ -130,10 +130,10 @@ class Mender:
 
     async def _free_unknown(self, access: Access, queues: list[bytes]) -> None:
         """What belongs to queues of which not even the name is left."""
-        if all(queue in access.book.names for queue in queues):
+        if all(queue in access.queue_cache.names for queue in queues):
             return
         await access.refresh()
-        unknown = [queue for queue in queues if queue not in access.book.names]
+        unknown = [queue for queue in queues if queue not in access.queue_cache.names]
         dropped = await access.readers.run("drop_queues", encode(unknown)) if unknown else 0
         if dropped:
             logger.error("queues are gone from Redis: what %d of them left is freed", dropped)

@@ -9,7 +9,6 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
-from pinlater.storage.events import later
 from pinlater.storage.interface import (
     TIMED_KEYS_COUNTED,
     Inserted,
@@ -23,6 +22,7 @@ from pinlater.storage.interface import (
 )
 from pinlater.storage.looking import job_of
 from pinlater.storage.options import options_of
+from pinlater.storage.record import later
 from pinlater.storage.redis import walking
 from pinlater.storage.redis.access import Access, Queues
 from pinlater.storage.redis.arguments import encode
@@ -133,7 +133,7 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
 
 
 async def _check(access: Access, queues: Queues) -> None:
-    """Before it is said that there is nothing: raises `StaleBook` where a queue is another now."""
+    """Before it is said that there is nothing: raises `StaleQueues` where a queue is another now."""
     await load_jobs(access.readers, (), queues=queues)
 
 

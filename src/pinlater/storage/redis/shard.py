@@ -44,9 +44,8 @@ from pinlater.storage.interface import (
 from pinlater.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.arguments import encode
-from pinlater.storage.redis.book import Book
 from pinlater.storage.redis.connection import Connection, connect
-from pinlater.storage.redis.errors import StaleBook
+from pinlater.storage.redis.errors import StaleQueues
 from pinlater.storage.redis.fitness import Memory, check_server
 from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
@@ -54,6 +53,7 @@ from pinlater.storage.redis.membership import Membership, members
 from pinlater.storage.redis.mending import Mender
 from pinlater.storage.redis.migration import migrate
 from pinlater.storage.redis.pulse import NEVER_MS, Facts, Pulse
+from pinlater.storage.redis.queue_cache import QueueCache
 from pinlater.storage.redis.readers import Readers
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
@@ -103,7 +103,7 @@ class RedisShard:
         self._settings = settings or RedisSettings()
         self._monotonic = monotonic
         self._front = front_of(self._settings.tag_of(name))
-        self._book = Book()
+        self._queue_cache = QueueCache()
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
@@ -200,29 +200,29 @@ class RedisShard:
         return await connect(self.endpoint, self._front, self._settings, self.stats)
 
     async def _refresh(self) -> None:
-        """The book as Redis has it."""
+        """The queue_cache as Redis has it."""
         found = await reading.list_queues(self._readers)
-        self._book.replace([(queue.name, number) for number, queue in found])
+        self._queue_cache.replace([(queue.name, number) for number, queue in found])
 
     async def _with_book(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
-        """Looks again where a name is not in the book, or where the book has a queue that is another now."""
+        """Looks again where a name is not in the queue_cache, or where the queue_cache has a queue that is another now."""
         self._check_open()
         for _ in range(_BOOK_TRIES):
             queues = await self._queues_named(names)
             try:
-                return await work(Access(writer, self._readers, self._book, queues, self.stats, self._refresh))
-            except StaleBook:
+                return await work(Access(writer, self._readers, self._queue_cache, queues, self.stats, self._refresh))
+            except StaleQueues:
                 await self._refresh()
         raise conflict()
 
     async def _queues_named(self, names: Sequence[str]) -> dict[str, bytes]:
         """Those of the queues that there are, with their ids; Redis is asked for those that are not remembered."""
-        known = self._book.queues
+        known = self._queue_cache.queues
         queues = {name: known[name] for name in names if name in known}
         unknown = sorted({name for name in names if name not in queues})
         if unknown:
             found = list(zip(unknown, await self._readers.run("find_queues", encode(unknown)), strict=True))
-            self._book.learn(found)
+            self._queue_cache.learn(found)
             queues.update((name, queue) for name, queue in found if queue)
         return queues
 
@@ -234,7 +234,7 @@ class RedisShard:
             some = list(names[start : start + _QUEUES_A_CALL])
             part = encode(some)
             kept += await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
-            self._book.learn(zip(some, await self._readers.run("find_queues", part), strict=True))
+            self._queue_cache.learn(zip(some, await self._readers.run("find_queues", part), strict=True))
         return [reading.unpacked(name, settings) for name, settings in zip(names, kept, strict=True)]
 
     async def delete_queues(self, names: Sequence[str]) -> None:
@@ -245,7 +245,7 @@ class RedisShard:
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
         found = await reading.list_queues(self._readers)
-        self._book.replace([(queue.name, number) for number, queue in found])
+        self._queue_cache.replace([(queue.name, number) for number, queue in found])
         return [queue for _, queue in found]
 
     async def configure_queue(
@@ -318,12 +318,12 @@ class RedisShard:
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
         await self._pulse.facts()
-        if any(place[:QUEUE_BYTES] not in self._book.names for place in self._changed):
+        if any(place[:QUEUE_BYTES] not in self._queue_cache.names for place in self._changed):
             await self._refresh()
         changed, self._given_back = self._given_back, set()
         places, self._changed = self._changed, set()
         for place in places:
-            name = self._book.names.get(place[:QUEUE_BYTES])  # None: it was deleted meanwhile
+            name = self._queue_cache.names.get(place[:QUEUE_BYTES])  # None: it was deleted meanwhile
             if name is not None and int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS != self.slot:
                 changed.add(name)
         return list(changed)

@@ -20,7 +20,7 @@ from typing import Any
 
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.storage.redis.connection import Connection
-from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, SlotLost, StaleBook, translate
+from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, SlotLost, StaleQueues, translate
 from pinlater.storage.redis.scripts import script
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
@@ -82,9 +82,9 @@ class Writer:
         """What the script answers.
 
         `if_answered` is called with it where it turns out later that an unknown outcome was a success. `under_any_slot`: the same
-        arguments are right after another slot was taken; else that raises `StaleBook`, too.
+        arguments are right after another slot was taken; else that raises `StaleQueues`, too.
 
-        Raises `StaleBook`, `OutcomeUnknown`, and `WorldError` for what Redis could not do.
+        Raises `StaleQueues`, `OutcomeUnknown`, and `WorldError` for what Redis could not do.
         """
         try:
             return await self._in_turn(name, arguments, if_answered)
@@ -92,7 +92,7 @@ class Writer:
             self._stats.slots_lost += 1
             await self._rejoin(lost.slot)
             if not under_any_slot:
-                raise StaleBook from lost
+                raise StaleQueues from lost
         return await self._in_turn(name, arguments, if_answered)
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ class Writer:
         if isinstance(error, Refused) and error.code == "SLOTLOST":
             return SlotLost(self._endpoint, self.number // self._writers)
         if isinstance(error, Refused) and error.code == "STALEBOOK":
-            return StaleBook()
+            return StaleQueues()
         return translate(error, self._endpoint)
 
     def _may_retry(self, refused: Refused) -> bool:

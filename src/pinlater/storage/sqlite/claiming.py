@@ -11,11 +11,13 @@ from contextlib import closing
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, UniqueScope
-from pinlater.storage.events import HAS_KEY, HAS_PROGRESS, later
+from pinlater.domain.job import ClaimedJob
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
-from pinlater.storage.options import Options, options_of
-from pinlater.storage.sqlite.changes import Changes
+from pinlater.storage.options import options_of
+from pinlater.storage.record import later
+from pinlater.storage.relational import sweeping
+from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.storage.sqlite.ledger import NEVER_MS, Counter, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Execute, Rows, sql
 
@@ -31,7 +33,7 @@ _DELETE_READY = sql("delete_ready_through")
 _FIRST_READY = sql("select_first_ready")
 _CLAIMS = Rows("insert_claims")
 _CLAIMS_OF = sql("insert_claims_of")
-_FREE_KEY = sql("delete_unique_key")
+_FREE_KEY = sql("free_unique_key")
 
 
 def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
@@ -95,10 +97,7 @@ class _Claim:
         if self._rows:
             _CLAIMS.run(self._execute, self._rows)
         if self._expired:
-            changes = Changes(self._transaction, self._now_ms)
-            for record in changes.load(self._expired):
-                changes.expire(record)
-            changes.write()
+            at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
         short = self._cut or self._share is not None
         due_ms = first_due(self._execute, self._queue, self._now_ms) if short else None
         return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired))
@@ -196,28 +195,25 @@ class _Claim:
         """A job with options or a past; None if it is past its expiry, which ends it instead."""
         run_after_ms, job_id, changed, allowed, created_ms, options_text, body = row
         options = options_of(options_text)
-        if options.expires_ms is not None and options.expires_ms < self._now_ms:
+        if has_expired(options, self._now_ms):
             self._expired.append(job_id)
             return None
         remaining, ended = allowed, 0
         if changed:
             allowed, remaining, ended, new_body = self._execute(_PROGRESS, (job_id,)).fetchone()
             body = body if new_body is None else new_body
-        timeout_ms = self._timeout_ms if options.timeout_ms is None else options.timeout_ms
-        until_ms = later(self._now_ms, timeout_ms)
+        until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         return ClaimedJob(
             job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
 
     def _store_special(self, share: _Share, job: ClaimedJob, row: tuple[Any, ...]) -> None:
         """Its claim; a key of scope PENDING ends with the first claim."""
-        options: Options = options_of(row[5])
-        flags = HAS_PROGRESS if row[2] else 0
-        if options.unique is not None:
-            if options.unique.scope is UniqueScope.PENDING:
-                self._execute(_FREE_KEY, (self._queue.queue_id, options.unique.key, job.id))
-            elif options.unique.scope is UniqueScope.UNFINISHED:
-                flags |= HAS_KEY
+        options = options_of(row[5])
+        flags = claim_flags(options, has_progress=bool(row[2]))
+        freed = freed_by_claim(options)
+        if freed is not None:
+            self._execute(_FREE_KEY, (self._queue.queue_id, freed, job.id))
         descriptor, source, token = share.holder
         until_ms = job.claim_deadline_ms
         about = (self._queue.queue_id, job.priority, self._now_ms, until_ms, until_ms - self._now_ms)

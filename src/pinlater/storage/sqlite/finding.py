@@ -14,7 +14,7 @@ from pinlater.storage.sqlite.statements import sql
 
 _FIND_QUEUE = sql("find_queue")
 _REQUEST_KEYS = sql("select_request_keys")
-_UNIQUE_KEY = sql("select_unique_key")
+_UNIQUE_KEY = sql("find_unique_key")
 
 
 def requests(

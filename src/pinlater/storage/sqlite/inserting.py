@@ -12,9 +12,9 @@ from collections.abc import Generator, Iterator, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.options import options_text
+from pinlater.storage.record import later
 from pinlater.storage.request_keys import KeyedAnswer
 from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, Wanted, sql
@@ -27,8 +27,8 @@ _READY_OF = sql("insert_ready_of")
 _KNOWN_IDS = sql("select_known_ids")
 _REQUEST_KEYS = Wanted("select_request_keys")
 _SAVE_REQUEST_KEYS = Rows("insert_request_key")
-_UNIQUE_KEY = sql("select_unique_key")
-_SAVE_UNIQUE_KEY = sql("insert_unique_key")
+_UNIQUE_KEY = sql("find_unique_key")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
 
 
 def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:

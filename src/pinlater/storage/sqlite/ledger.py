@@ -14,6 +14,7 @@ import sqlite3
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, queue_of
+from pinlater.storage.relational.dialect import Waiting
 from pinlater.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
@@ -97,6 +98,13 @@ class Counter:
             self.future -= 1
             if not self.future:
                 self.future_from_ms = NEVER_MS
+
+    def leave_waiting(self, job: Waiting) -> None:
+        self.take_waiting(job.run_after_ms, job.id)
+
+    def enter_waiting(self, job: Waiting, now_ms: int) -> None:
+        self.move_mark(now_ms)
+        self.add_waiting(job.run_after_ms, job.id)
 
     def add_finished(self, state: JobState, count: int = 1) -> None:
         if state is JobState.SUCCEEDED:

@@ -28,7 +28,7 @@ _PAGE_OF_CLAIMS = sql("page_of_claims")
 _PAGE_OF_DONE = sql("page_of_done")
 _DUE = sql("select_due")
 _PROGRESS = sql("select_progress")
-_OLDEST_CLAIMS = sql("select_oldest_claims")
+_OLDEST_CLAIMS = sql("oldest_claims")
 _FIND_QUEUE = sql("find_queue")
 _PRIORITIES = sql("select_priorities")
 
@@ -76,7 +76,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
     row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
     if row is None:
         return QueueNotFound(order.queue)
-    where = (row[0], order.priority, max(0, order.limit))
+    where = {"queue_id": row[0], "priority": order.priority, "limit": max(0, order.limit)}
     return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
 
 

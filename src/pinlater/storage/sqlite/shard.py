@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import ClaimedJob, Job, JobState
@@ -36,9 +37,13 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.sqlite import bulk, claiming, finding, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.relational import bulk, in_hand
+from pinlater.storage.relational.dialect import Dialect
+from pinlater.storage.relational.sweeping import time_out_claims
+from pinlater.storage.sqlite import claiming, finding, finishing, inserting, migration, queues, reading, sweeping
 from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
+from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.storage.sqlite.errors import translate
 from pinlater.storage.sqlite.ledger import Ledger
 from pinlater.storage.sqlite.lock import FileLock
@@ -47,6 +52,9 @@ from pinlater.storage.sqlite.readers import Readers
 from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.storage.sqlite.statements import sql
 from pinlater.storage.sqlite.writer import Writer
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 # SQLite's own limit is 1 GB a row.
 _BODY_BYTES_MAX = 900_000_000
@@ -166,6 +174,10 @@ class SqliteShard:
         """How many transactions changed something since the shard was opened."""
         return self._open.writer.commits
 
+    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Relational code as one call of the writer."""
+        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args)))
+
     @property
     def _open(self) -> _Opened:
         if self._opened is None:
@@ -229,26 +241,26 @@ class SqliteShard:
     # --- jobs in hand -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
+        return await self._change(in_hand.checkpoint, checkpoints, now_ms)
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.extend(t, claims, now_ms))
+        return await self._change(in_hand.extend, claims, now_ms)
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.release(t, claims, now_ms))
+        return await self._change(in_hand.release, claims, now_ms)
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+        return await self._change(in_hand.cancel, keys, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        return await self._open.writer.carry_out(lambda t: bulk.requeue(t, order, now_ms))
+        return await self._change(bulk.requeue, order, now_ms)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         opened = self._open
         if order.state is not JobState.IN_PROGRESS:
-            return await opened.writer.carry_out(lambda t: bulk.purge(t, order))
+            return await self._change(bulk.purge, order)
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _Opened, order: Purge) -> int | PinLaterError:
@@ -262,13 +274,13 @@ class SqliteShard:
             found = await opened.readers.long(partial(reading.oldest_claims, order=wanted))
             if isinstance(found, PinLaterError):
                 return done or found
-            deleted = await opened.writer.carry_out(partial(bulk.delete_named, keys=found, state=order.state))
+            deleted = await self._change(bulk.delete_named, found, order.state)
             done += deleted
             if not deleted or done >= order.limit or len(found) < wanted.limit:
                 return done
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        return await self._open.writer.carry_out(lambda t: bulk.delete_named(t, keys, state))
+        return await self._change(bulk.delete_named, keys, state)
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
@@ -302,7 +314,7 @@ class SqliteShard:
         opened = self._open
         if limit <= 0 or not sweeping.time_out_wanted(opened.ledger):
             return []
-        return await opened.writer.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
+        return await self._change(time_out_claims, now_ms, limit)
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open

@@ -24,6 +24,12 @@ def sql(name: str) -> str:
     return "\n".join(line for line in lines if not line.startswith("--")).strip()
 
 
+@cache
+def delete_rows(table: str) -> str:
+    """Deletes rows of a table by a JSON list of ids."""
+    return sql("delete_rows").replace(":table", table)
+
+
 class Rows:
     """A multi-row INSERT. Runs for any number of rows given as one flat list of their values."""
 

@@ -9,29 +9,23 @@ from collections.abc import Sequence
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
+from pinlater.storage.counts import SweepCounts
 from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.storage.relational import sweeping
+from pinlater.storage.relational.bulk import delete_ids, finished, oldest
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
-from pinlater.storage.sqlite.bulk import delete_ids, finished_before, oldest
-from pinlater.storage.sqlite.changes import Changes
+from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.storage.sqlite.ledger import Counter, Ledger, Transaction
 from pinlater.storage.sqlite.statements import sql
-from pinlater.storage.tally import Tally
 
 _COUNT_BETWEEN = sql("count_ready_between")
 _READY_AFTER = sql("select_ready_after")
-_OVERDUE = sql("select_overdue_claims")
-_EXPIRED = sql("select_expired")
-_DELETE_EXPIRIES = sql("delete_expiries_through")
 _OLD_REQUEST_KEYS = sql("delete_old_request_keys")
 _OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
 _REQUEST_KEYS_OF = sql("delete_request_keys_of")
 _UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
 _DELETE_COUNTERS = sql("delete_counters")
 _DELETE_DROPPED = sql("delete_dropped_queue")
-
-
-# Rows whose jobs don't wait any more don't count against the limit; so many times the limit may be looked at.
-_EXPIRY_ROUNDS_MAX = 10
 
 
 # --- due marks ------------------------------------------------------------------------------------------------------------------
@@ -95,48 +89,15 @@ def time_out_wanted(ledger: Ledger) -> bool:
     return any(counter.in_progress for queue in ledger.queues.values() for counter in queue.counters.values())
 
 
-def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
-    """The longest overdue first, over all queues. Claims of deleted queues are left to the garbage collection."""
-    tally = Tally()
-    left = limit
-    while left > 0:
-        ids = [row[0] for row in transaction.execute(_OVERDUE, (now_ms, left)).fetchall()]
-        changes = Changes(transaction, now_ms)
-        loaded = changes.load(ids)
-        for job in loaded:
-            changes.time_out(job)
-            tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
-        changes.write()
-        if len(loaded) == len(ids):
-            break
-        here = {job.id for job in loaded}
-        delete_ids(transaction, [job_id for job_id in ids if job_id not in here])
-        left -= len(loaded)
-    return tally.result()
-
-
 def expire_wanted(ledger: Ledger, now_ms: int) -> bool:
     return ledger.first_expiry_ms < now_ms
 
 
 def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
-    """The longest expired first. A row of `expiries` whose job doesn't wait any more is dropped: it comes again with the job."""
-    tally = Tally()
-    changes = Changes(transaction, now_ms)
-    left = limit
-    for _ in range(_EXPIRY_ROUNDS_MAX):
-        rows = transaction.execute(_EXPIRED, (now_ms, left)).fetchall() if left > 0 else []
-        if not rows:
-            break
-        for job in changes.load([row[1] for row in rows]):
-            if job.state is JobState.PENDING:
-                changes.expire(job)
-                tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
-                left -= 1
-        transaction.execute(_DELETE_EXPIRIES, rows[-1])
-    changes.write()
+    """Also brings the cached first expiry up to date."""
+    swept = at_once(sweeping.expire_jobs(SqliteDialect(transaction), now_ms, limit))
     transaction.ledger.reload_expiry(transaction.execute)
-    return tally.result()
+    return swept
 
 
 # --- garbage ----------------------------------------------------------------------------------------------------------------------
@@ -164,7 +125,8 @@ def with_finished(ledger: Ledger, ttls: Sequence[TimeToLive]) -> list[TimeToLive
 
 def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
     """Finished jobs past their time to live, then keys that time has freed, then what deleted queues left."""
-    tally = Tally()
+    dialect = SqliteDialect(transaction)
+    counts = SweepCounts()
     left = limit
     for ttl in ttls:
         queue = transaction.ledger.queues.get(ttl.queue)
@@ -178,14 +140,15 @@ def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms
                 if not there or left <= 0:
                     continue
                 before_ms = now_ms - kept_ms - 1
-                ids = finished_before(transaction, queue.queue_id, state, counter.priority, before_ms, left)
+                look = finished(dialect, queue.queue_id, state, counter.priority, left, until_ms=before_ms)
+                ids = [job_id for _, job_id in at_once(look)]
                 if ids:
-                    delete_ids(transaction, ids)
-                    tally.deleted(queue.name, counter.priority, state, len(ids))
+                    at_once(delete_ids(dialect, ids))
+                    counts.deleted(queue.name, counter.priority, state, len(ids))
                     left -= len(ids)
     forgotten = _forget_keys(transaction, now_ms, left)
-    tally.freed(forgotten + _free_dropped(transaction, left - forgotten))
-    return tally.result()
+    counts.freed(forgotten + _free_dropped(transaction, left - forgotten))
+    return counts.result()
 
 
 def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
@@ -202,6 +165,7 @@ def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
 
 def _free_dropped(transaction: Transaction, limit: int) -> int:
     """Frees the rows of deleted queues, at most `limit` of them, and says how many; a queue is forgotten when nothing of it is left."""
+    dialect = SqliteDialect(transaction)
     left = limit
     for queue_id, counters in list(transaction.ledger.dropped.items()):
         for counter in counters:
@@ -210,10 +174,10 @@ def _free_dropped(transaction: Transaction, limit: int) -> int:
                     return limit
                 if state is JobState.IN_PROGRESS and not counter.in_progress:
                     continue  # looking for claims of one queue means a walk over all claims
-                ids = oldest(transaction, queue_id, state, counter.priority, left)
+                ids = at_once(oldest(dialect, queue_id, state, counter.priority, left))
                 if state is JobState.IN_PROGRESS and len(ids) < left:
                     counter.in_progress = 0
-                left -= len(delete_ids(transaction, ids))
+                left -= len(at_once(delete_ids(dialect, ids)))
         for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
             if left <= 0:
                 return limit

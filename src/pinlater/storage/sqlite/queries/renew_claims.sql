@@ -1,1 +1,1 @@
-UPDATE claims SET deadline_ms = ?, flags = ? WHERE id = ?
+UPDATE claims SET deadline_ms = ?2, flags = ?3 WHERE id = ?1

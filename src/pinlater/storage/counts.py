@@ -1,20 +1,20 @@
-"""What a sweep did, gathered by queue and priority."""
+"""Counts of what a sweep did, by queue and priority."""
 
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
-from pinlater.storage.events import Record
 from pinlater.storage.interface import Swept
+from pinlater.storage.record import JobRecord
 
 
-class Tally:
-    """What a sweep did, by queue and priority."""
+class SweepCounts:
+    """Gathers the rows that a sweep answers."""
 
     def __init__(self) -> None:
         self._swept: dict[tuple[str, int], Swept] = {}
 
-    def failure(self, queue: str, job: Record) -> None:
-        """A job that was put back or has FAILED."""
+    def failure(self, queue: str, job: JobRecord) -> None:
+        """A job that the sweep put back or failed."""
         so_far = self._of(queue, job.priority)
         if job.state is JobState.PENDING:
             due_ms = job.run_after_ms if so_far.due_at_ms is None else min(so_far.due_at_ms, job.run_after_ms)
@@ -32,12 +32,12 @@ class Tally:
         self._swept[queue, priority] = so_far
 
     def lost(self, queue: str, priority: int) -> None:
-        """A job of which only the entry in an index was left."""
+        """A job whose data is gone; its index entry was removed."""
         so_far = self._of(queue, priority)
         self._swept[queue, priority] = so_far._replace(lost=so_far.lost + 1)
 
     def freed(self, count: int) -> None:
-        """What belonged to no queue any more."""
+        """Rows and keys of deleted queues, and keys that have ended."""
         if count:
             so_far = self._of("", 0)
             self._swept["", 0] = so_far._replace(freed=so_far.freed + count)

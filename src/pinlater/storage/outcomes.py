@@ -1,0 +1,95 @@
+"""Acks, checkpoints, heartbeats, releases and cancels of one call, decided on loaded jobs in the order of the arguments.
+
+The first of two acks of one job counts; the second finds the job as the first left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.storage.changes import Changes
+from pinlater.storage.decide import Cancel, Happening, Heartbeat, Release
+from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.storage.record import JobRecord
+
+NOT_FOUND = Acked(Outcome.NOT_FOUND)
+SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
+
+Item = TypeVar("Item", Ack, Checkpoint, ClaimRef)
+
+
+def finish(changes: Changes, acks: Sequence[Ack]) -> list[Acked]:
+    """Ends attempts. An ack without a token applies to the claim of any holder."""
+    return _apply(changes, acks, lambda ack: ack, lambda job, ack: ack.token is None or job.token == ack.token)
+
+
+def checkpoint(changes: Changes, checkpoints: Sequence[Checkpoint]) -> list[Acked]:
+    """Fenced by the token, or by the source where there is no token."""
+
+    def allowed(job: JobRecord, progress: Checkpoint) -> bool:
+        if progress.token is not None:
+            return job.token == progress.token
+        return job.source == progress.source
+
+    return _apply(changes, checkpoints, lambda progress: progress, allowed)
+
+
+def extend(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
+    """Heartbeats."""
+    return _apply(changes, refs, lambda _: Heartbeat(), _token_is)
+
+
+def release(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
+    """Claims given back."""
+    return _apply(changes, refs, lambda ref: Release(ref.delay_ms), _token_is)
+
+
+def cancel(changes: Changes, keys: Sequence[JobKey]) -> list[Acked]:
+    """Jobs that wait or are claimed; the claim's holder is not asked."""
+    results = []
+    for key in keys:
+        job = changes.find(key)
+        after = None if job is None else changes.apply(job, Cancel())
+        if job is None:
+            results.append(NOT_FOUND)
+        else:
+            results.append(_acked(Outcome.ALREADY_FINAL, job) if after is None else _acked(Outcome.APPLIED, after))
+    return results
+
+
+def _token_is(job: JobRecord, ref: ClaimRef) -> bool:
+    return job.token == ref.token
+
+
+def _apply(
+    changes: Changes,
+    items: Sequence[Item],
+    happening: Callable[[Item], Happening],
+    allowed: Callable[[JobRecord, Item], bool],
+) -> list[Acked]:
+    """Applies the event of each item to its job where that is IN_PROGRESS and `allowed` accepts the claim."""
+    results = []
+    for item in items:
+        job = changes.find(item.key)
+        if job is None:
+            results.append(NOT_FOUND)
+        elif job.finished:
+            results.append(_acked(Outcome.ALREADY_FINAL, job))
+        elif job.state is JobState.PENDING:
+            results.append(_acked(Outcome.STALE_CLAIM, job))
+        elif not allowed(job, item):
+            refused = _acked(Outcome.STALE_CLAIM, job)
+            results.append(refused._replace(holder=job.holder or "", held_since_ms=job.claimed_at_ms))
+        else:
+            results.append(_acked(Outcome.APPLIED, changes.apply(job, happening(item)) or job))
+    return results
+
+
+def _acked(outcome: Outcome, job: JobRecord) -> Acked:
+    """The outcome with the job as it is now: when it is due, or until when the claim lasts that the event renewed."""
+    if job.state is JobState.PENDING:
+        return Acked(outcome, job.state, job.run_after_ms)
+    renewed = outcome is Outcome.APPLIED and job.state is JobState.IN_PROGRESS
+    return Acked(outcome, job.state, deadline_ms=job.deadline_ms if renewed else None)

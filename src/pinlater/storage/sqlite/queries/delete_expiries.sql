@@ -1,0 +1,1 @@
+DELETE FROM expiries WHERE expires_at_ms = ? AND id = ?

@@ -1,0 +1,1 @@
+SELECT expires_at_ms, id FROM expiries WHERE expires_at_ms < :now_ms ORDER BY expires_at_ms, id LIMIT :limit
