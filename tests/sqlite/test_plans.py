@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator
 from importlib.resources import files
@@ -10,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pinlater.storage.relational.rows import JobRow, StateRow
 from pinlater.storage.sqlite import SqliteSettings
 from pinlater.storage.sqlite.connection import connect
 from pinlater.storage.sqlite.migration import migrate
-from pinlater.storage.sqlite.statements import FOLDER, sql
-
-STATEMENTS = sorted(entry.name.removesuffix(".sql") for entry in FOLDER.iterdir() if entry.name.endswith(".sql"))
+from pinlater.storage.sqlite.statements import STATEMENTS, delete_rows, sql
 
 # What may be read from end to end, and why.
 ALLOWED_SCANS = {
@@ -46,13 +44,8 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
-    text = sql(name).replace(":table", "claims")
-    names = re.findall(r":([a-z_]+)", text)
-    if names:
-        return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", dict.fromkeys(names))]
-    count = max(text.count("?"), *(number for number in range(10) if f"?{number}" in text), 0)
-    numbered = [number for number in range(1, 10) if f"?{number}" in text]
-    values = [None] * (max(numbered) if numbered else count)
+    text = delete_rows("claims") if name == "delete_rows" else sql(name)
+    values = [None] * len(STATEMENTS[name].parameters)
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
 
 
@@ -65,7 +58,7 @@ def scanned_tables(steps: list[str]) -> list[str]:
     return tables
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_a_statement_seeks_and_never_scans(connection: sqlite3.Connection, name: str) -> None:
     """A scan would make the statement slower with every job in the file."""
     steps = plan(connection, name)
@@ -73,7 +66,7 @@ def test_a_statement_seeks_and_never_scans(connection: sqlite3.Connection, name:
     assert not scans, steps
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_a_statement_never_sorts_jobs(connection: sqlite3.Connection, name: str) -> None:
     """An ORDER BY that no index serves reads everything before the first row."""
     steps = plan(connection, name)
@@ -99,7 +92,16 @@ def test_a_claim_deletes_by_one_range(connection: sqlite3.Connection) -> None:
 
 
 def test_every_statement_is_used() -> None:
-    """A file that nobody names is dead."""
+    """A statement without a caller is dead."""
     packages = [files("pinlater.storage.sqlite"), files("pinlater.storage.relational")]
     code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []
+
+
+@pytest.mark.parametrize(("name", "row"), [("load_jobs", JobRow), ("load_states", StateRow)])
+def test_loaded_rows_have_the_columns_that_the_statement_names(
+    connection: sqlite3.Connection, name: str, row: type[JobRow | StateRow]
+) -> None:
+    """Rows are read by position."""
+    cursor = connection.execute(sql(name), ("[]",))
+    assert tuple(column[0] for column in cursor.description) == row._fields

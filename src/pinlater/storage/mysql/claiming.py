@@ -33,12 +33,12 @@ _LOOK_AGAIN_MS = 20
 _ROUNDS_MAX = 10
 
 _LOCK_DUE = sql("lock_due")
-_FIRST_READY = sql("select_first_ready")
-_BODIES = sql("select_bodies")
-_SPECIAL = sql("select_special")
-_NEWEST_BODIES = sql("select_newest_bodies")
-_CLAIMS = sql("insert_claims")
-_FREE_KEY = sql("free_unique_key")
+_SELECT_FIRST_READY = sql("select_first_ready")
+_SELECT_BODIES = sql("select_bodies")
+_SELECT_SPECIAL = sql("select_special")
+_SELECT_NEWEST_BODIES = sql("select_newest_bodies")
+_INSERT_CLAIMS = sql("insert_claims")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
 async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
@@ -69,7 +69,7 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         special = [row[2] for answer in found for row in answer.rows if row[3] & SPECIAL]
         about: dict[int, tuple[Any, ...]] = {}
         if special:
-            about = {line[0]: line for line in await transaction.select_jobs(_SPECIAL, special)}
+            about = {line[0]: line for line in await transaction.select_jobs(_SELECT_SPECIAL, special)}
         expired: list[int] = []
         for one, answer in zip(hungry, found, strict=True):
             expired += one.hand_out(answer.rows, about)
@@ -91,7 +91,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
         return
     transaction.change(delete_ready(keys))
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
-        transaction.change(_CLAIMS(rows=part))
+        transaction.change(_INSERT_CLAIMS(rows=part))
     for one in claims:
         one.taken.clear()
         one.rows.clear()
@@ -105,7 +105,7 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
     looks = [look for one in claims for look in one.looks()]
     kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # who drops partitions may have another clock
     reads = []
-    for statement, ids in ((_BODIES, plain), (_NEWEST_BODIES, special)):
+    for statement, ids in ((_SELECT_BODIES, plain), (_SELECT_NEWEST_BODIES, special)):
         if ids:
             reads.append(statement(jobs=JOBS, ids=ids))
             if ids[0] < kept_before:
@@ -219,7 +219,7 @@ class _Claim:
         queue_id = self.queue.queue_id
         freed = freed_by_claim(options)
         if freed is not None:
-            self._transaction.change(_FREE_KEY(queue_id=queue_id, key=freed.encode(), id=job_id))
+            self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=freed.encode(), id=job_id))
         descriptor, source, token = share.holder
         held = (queue_id, priority, self._now_ms, until_ms, until_ms - self._now_ms)
         self.rows.append(row((job_id, *held, flags, token, source, descriptor)))
@@ -249,7 +249,9 @@ class _Claim:
         if not (self._short or self._cut):
             return []
         return [
-            _FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS))
+            _SELECT_FIRST_READY(
+                queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS)
+            )
             for priority in self.queue.priorities
         ]
 

@@ -6,7 +6,7 @@ from pinlater.domain.job import JobState
 from pinlater.storage.mysql.statements import Sql, sql
 from pinlater.storage.relational.dialect import Waiting
 
-_ADD = sql("add_to_counters")
+_ADD_TO_COUNTERS = sql("add_to_counters")
 
 
 class Counter:
@@ -87,4 +87,4 @@ class Counters:
         if not self._changed:
             return None
         changed = [self._changed[key] for key in sorted(self._changed)]
-        return _ADD(rows=Sql(b",".join([counter.row(writer) for counter in changed])))
+        return _ADD_TO_COUNTERS(rows=Sql(b",".join([counter.row(writer) for counter in changed])))

@@ -20,13 +20,13 @@ CHANGED, FUTURE, OPTIONS = 1, 2, 4
 # transaction deletes the job.
 _LOOKS_MAX = 5
 
-_LOAD = sql("load_jobs")
-_STATES = sql("load_states")
+_LOAD_JOBS = sql("load_jobs")
+_LOAD_STATES = sql("load_states")
 _SAVE_BODY = sql("save_body")
-_FREE_KEY = sql("free_unique_key")
-_KEY = sql("find_unique_key")
-_DELETE_KEY = sql("delete_unique_key")
-_SAVE_KEY = sql("save_unique_key")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
+_FIND_UNIQUE_KEY = sql("find_unique_key")
+_DELETE_UNIQUE_KEY = sql("delete_unique_key")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
 
 
 class MysqlDialect:
@@ -54,31 +54,31 @@ class MysqlDialect:
         for _ in range(_LOOKS_MAX):
             if not left:
                 break
-            rows = [JobRow._make(line) for line in await self._transaction.select_jobs(_LOAD, left)]
+            rows = [JobRow._make(line) for line in await self._transaction.select_jobs(_LOAD_JOBS, left)]
             left = [job.id for job in rows if job.counted_future is job.claim_id is job.done_state is None]
             missing = set(left)
             found += [job for job in rows if job.id not in missing]
         return found
 
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
-        return [StateRow._make(line) for line in await self._transaction.select_jobs(_STATES, ids)]
+        return [StateRow._make(line) for line in await self._transaction.select_jobs(_LOAD_STATES, ids)]
 
     async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
         [found] = await self._transaction.select(sql(name)(**values))
         return found.rows
 
     async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
-        [found] = await self._transaction.select(_KEY(queue_id=queue_id, key=key.encode()))
+        [found] = await self._transaction.select(_FIND_UNIQUE_KEY(queue_id=queue_id, key=key.encode()))
         return found.rows[0] if found.rows else None
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
         """In place of one that has ended by time."""
         packed = key.encode()
-        self._transaction.change(_DELETE_KEY(queue_id=queue_id, key=packed))
-        self._insert(_SAVE_KEY, [(queue_id, packed, scope, job.id, job.priority, None)])
+        self._transaction.change(_DELETE_UNIQUE_KEY(queue_id=queue_id, key=packed))
+        self._insert(_SAVE_UNIQUE_KEY, [(queue_id, packed, scope, job.id, job.priority, None)])
 
     def free_key(self, queue_id: int, key: str, job_id: int) -> None:
-        self._transaction.change(_FREE_KEY(queue_id=queue_id, key=key.encode(), id=job_id))
+        self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=key.encode(), id=job_id))
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:

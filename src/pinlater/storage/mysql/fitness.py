@@ -18,7 +18,7 @@ from pinlater.storage.mysql.statements import sql
 
 logger = logging.getLogger(__name__)
 
-_LOAD = sql("load_server_settings")
+_LOAD_SERVER_SETTINGS = sql("load_server_settings")
 # Less would be the limit for the bodies of all shards.
 _LEAST_PACKET = 256 * 1024
 _LEAST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
@@ -33,7 +33,7 @@ class Verdict(NamedTuple):
 
 async def check_server(connection: Connection, endpoint: Endpoint) -> None:
     """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, where the server can't be used."""
-    [found] = await connection.run([_LOAD()])
+    [found] = await connection.run([_LOAD_SERVER_SETTINGS()])
     verdict = judge({_text(name): _text(value) for name, value in found.rows})
     if verdict.refused is not None:
         raise ShardConnectionFailed(f"{endpoint}: {verdict.refused}", retryable=False)

@@ -30,17 +30,17 @@ from pinlater.storage.options import options_text
 from pinlater.storage.record import later
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
 
-_JOBS = sql("insert_jobs")
-_READY = sql("insert_ready")
-_FUTURE = sql("insert_future")
-_EXPIRIES = sql("insert_expiries")
-_REQUEST_KEYS = sql("insert_request_keys")
+_INSERT_JOBS = sql("insert_jobs")
+_INSERT_READY = sql("insert_ready")
+_INSERT_FUTURE = sql("insert_future")
+_INSERT_EXPIRIES = sql("insert_expiries")
+_INSERT_REQUEST_KEYS = sql("insert_request_keys")
 _LOCK_REQUEST_KEYS = sql("lock_request_keys")
 _DELETE_REQUEST_KEYS = sql("delete_request_keys")
 _LOCK_UNIQUE_KEYS = sql("lock_unique_keys")
 _DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
-_SAVE_UNIQUE_KEYS = sql("save_unique_key")
-_KNOWN_IDS = sql("select_known_ids")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
+_SELECT_KNOWN_IDS = sql("select_known_ids")
 _SUM_PENDING = sql("sum_pending")
 
 _STATEMENT_BYTES_MAX = 1_000_000
@@ -140,7 +140,7 @@ class _Batch:
                         self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
         ids = [job.id for _, request in known for job in request.jobs]
         if ids:
-            [found] = await self._transaction.select(_KNOWN_IDS(ids=json_ids(ids)))
+            [found] = await self._transaction.select(_SELECT_KNOWN_IDS(ids=json_ids(ids)))
             self._known = {job_id for (job_id,) in found.rows}
 
     # --- deciding -------------------------------------------------------------------------------------------------------------
@@ -251,12 +251,12 @@ class _Batch:
             change(_DELETE_UNIQUE_KEYS(keys=some))
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
-            (_REQUEST_KEYS, self._new_keys),
-            (_SAVE_UNIQUE_KEYS, list(self._unique_keys.values())),
-            (_JOBS, self._jobs),
-            (_READY, self._ready),
-            (_FUTURE, self._future),
-            (_EXPIRIES, self._expiries),
+            (_INSERT_REQUEST_KEYS, self._new_keys),
+            (_SAVE_UNIQUE_KEY, list(self._unique_keys.values())),
+            (_INSERT_JOBS, self._jobs),
+            (_INSERT_READY, self._ready),
+            (_INSERT_FUTURE, self._future),
+            (_INSERT_EXPIRIES, self._expiries),
         ):
             for part in in_statements(new, most):
                 change(template(rows=part))

@@ -34,15 +34,15 @@ _LOCK_META = sql("lock_meta")
 _LOCK_SERVERS = sql("lock_servers")
 _LOCK_WRITERS = sql("lock_writers")
 _SAVE_WRITERS = sql("save_writers")
-_SAVE = sql("save_server")
-_RENEW = sql("renew_server")
-_ANNOUNCE = sql("announce_server")
+_SAVE_SERVER = sql("save_server")
+_RENEW_SERVER = sql("renew_server")
+_ANNOUNCE_SERVER = sql("announce_server")
 _MAKE_META = sql("make_meta")
 _LOAD_META = sql("load_meta")
 _SAVE_CLOCK = sql("save_clock")
 _LIST_CLOCKS = sql("list_clocks")
-_DELETE = sql("delete_server")
-_LIST = sql("list_servers")
+_DELETE_SERVER = sql("delete_server")
+_LIST_SERVERS = sql("list_servers")
 # A number has 63 bits.
 _RANGES = 2**63 // NUMBERS
 # An answer that takes longer says too little of the time.
@@ -82,7 +82,7 @@ class Membership:
         first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS
         transaction.change(_SAVE_WRITERS(rows=rows([(writer, first) for writer in own])))
         transaction.change(
-            _SAVE(
+            _SAVE_SERVER(
                 slot=slot,
                 incarnation=self.incarnation,
                 name=self.name,
@@ -99,7 +99,7 @@ class Membership:
         self.address = address
         *_, secret = await connection.run(
             [
-                _ANNOUNCE(slot=self.slot, incarnation=self.incarnation, address=address),
+                _ANNOUNCE_SERVER(slot=self.slot, incarnation=self.incarnation, address=address),
                 _MAKE_META(name="wake_secret", value=secrets.token_urlsafe(32)),
                 _LOAD_META(name="wake_secret"),
             ]
@@ -112,7 +112,7 @@ class Membership:
         False where the slot was taken over meanwhile.
         """
         asked_ms = 0 if time_ms is None else time_ms()
-        renewed, now = await connection.run([_RENEW(slot=self.slot, incarnation=self.incarnation), _NOW()])
+        renewed, now = await connection.run([_RENEW_SERVER(slot=self.slot, incarnation=self.incarnation), _NOW()])
         if time_ms is not None and renewed.affected == 1:
             took_ms = time_ms() - asked_ms
             if took_ms < _QUICK_MS:
@@ -143,12 +143,12 @@ class Membership:
 
     async def leave(self, transaction: Transaction) -> None:
         """Frees the slot."""
-        transaction.change(_DELETE(slot=self.slot, incarnation=self.incarnation))
+        transaction.change(_DELETE_SERVER(slot=self.slot, incarnation=self.incarnation))
 
 
 async def members(connection: Connection, lease_ms: int) -> list[Member]:
     """Who uses the shard now, each once: after a failover a server's old place is there beside its new one until its lease lapses."""
-    [found] = await connection.run([_LIST()])
+    [found] = await connection.run([_LIST_SERVERS()])
     alive = [
         Member(slot, name, address, started_ms, seen_ms)
         for slot, name, address, started_ms, seen_ms, now_ms in found.rows

@@ -38,10 +38,10 @@ _MOVE_MAX = 50
 _LOCK_WAIT_MS = 100
 _LAST = "later"
 
-_LIST = sql("list_partitions")
-_COUNT_DONE = sql("count_done_between")
-_STATES_AFTER = sql("select_states_after")
-_KEEP = sql("keep_jobs")
+_LIST_PARTITIONS = sql("list_partitions")
+_COUNT_DONE_BETWEEN = sql("count_done_between")
+_SELECT_STATES_AFTER = sql("select_states_after")
+_KEEP_JOBS = sql("keep_jobs")
 
 
 class Partition(NamedTuple):
@@ -112,7 +112,7 @@ class Partitions:
 
     async def _is_over(self, connection: Connection, from_id: int, to_id: int) -> bool:
         """Whether all its jobs are gone or kept elsewhere now."""
-        [finished] = await connection.run([_COUNT_DONE(from_id=from_id, to_id=to_id, limit=_SURVIVORS_MAX + 1)])
+        [finished] = await connection.run([_COUNT_DONE_BETWEEN(from_id=from_id, to_id=to_id, limit=_SURVIVORS_MAX + 1)])
         if finished.rows[0][0] > _SURVIVORS_MAX:
             return False
         survivors: list[int] = []
@@ -124,7 +124,7 @@ class Partitions:
                 if len(survivors) > _SURVIVORS_MAX or size > _SURVIVING_BYTES_MAX:
                     return False
         for start in range(0, len(survivors), _MOVE_MAX):
-            await connection.run([_KEEP(ids=survivors[start : start + _MOVE_MAX])])
+            await connection.run([_KEEP_JOBS(ids=survivors[start : start + _MOVE_MAX])])
         return True
 
     async def _forget_kept(self, connection: Connection) -> None:
@@ -176,7 +176,7 @@ class Partitions:
 
 
 async def _partitions(connection: Connection) -> list[Partition]:
-    [found] = await connection.run([_LIST()])
+    [found] = await connection.run([_LIST_PARTITIONS()])
     return [
         Partition(str(name), None if str(below) == "MAXVALUE" else int(below))
         for name, below in found.rows
@@ -187,7 +187,9 @@ async def _partitions(connection: Connection) -> list[Partition]:
 async def _walk(connection: Connection, table: bytes, from_id: int, to_id: int) -> AsyncIterator[tuple[int, int, int]]:
     """(id, body bytes, is a job still) of each row, a short look at a time."""
     while True:
-        [found] = await connection.run([_STATES_AFTER(table=Sql(table), from_id=from_id, to_id=to_id, limit=_LOOK_MAX)])
+        [found] = await connection.run(
+            [_SELECT_STATES_AFTER(table=Sql(table), from_id=from_id, to_id=to_id, limit=_LOOK_MAX)]
+        )
         for line in found.rows:
             yield line[0], line[1], line[2]
         if len(found.rows) < _LOOK_MAX:

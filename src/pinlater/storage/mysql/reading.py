@@ -35,20 +35,20 @@ _BODY = Sql(b"coalesce(progress.body, jobs.body)")
 _NO_BODY = Sql(b"NULL")
 _BODY_BYTES = Sql(b"octet_length(coalesce(progress.body, jobs.body))")
 
-_LOOKUP = sql("lookup_jobs")
+_LOOKUP_JOBS = sql("lookup_jobs")
 _FIND_QUEUE = sql("find_queue")
 _PAGE_OF_DUE = sql("page_of_due")
 _PAGE_OF_FUTURE = sql("page_of_future")
 _PAGE_OF_CLAIMS = sql("page_of_claims")
 _PAGE_OF_DONE = sql("page_of_done")
-_DUE = sql("select_due")
-_PRIORITIES_OF = sql("list_priorities_of")
-_BODIES = sql("select_bodies")
-_SPECIAL = sql("select_special")
-_NEWEST_BODIES = sql("select_newest_bodies")
-_COUNT = sql("count_jobs")
-_REQUEST_KEYS = sql("select_request_keys")
-_UNIQUE_KEYS = sql("select_unique_keys")
+_SELECT_DUE = sql("select_due")
+_LIST_PRIORITIES_OF = sql("list_priorities_of")
+_SELECT_BODIES = sql("select_bodies")
+_SELECT_SPECIAL = sql("select_special")
+_SELECT_NEWEST_BODIES = sql("select_newest_bodies")
+_COUNT_JOBS = sql("count_jobs")
+_SELECT_REQUEST_KEYS = sql("select_request_keys")
+_SELECT_UNIQUE_KEYS = sql("select_unique_keys")
 
 
 async def lookup(connection: Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
@@ -65,7 +65,7 @@ async def lookup(connection: Connection, keys: Sequence[JobKey], *, bodies: bool
 async def _jobs(connection: Connection, ids: Sequence[int], *, bodies: bool) -> list[Job]:
     """Those that are there; a row that is in no state is what is left of a job."""
     body = _BODY if bodies else _NO_BODY
-    rows = await _select_jobs(connection, _LOOKUP, ids, body=body)
+    rows = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)
     return [
         job_of((line[0], line[1].decode(), *line[2:22]))
         for line in rows
@@ -133,11 +133,11 @@ async def peek(
     queue_id = await _queue_id(connection, queue)
     if queue_id is None:
         return QueueNotFound(queue)
-    [used] = await connection.run([_PRIORITIES_OF(queue_id=queue_id)])
+    [used] = await connection.run([_LIST_PRIORITIES_OF(queue_id=queue_id)])
     if not used.rows:
         return []
     ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for (p,) in used.rows]
-    wanted = _DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
+    wanted = _SELECT_DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
     [due] = await connection.run([wanted])
     seen: list[ClaimedJob] = []
     for line in due.rows:
@@ -154,8 +154,8 @@ async def _peeked(connection: Connection, due: tuple[Any, ...], now_ms: int) -> 
     """The job as a claim would hand it out; None for one that has expired or is gone."""
     priority, run_after_ms, job_id, flags, _ = due
     if flags & (CHANGED | OPTIONS):
-        about = await _select_jobs(connection, _SPECIAL, [job_id])
-        newest = await _select_jobs(connection, _NEWEST_BODIES, [job_id])
+        about = await _select_jobs(connection, _SELECT_SPECIAL, [job_id])
+        newest = await _select_jobs(connection, _SELECT_NEWEST_BODIES, [job_id])
         if not about or not newest:
             return None
         _, allowed, remaining, ended, created_ms, text = about[0]
@@ -164,7 +164,7 @@ async def _peeked(connection: Connection, due: tuple[Any, ...], now_ms: int) -> 
             return None
         attempt = (allowed, remaining, ended + 1, options.headers)
         return ClaimedJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)
-    about = await _select_jobs(connection, _BODIES, [job_id])
+    about = await _select_jobs(connection, _SELECT_BODIES, [job_id])
     if not about:
         return None
     _, allowed, created_ms, body = about[0]
@@ -179,7 +179,7 @@ async def counts(connection: Connection, queues: Sequence[str] | None) -> list[Q
             return []
         names = b",".join([b"_binary'" + name.encode() + b"'" for name in queues])
         which = Sql(b"queues.name IN (" + names + b")")
-    [found] = await connection.run([_COUNT(which=which)])
+    [found] = await connection.run([_COUNT_JOBS(which=which)])
     return [QueueCounts(line[0].decode(), *line[1:]) for line in found.rows]
 
 
@@ -199,7 +199,7 @@ async def find_requests(
         kept = None
         if queue_id is not None:
             keys = keys_are("request_key", [(queue_id, ref.request_key.encode())])
-            [answer] = await connection.run([_REQUEST_KEYS(keys=keys)])
+            [answer] = await connection.run([_SELECT_REQUEST_KEYS(keys=keys)])
             kept = KeyedAnswer(*answer.rows[0][2:]) if answer.rows else None
         found.append(None if kept is None else kept.to(ref.request_key, ref.fingerprint, now_ms))
     return found
@@ -212,7 +212,9 @@ async def find_unique(connection: Connection, wanted: Sequence[UniqueRef], now_m
         queue_id = await _queue_id(connection, ref.queue)
         line = None
         if queue_id is not None:
-            [answer] = await connection.run([_UNIQUE_KEYS(keys=keys_are("unique_key", [(queue_id, ref.key.encode())]))])
+            [answer] = await connection.run(
+                [_SELECT_UNIQUE_KEYS(keys=keys_are("unique_key", [(queue_id, ref.key.encode())]))]
+            )
             line = answer.rows[0] if answer.rows else None
         free = line is None or (line[4] is not None and line[4] <= now_ms)
         found.append(None if free or line is None else (line[2], line[3]))

@@ -23,20 +23,20 @@ from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 _LOOK_BEHIND_MS = 60_000
 _LOOK_FROM_THE_START_MS = 600_000
 
-_FUTURE = sql("lock_future")
-_COUNTED_FUTURE = sql("lock_counted_future")
-_STILL_COUNTED_FUTURE = sql("select_counted_future")
+_LOCK_FUTURE = sql("lock_future")
+_LOCK_COUNTED_FUTURE = sql("lock_counted_future")
+_SELECT_COUNTED_FUTURE = sql("select_counted_future")
 _DELETE_FUTURE = sql("delete_future")
 _COUNT_AS_DUE = sql("count_as_due")
-_FINISHED = sql("list_finished")
-_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
-_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
-_DROPPED = sql("list_dropped_queues")
-_READY_OF = sql("select_ready_of")
-_DONE_OF = sql("select_done_of")
-_REQUEST_KEYS_OF = sql("delete_request_keys_of")
-_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
-_DELETE_DROPPED = sql("delete_dropped_queue")
+_LIST_FINISHED = sql("list_finished")
+_DELETE_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
+_DELETE_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
+_LIST_DROPPED_QUEUES = sql("list_dropped_queues")
+_SELECT_READY_OF = sql("select_ready_of")
+_SELECT_DONE_OF = sql("select_done_of")
+_DELETE_REQUEST_KEYS_OF = sql("delete_request_keys_of")
+_DELETE_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
+_DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 
 
 class Memory:
@@ -56,12 +56,12 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
     """Counts jobs whose time has come as due. Those that somebody else has in hand come again: they may be let go as they were."""
     moved, left = 0, limit
     while left > 0:
-        [found] = await transaction.select(_FUTURE(now_ms=now_ms, limit=min(left, READ_MAX)))
+        [found] = await transaction.select(_LOCK_FUTURE(now_ms=now_ms, limit=min(left, READ_MAX)))
         if not found.rows:
             break
         left -= len(found.rows)
         last_ms = found.rows[-1][2]
-        [counted] = await transaction.select(_COUNTED_FUTURE(by_ms=last_ms, limit=len(found.rows)))
+        [counted] = await transaction.select(_LOCK_COUNTED_FUTURE(by_ms=last_ms, limit=len(found.rows)))
         if counted.rows:
             transaction.change(_COUNT_AS_DUE(keys=json_rows(sorted(counted.rows))))
             moved += len(counted.rows)
@@ -72,7 +72,7 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
         in_hand: set[int] = set()
         others = sorted(set(found.rows) - set(counted.rows))  # which may be more than the counted are fewer
         if others:
-            [still] = await transaction.select(_STILL_COUNTED_FUTURE(keys=json_rows(others)))
+            [still] = await transaction.select(_SELECT_COUNTED_FUTURE(keys=json_rows(others)))
             in_hand = {job_id for (job_id,) in still.rows}
         gone = {line[2:] for line in counted.rows} | {line[2:] for line in others if line[3] not in in_hand}
         if gone:
@@ -103,10 +103,10 @@ async def collect_garbage(
     freed = 0
     if left > 0:
         freed += await transaction.change_now(
-            _OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, READ_MAX))
+            _DELETE_OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, READ_MAX))
         )
     if left > freed:
-        freed += await transaction.change_now(_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, READ_MAX)))
+        freed += await transaction.change_now(_DELETE_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, READ_MAX)))
     freed += await _free_dropped(transaction, left - freed)
     counts.freed(freed)
     return counts.result()
@@ -116,7 +116,7 @@ async def _collect_finished(
     transaction: Transaction, memory: Memory, ttls: dict[str, TimeToLive], now_ms: int, limit: int, counts: SweepCounts
 ) -> int:
     """Returns how much of the limit is left. Finishes only get later, so the oldest one of a kind is worth remembering."""
-    [there_are] = await transaction.select(_FINISHED())
+    [there_are] = await transaction.select(_LIST_FINISHED())
     collected_to = dict(memory.collected_to)
     if now_ms >= memory.from_the_start_at_ms:
         collected_to.clear()
@@ -173,20 +173,20 @@ async def _free_dropped(transaction: Transaction, limit: int) -> int:
     left = limit
     if left <= 0:
         return 0
-    [dropped] = await transaction.select(_DROPPED())
+    [dropped] = await transaction.select(_LIST_DROPPED_QUEUES())
     for (queue_id,) in dropped.rows:
-        for statement in (_READY_OF, _DONE_OF):
+        for statement in (_SELECT_READY_OF, _SELECT_DONE_OF):
             if left <= 0:
                 return limit
             [found] = await transaction.select(statement(queue_id=queue_id, limit=min(left, READ_MAX)))
             left -= len(await delete_ids(MysqlDialect(transaction), [line[0] for line in found.rows]))
             if len(found.rows) >= READ_MAX:
                 return limit - left
-        for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
+        for statement in (_DELETE_REQUEST_KEYS_OF, _DELETE_UNIQUE_KEYS_OF):
             if left <= 0:
                 return limit
             left -= await transaction.change_now(statement(queue_id=queue_id, limit=left))
         if left <= 0:
             return limit
-        transaction.change(_DELETE_DROPPED(queue_id=queue_id))
+        transaction.change(_DELETE_DROPPED_QUEUE(queue_id=queue_id))
     return limit - left

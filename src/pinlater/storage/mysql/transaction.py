@@ -51,13 +51,13 @@ from pinlater.storage.mysql.stats import Stats
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-_MARK = sql("mark_writer")
+_MARK_WRITER = sql("mark_writer")
 _ALWAYS = Sql(b"TRUE")
 _FIND_WRITER = sql("find_writer")
-_COMMITS = sql("find_commit")
+_FIND_COMMIT = sql("find_commit")
 _CHECK_QUEUES = sql("check_queues")
-_QUEUES_NAMED = sql("find_queues")
-_QUEUES_OF = sql("select_queues")
+_FIND_QUEUES = sql("find_queues")
+_SELECT_QUEUES = sql("select_queues")
 _COMMIT_STEP_S = 0.02
 # Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
 _DOUBLINGS_MAX = 4
@@ -108,7 +108,7 @@ class Transaction:
         if unknown:
             found |= {
                 queue.name: queue
-                for queue in await self._learn(_QUEUES_NAMED(names=[name.encode() for name in unknown]))
+                for queue in await self._learn(_FIND_QUEUES(names=[name.encode() for name in unknown]))
             }
         self._relied_on.update([queue.queue_id for queue in found.values()])
         return found
@@ -120,7 +120,7 @@ class Transaction:
         found = {queue_id: known[queue_id] for queue_id in wanted if queue_id in known}
         unknown = sorted(wanted - found.keys())
         if unknown:
-            found |= {queue.queue_id: queue for queue in await self._learn(_QUEUES_OF(ids=unknown))}
+            found |= {queue.queue_id: queue for queue in await self._learn(_SELECT_QUEUES(ids=unknown))}
         self._relied_on.update(found)
         return found
 
@@ -265,7 +265,7 @@ class Writer:
         """The statement that numbers a transaction. It fails where `condition` doesn't hold."""
         self._newest += 1
         first, last = self._numbers
-        return _MARK(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
+        return _MARK_WRITER(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
 
     async def _in_turn(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async with self._turn:
@@ -346,7 +346,7 @@ class Writer:
             [alive] = await connection.run([f"SELECT IS_USED_LOCK({held})".encode()])
             if alive.rows[0][0] is None:
                 return
-            [commits] = await connection.run([_COMMITS(id=alive.rows[0][0])])
+            [commits] = await connection.run([_FIND_COMMIT(id=alive.rows[0][0])])
             if not commits.rows:
                 break
             if _now() >= give_up_at:

@@ -27,13 +27,13 @@ _READ_MAX = 1_000
 # From here on the plain jobs of one call go in by one statement over a list of ids.
 _LIST_MIN = 6
 
-_DUE = sql("select_due")
-_PROGRESS = sql("select_progress")
-_DELETE_READY = sql("delete_ready_through")
-_FIRST_READY = sql("select_first_ready")
-_CLAIMS = Rows("insert_claims")
-_CLAIMS_OF = sql("insert_claims_of")
-_FREE_KEY = sql("free_unique_key")
+_SELECT_DUE = sql("select_due")
+_SELECT_PROGRESS = sql("select_progress")
+_DELETE_READY_THROUGH = sql("delete_ready_through")
+_SELECT_FIRST_READY = sql("select_first_ready")
+_INSERT_CLAIMS = Rows("insert_claims")
+_INSERT_CLAIMS_OF = sql("insert_claims_of")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
 def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
@@ -54,7 +54,7 @@ def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
         if counter.pending == counter.future and counter.future_from_ms > now_ms:
             first = min(first, counter.future_from_ms)
             continue
-        row = execute(_FIRST_READY, (queue.queue_id, counter.priority)).fetchone()
+        row = execute(_SELECT_FIRST_READY, (queue.queue_id, counter.priority)).fetchone()
         if row is not None:
             first = min(first, row[0])
     return None if first == NEVER_MS else first
@@ -95,7 +95,7 @@ class _Claim:
             if counter.pending > counter.future or (counter.future and counter.future_from_ms <= self._now_ms):
                 self._take(counter)
         if self._rows:
-            _CLAIMS.run(self._execute, self._rows)
+            _INSERT_CLAIMS.run(self._execute, self._rows)
         if self._expired:
             at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
         short = self._cut or self._share is not None
@@ -108,13 +108,13 @@ class _Claim:
         more = True
         while more and self._share is not None and len(self._expired) < _EXPIRED_MAX:
             asked = min(self._wanted, _READ_MAX)
-            with closing(self._execute(_DUE, (counter.queue_id, counter.priority, self._now_ms, asked))) as rows:
+            with closing(self._execute(_SELECT_DUE, (counter.queue_id, counter.priority, self._now_ms, asked))) as rows:
                 used, last = self._hand_out(counter, rows)
             if self._share is not None:
                 self._store_plain(self._share, counter.priority)
             if last is None:
                 return
-            self._execute(_DELETE_READY, (counter.queue_id, counter.priority, *last))
+            self._execute(_DELETE_READY_THROUGH, (counter.queue_id, counter.priority, *last))
             more = used == asked
 
     def _hand_out(self, counter: Counter, rows: Iterable[Any]) -> tuple[int, tuple[int, int] | None]:
@@ -185,7 +185,7 @@ class _Claim:
         descriptor, source, token = share.holder
         about = (self._queue.queue_id, priority, now_ms, later(now_ms, timeout_ms), timeout_ms)
         if len(ids) >= _LIST_MIN:
-            self._execute(_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
+            self._execute(_INSERT_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
         else:
             for job_id in ids:
                 self._rows.extend((job_id, *about, 0, token, source, descriptor))
@@ -200,7 +200,7 @@ class _Claim:
             return None
         remaining, ended = allowed, 0
         if changed:
-            allowed, remaining, ended, new_body = self._execute(_PROGRESS, (job_id,)).fetchone()
+            allowed, remaining, ended, new_body = self._execute(_SELECT_PROGRESS, (job_id,)).fetchone()
             body = body if new_body is None else new_body
         until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         return ClaimedJob(
@@ -213,7 +213,7 @@ class _Claim:
         flags = claim_flags(options, has_progress=bool(row[2]))
         freed = freed_by_claim(options)
         if freed is not None:
-            self._execute(_FREE_KEY, (self._queue.queue_id, freed, job.id))
+            self._execute(_FREE_UNIQUE_KEY, (self._queue.queue_id, freed, job.id))
         descriptor, source, token = share.holder
         until_ms = job.claim_deadline_ms
         about = (self._queue.queue_id, job.priority, self._now_ms, until_ms, until_ms - self._now_ms)

@@ -9,13 +9,13 @@ from pinlater.storage.record import JobRecord
 from pinlater.storage.relational.dialect import Keys
 from pinlater.storage.relational.rows import JobRow, StateRow
 from pinlater.storage.sqlite.ledger import Counter, QueueEntry, Transaction
-from pinlater.storage.sqlite.statements import Rows, delete_rows, sql
+from pinlater.storage.sqlite.statements import Rows, delete_rows, in_order, sql
 
 T = TypeVar("T")
 
-_FREE_KEY = sql("free_unique_key")
-_SAVE_KEY = sql("save_unique_key")
-_KEY = sql("find_unique_key")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
+_FIND_UNIQUE_KEY = sql("find_unique_key")
 _ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries")}
 
 
@@ -59,18 +59,20 @@ class SqliteDialect:
         return [StateRow._make(row) for row in self._transaction.execute(sql("load_states"), (str(ids),))]
 
     async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self._transaction.execute(sql(name), values).fetchall()
+        found: list[tuple[Any, ...]] = self._transaction.execute(sql(name), in_order(name, values)).fetchall()
         return found
 
     async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
-        row: tuple[int, int, int | None] | None = self._transaction.execute(_KEY, (queue_id, key)).fetchone()
+        row: tuple[int, int, int | None] | None = self._transaction.execute(
+            _FIND_UNIQUE_KEY, (queue_id, key)
+        ).fetchone()
         return row
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
-        self._transaction.execute(_SAVE_KEY, (queue_id, key, scope, job.id, job.priority, None))
+        self._transaction.execute(_SAVE_UNIQUE_KEY, (queue_id, key, scope, job.id, job.priority, None))
 
     def free_key(self, queue_id: int, key: str, job_id: int) -> None:
-        self._transaction.execute(_FREE_KEY, (queue_id, key, job_id))
+        self._transaction.execute(_FREE_UNIQUE_KEY, (queue_id, key, job_id))
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
         if not rows:

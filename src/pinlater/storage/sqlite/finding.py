@@ -13,8 +13,8 @@ from pinlater.storage.sqlite.ledger import Transaction
 from pinlater.storage.sqlite.statements import sql
 
 _FIND_QUEUE = sql("find_queue")
-_REQUEST_KEYS = sql("select_request_keys")
-_UNIQUE_KEY = sql("find_unique_key")
+_SELECT_REQUEST_KEYS = sql("select_request_keys")
+_FIND_UNIQUE_KEY = sql("find_unique_key")
 
 
 def requests(
@@ -24,7 +24,7 @@ def requests(
     ids = _queue_ids(connection, {ref.queue for ref in wanted})
     found: list[Inserted | PinLaterError | None] = []
     for ref in wanted:
-        row = connection.execute(_REQUEST_KEYS, (ids.get(ref.queue), ref.request_key)).fetchone()
+        row = connection.execute(_SELECT_REQUEST_KEYS, (ids.get(ref.queue), ref.request_key)).fetchone()
         found.append(None if row is None else KeyedAnswer(*row[2:]).to(ref.request_key, ref.fingerprint, now_ms))
     return found
 
@@ -32,7 +32,7 @@ def requests(
 def unique(connection: sqlite3.Connection, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
     """Who has each key now."""
     ids = _queue_ids(connection, {ref.queue for ref in wanted})
-    rows = [connection.execute(_UNIQUE_KEY, (ids.get(ref.queue), ref.key)).fetchone() for ref in wanted]
+    rows = [connection.execute(_FIND_UNIQUE_KEY, (ids.get(ref.queue), ref.key)).fetchone() for ref in wanted]
     return [None if row is None or (row[2] is not None and row[2] <= now_ms) else (row[0], row[1]) for row in rows]
 
 

@@ -19,15 +19,15 @@ from pinlater.storage.request_keys import KeyedAnswer
 from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, Wanted, sql
 
-_JOBS = Rows("insert_jobs")
-_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
-_EXPIRIES = Rows("insert_expiries")
-_READY_AFTER = sql("insert_ready_after")
-_READY_OF = sql("insert_ready_of")
-_KNOWN_IDS = sql("select_known_ids")
-_REQUEST_KEYS = Wanted("select_request_keys")
-_SAVE_REQUEST_KEYS = Rows("insert_request_key")
-_UNIQUE_KEY = sql("find_unique_key")
+_INSERT_JOBS = Rows("insert_jobs")
+_INSERT_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
+_INSERT_EXPIRIES = Rows("insert_expiries")
+_INSERT_READY_AFTER = sql("insert_ready_after")
+_INSERT_READY_OF = sql("insert_ready_of")
+_SELECT_KNOWN_IDS = sql("select_known_ids")
+_SELECT_REQUEST_KEYS = Wanted("select_request_keys")
+_SAVE_REQUEST_KEYS = Rows("save_request_keys")
+_FIND_UNIQUE_KEY = sql("find_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 
 
@@ -105,7 +105,7 @@ class _Batch:
             queue = queues.get(request.queue)
             if queue is not None and request.request_key is not None:
                 wanted += (queue.queue_id, request.request_key)
-        for queue_id, key, *answer in _REQUEST_KEYS.run(self._transaction.execute, wanted):
+        for queue_id, key, *answer in _SELECT_REQUEST_KEYS.run(self._transaction.execute, wanted):
             self._answers[queue_id, key] = KeyedAnswer(*answer)
 
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
@@ -221,17 +221,17 @@ class _Batch:
     def store(self) -> None:
         execute = self._transaction.execute
         if self._plain:
-            _JOBS.run(execute, self._plain)
+            _INSERT_JOBS.run(execute, self._plain)
         if self._with_options:
-            _JOBS_WITH_OPTIONS.run(execute, self._with_options)
+            _INSERT_JOBS_WITH_OPTIONS.run(execute, self._with_options)
         if self._expiries:
-            _EXPIRIES.run(execute, self._expiries)
+            _INSERT_EXPIRIES.run(execute, self._expiries)
         if self._new_keys:
             _SAVE_REQUEST_KEYS.run(execute, self._new_keys)
         if self._behind:
-            execute(_READY_OF, (str(self._behind),))
+            execute(_INSERT_READY_OF, (str(self._behind),))
         if self._highest > self._floor:
-            execute(_READY_AFTER, (self._floor,))
+            execute(_INSERT_READY_AFTER, (self._floor,))
             self._ledger.highest_id = self._highest
 
     def _store_part(self) -> None:
@@ -242,7 +242,7 @@ class _Batch:
 
     def _is_new(self, job_id: int) -> bool:
         """For an id below the highest known one: not in the file, nor in this call."""
-        if job_id in self._known or self._transaction.execute(_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
+        if job_id in self._known or self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
             return False
         self._known.add(job_id)
         self._behind.append(job_id)
@@ -270,7 +270,7 @@ class _Batch:
                 existing[index] = twin
 
     def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
-        row = self._transaction.execute(_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
+        row = self._transaction.execute(_FIND_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
         if row is None or (row[2] is not None and row[2] <= self._now_ms):
             return None
         return row[0], row[1]

@@ -21,23 +21,23 @@ from pinlater.storage.sqlite.statements import sql
 _NEWEST = (I64_MAX, I64_MAX)
 _PEEK_READ_MAX = 10_000
 
-_LOOKUP = sql("lookup_jobs")
+_LOOKUP_JOBS = sql("lookup_jobs")
 _PAGE_OF_DUE = sql("page_of_due")
 _PAGE_OF_FUTURE = sql("page_of_future")
 _PAGE_OF_CLAIMS = sql("page_of_claims")
 _PAGE_OF_DONE = sql("page_of_done")
-_DUE = sql("select_due")
-_PROGRESS = sql("select_progress")
+_SELECT_DUE = sql("select_due")
+_SELECT_PROGRESS = sql("select_progress")
 _OLDEST_CLAIMS = sql("oldest_claims")
 _FIND_QUEUE = sql("find_queue")
-_PRIORITIES = sql("select_priorities")
+_SELECT_PRIORITIES = sql("select_priorities")
 
 
 def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
     """All that is known of each; the whole name must match."""
     ids = str([key.id for key in keys])
     found = {}
-    for row in connection.execute(_LOOKUP, (ids, bodies)):
+    for row in connection.execute(_LOOKUP_JOBS, (ids, bodies)):
         job = job_of(row)
         found[JobKey(job.queue, job.priority, job.id)] = job
     return [found.get(key) for key in keys]
@@ -76,7 +76,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
     row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
     if row is None:
         return QueueNotFound(order.queue)
-    where = {"queue_id": row[0], "priority": order.priority, "limit": max(0, order.limit)}
+    where = (row[0], order.priority, max(0, order.limit))
     return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
 
 
@@ -85,7 +85,7 @@ def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], pag
     rows: list[PageRow] = []
     size_bytes = 0
     ids = str([job_id for _, job_id in order])
-    with closing(connection.execute(_LOOKUP, (ids, page.bodies))) as found:
+    with closing(connection.execute(_LOOKUP_JOBS, (ids, page.bodies))) as found:
         for (sort_ms, _), row in zip(order, found, strict=False):
             if page.bodies and size_bytes > page.max_bytes:
                 break
@@ -102,11 +102,11 @@ def peek(
     if row is None:
         return QueueNotFound(queue)
     seen: list[ClaimedJob] = []
-    for (priority,) in connection.execute(_PRIORITIES, (row[0],)).fetchall():
+    for (priority,) in connection.execute(_SELECT_PRIORITIES, (row[0],)).fetchall():
         if len(seen) >= limit:
             break
         where = (row[0], priority, now_ms, _PEEK_READ_MAX)
-        with closing(connection.execute(_DUE, where)) as rows:
+        with closing(connection.execute(_SELECT_DUE, where)) as rows:
             for due in rows:
                 job = _peeked(connection, priority, due, now_ms)
                 if job is None:
@@ -128,7 +128,7 @@ def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...],
         return None
     remaining, ended = allowed, 0
     if changed:
-        progress = connection.execute(_PROGRESS, (job_id,)).fetchone()
+        progress = connection.execute(_SELECT_PROGRESS, (job_id,)).fetchone()
         if progress is not None:
             allowed, remaining, ended, new_body = progress
             body = body if new_body is None else new_body

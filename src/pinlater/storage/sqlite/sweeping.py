@@ -18,14 +18,14 @@ from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.storage.sqlite.ledger import Counter, Ledger, Transaction
 from pinlater.storage.sqlite.statements import sql
 
-_COUNT_BETWEEN = sql("count_ready_between")
-_READY_AFTER = sql("select_ready_after")
-_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
-_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
-_REQUEST_KEYS_OF = sql("delete_request_keys_of")
-_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
+_COUNT_READY_BETWEEN = sql("count_ready_between")
+_SELECT_READY_AFTER = sql("select_ready_after")
+_DELETE_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
+_DELETE_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
+_DELETE_REQUEST_KEYS_OF = sql("delete_request_keys_of")
+_DELETE_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
 _DELETE_COUNTERS = sql("delete_counters")
-_DELETE_DROPPED = sql("delete_dropped_queue")
+_DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 
 
 # --- due marks ------------------------------------------------------------------------------------------------------------------
@@ -59,15 +59,15 @@ def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
 def _advance(transaction: Transaction, counter: Counter, now_ms: int, limit: int) -> int:
     mark = (counter.mark_ms, counter.mark_id)
     where = (counter.queue_id, counter.priority, *mark, now_ms, I64_MAX)
-    [passed] = transaction.execute(_COUNT_BETWEEN, (*where, limit)).fetchone()
+    [passed] = transaction.execute(_COUNT_READY_BETWEEN, (*where, limit)).fetchone()
     if passed < limit:
         counter.mark_ms, counter.mark_id = now_ms, I64_MAX
     else:
         place = (counter.queue_id, counter.priority, *mark, limit - 1)
-        counter.mark_ms, counter.mark_id = transaction.execute(_READY_AFTER, place).fetchone()
+        counter.mark_ms, counter.mark_id = transaction.execute(_SELECT_READY_AFTER, place).fetchone()
     counter.future -= passed
     place = (counter.queue_id, counter.priority, counter.mark_ms, counter.mark_id, 0)
-    row = transaction.execute(_READY_AFTER, place).fetchone()
+    row = transaction.execute(_SELECT_READY_AFTER, place).fetchone()
     counter.future_from_ms = row[0] if row else I64_MAX
     return int(passed)
 
@@ -75,7 +75,7 @@ def _advance(transaction: Transaction, counter: Counter, now_ms: int, limit: int
 def _take_mark_back(transaction: Transaction, counter: Counter, now_ms: int) -> None:
     """Only after a restart with the clock set back. All at once: the jobs in between are few, or it happens once."""
     where = (counter.queue_id, counter.priority, now_ms, I64_MAX, counter.mark_ms, counter.mark_id)
-    [passed] = transaction.execute(_COUNT_BETWEEN, (*where, I64_MAX)).fetchone()
+    [passed] = transaction.execute(_COUNT_READY_BETWEEN, (*where, I64_MAX)).fetchone()
     counter.mark_ms, counter.mark_id = now_ms, I64_MAX
     counter.future += passed
     if passed:
@@ -155,9 +155,9 @@ def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
     ledger = transaction.ledger
     requests = keys = 0
     if limit > 0 and ledger.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
-        requests = transaction.execute(_OLD_REQUEST_KEYS, (now_ms - REQUEST_KEY_KEPT_MS, limit)).rowcount
+        requests = transaction.execute(_DELETE_OLD_REQUEST_KEYS, (now_ms - REQUEST_KEY_KEPT_MS, limit)).rowcount
     if limit > requests and ledger.first_key_until_ms <= now_ms:
-        keys = transaction.execute(_OLD_UNIQUE_KEYS, (now_ms, limit - requests)).rowcount
+        keys = transaction.execute(_DELETE_OLD_UNIQUE_KEYS, (now_ms, limit - requests)).rowcount
     if requests or keys:
         ledger.reload_key_times(transaction.execute)
     return requests + keys
@@ -178,13 +178,13 @@ def _free_dropped(transaction: Transaction, limit: int) -> int:
                 if state is JobState.IN_PROGRESS and len(ids) < left:
                     counter.in_progress = 0
                 left -= len(at_once(delete_ids(dialect, ids)))
-        for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
+        for statement in (_DELETE_REQUEST_KEYS_OF, _DELETE_UNIQUE_KEYS_OF):
             if left <= 0:
                 return limit
             left -= transaction.execute(statement, (queue_id, left)).rowcount
         if left <= 0:
             return limit
         transaction.execute(_DELETE_COUNTERS, (queue_id,))
-        transaction.execute(_DELETE_DROPPED, (queue_id,))
+        transaction.execute(_DELETE_DROPPED_QUEUE, (queue_id,))
         del transaction.ledger.dropped[queue_id]
     return limit - left

@@ -1,1 +1,0 @@
-INSERT INTO queues (name, created_at_ms) VALUES (?, ?)
