@@ -12,7 +12,7 @@ import pytest
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.storage.interface import JobKey
 from pinlater.storage.sqlite import SqliteSettings
-from pinlater.storage.sqlite.ledger import Transaction
+from pinlater.storage.sqlite.queue_cache import Transaction
 from pinlater.storage.sqlite.writer import Writer
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
@@ -85,16 +85,16 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
     await either.insert(5)
 
     def halfway(transaction: Transaction) -> None:
-        queue = transaction.ledger.queues[QUEUE]
-        transaction.ledger.counter(queue, 1).pending += 100
-        transaction.ledger.counter(queue, 2).pending += 1
-        transaction.ledger.add(77, "ghost")
+        queue = transaction.queue_cache.queues[QUEUE]
+        transaction.queue_cache.counter(queue, 1).pending += 100
+        transaction.queue_cache.counter(queue, 2).pending += 1
+        transaction.queue_cache.add(77, "ghost")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await writer_of(either).carry_out(halfway)
-    queue = writer_of(either)._ledger.queues[QUEUE]
-    assert "ghost" not in writer_of(either)._ledger.queues
+    queue = writer_of(either)._queue_cache.queues[QUEUE]
+    assert "ghost" not in writer_of(either)._queue_cache.queues
     assert {priority: counter.pending for priority, counter in queue.counters.items()} == {1: 5}
     assert len(await either.claim(100)) == 5
 

@@ -24,8 +24,8 @@ _FINISH_CLAIMS = sql("finish_claims")
 _END_CLAIMS = sql("end_claims")
 _END_CLAIM = sql("end_claim")
 
-# A call that was refused has cost twice; where jobs with a past or with keys are acked all the time, that must stay rare.
-_LOOKS_AFTER_SURPRISE = 50
+# A refused call costs twice. Where workers ack retried or keyed jobs all the time, this many calls in a row look first.
+_CAREFUL_ACKS = 50
 
 
 async def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
@@ -36,12 +36,12 @@ async def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> 
 
 
 def _suppose_plain(transaction: Transaction, acks: Sequence[Ack]) -> bool:
-    """Whether the acks that look plain are worth a try without a look. Where some lately weren't, calls look for a while."""
+    """Whether the call sends plain acks without a look. After one that was refused, calls look first for a while."""
     queue_cache = transaction.queue_cache
     if transaction.careful:
-        queue_cache.surprises = _LOOKS_AFTER_SURPRISE
-    elif queue_cache.surprises:
-        queue_cache.surprises -= 1
+        queue_cache.careful_acks_left = _CAREFUL_ACKS
+    elif queue_cache.careful_acks_left:
+        queue_cache.careful_acks_left -= 1
     else:
         return len({ack[0][2] for ack in acks}) == len(acks) and any(ack.succeeded for ack in acks)
     return False

@@ -12,8 +12,8 @@ from asyncmy import errors as driver
 from pinlater.storage.mysql import migration, reading
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect
 from pinlater.storage.mysql.errors import is_ours, translate
-from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.membership import members
+from pinlater.storage.mysql.server_requirements import check_server
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.offline import Look

@@ -1,8 +1,8 @@
-"""What this server remembers of a shard: which queues there are, and from where on claims need to look.
+"""The queues of one shard, as this server last read them, and from which run-after on claims have to look.
 
-Other servers change the same tables, so this memory makes things faster and decides nothing. A transaction takes queues from it by
-`Transaction.queues_named` and `queues_of`, which ask the database for what is missing here; and it fails, to run again on what the
-database says, where a queue that it took from here is gone.
+Other servers change the same tables, so the cache makes calls faster and decides nothing. A transaction takes queues from it by
+`Transaction.queues_named` and `queues_of`, which ask the database for queues that are missing here. Where a queue that it took from here
+is deleted, the transaction fails and runs again on what the database says.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class QueueCache:
         self._levels = range(1, priority_levels + 1)
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
-        self.surprises = 0  # for so many calls yet acks look at their claims first
+        self.careful_acks_left = 0  # for so many calls acks look at their claims first
         self._looks_begun = 0
         self._look_taken = 0
 

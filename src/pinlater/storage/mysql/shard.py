@@ -48,13 +48,13 @@ from pinlater.storage.mysql import claiming, finishing, inserting, migration, qu
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
 from pinlater.storage.mysql.dialect import MysqlDialect
 from pinlater.storage.mysql.errors import is_ours, translate
-from pinlater.storage.mysql.fitness import check_server
+from pinlater.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.storage.mysql.mapping import note_map
 from pinlater.storage.mysql.membership import Membership, members
 from pinlater.storage.mysql.partitions import Partitions
-from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
 from pinlater.storage.mysql.queue_cache import QueueCache
 from pinlater.storage.mysql.readers import Readers
+from pinlater.storage.mysql.server_requirements import check_server
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
@@ -63,6 +63,7 @@ from pinlater.storage.relational import bulk, in_hand
 from pinlater.storage.relational import sweeping as relational_sweeping
 from pinlater.storage.relational.dialect import Dialect
 from pinlater.storage.request_keys import Turn
+from pinlater.storage.snapshots import NEVER_MS, Snapshots
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -106,11 +107,11 @@ class MysqlShard:
             self._new_writer() for _ in range(_WRITERS)
         ]
         self._joining = asyncio.Lock()
-        self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
+        self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = sweeping.Memory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
-        self._doubtful: set[str] = set()  # tokens of claims whose outcome nobody knows
+        self._unknown_claims: set[str] = set()  # tokens of claims whose outcome nobody knows
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._others_seen = ""
         self._activity: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -306,7 +307,7 @@ class MysqlShard:
         try:
             return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
         except (OutcomeUnknown, asyncio.CancelledError):
-            self._doubtful.update(call.holder.token for order in orders for call in order.calls)
+            self._unknown_claims.update(call.holder.token for order in orders for call in order.calls)
             raise
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
@@ -331,7 +332,7 @@ class MysqlShard:
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
-        others = (await self._pulse.facts()).others
+        others = (await self._snapshots.latest()).others
         changed = set() if others == self._others_seen else await self._look_at_others(others)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
@@ -411,51 +412,51 @@ class MysqlShard:
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> Facts:
+    async def _look(self) -> MaintenanceSnapshot:
         own = self.slot * _WRITERS
-        statement = sql("pulse")(own_first=own, own_last=own + _WRITERS - 1)
+        statement = sql("maintenance_snapshot")(own_first=own, own_last=own + _WRITERS - 1)
         [found] = await self._readers.read(lambda c: c.run([statement]))
         future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
             NEVER_MS if value is None else value for value in found.rows[0]
         ]
-        return Facts(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
+        return MaintenanceSnapshot(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         self._check_open()
-        if limit <= 0 or (await self._pulse.facts()).first_future_ms > now_ms:
+        if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
             return 0
         return await self._other.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        if self._doubtful:
-            await self._give_back_doubtful(now_ms)
-        if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
+        if self._unknown_claims:
+            await self._give_back_unknown_claims(now_ms)
+        if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
         return await self._change(relational_sweeping.time_out_claims, now_ms, limit)
 
-    async def _give_back_doubtful(self, now_ms: int) -> None:
+    async def _give_back_unknown_claims(self, now_ms: int) -> None:
         """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs.
 
         By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
         """
-        tokens = frozenset(self._doubtful)
+        tokens = frozenset(self._unknown_claims)
         queues = await self._claiming.carry_out(lambda t: in_hand.release_tokens(MysqlDialect(t), tokens, now_ms))
-        self._doubtful -= tokens
+        self._unknown_claims -= tokens
         self._given_back |= queues
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        if limit <= 0 or (await self._pulse.facts()).first_expiry_ms >= now_ms:
+        if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
         return await self._change(relational_sweeping.expire_jobs, now_ms, limit)
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        facts = await self._pulse.facts()
-        mark = self._pulse.mark(facts)
+        snapshot = await self._snapshots.latest()
+        mark = (self.stats.changes, snapshot.others)
         swept: list[Swept] = []
-        if limit > 0 and sweeping.collect_wanted(self._memory, facts, mark, ttls, now_ms):
+        if limit > 0 and sweeping.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
             swept = await self._other.carry_out(
                 lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit)
             )

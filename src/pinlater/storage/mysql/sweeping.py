@@ -11,13 +11,14 @@ from pinlater.domain.job import JobState
 from pinlater.storage.counts import SweepCounts
 from pinlater.storage.interface import Swept, TimeToLive
 from pinlater.storage.mysql.dialect import MysqlDialect
-from pinlater.storage.mysql.pulse import NEVER_MS, Facts
+from pinlater.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.storage.mysql.statements import delete_rows, json_rows, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.relational.bulk import delete_ids, finished
 from pinlater.storage.relational.sweeping import READ_MAX
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.storage.snapshots import NEVER_MS
 
 # Clocks of servers differ a little: a finish may be written down after a later one was collected.
 _LOOK_BEHIND_MS = 60_000
@@ -83,12 +84,12 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
 
 
 def collect_wanted(
-    memory: Memory, facts: Facts, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
+    memory: Memory, snapshot: MaintenanceSnapshot, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
 ) -> bool:
     """Whether there can be garbage. The shortest time to live decides about all queues: a look in vain costs little."""
-    if facts.dropped_queues or facts.first_key_until_ms <= now_ms:
+    if snapshot.dropped_queues or snapshot.first_key_until_ms <= now_ms:
         return True
-    if facts.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or mark != memory.finished_mark:
+    if snapshot.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or mark != memory.finished_mark:
         return True
     shortest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=0)
     return min(memory.oldest_finish.values(), default=NEVER_MS) + shortest_ms < now_ms

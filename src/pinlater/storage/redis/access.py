@@ -34,7 +34,7 @@ class Access(NamedTuple):
     queue_cache: QueueCache
     queues: Mapping[str, bytes]  # of those that the call names, the ones that there are
     stats: Stats
-    refresh: Callable[[], Awaitable[None]]  # reads the queue_cache anew
+    refresh: Callable[[], Awaitable[None]]  # reads the queue cache anew
 
     def ids_of(self, names: Iterable[str]) -> Queues:
         """Those of the names that there are, with their ids: what scripts are to check."""

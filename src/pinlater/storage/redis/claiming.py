@@ -27,9 +27,9 @@ REF_BYTES = 13
 
 
 async def claim(
-    access: Access, orders: Sequence[ClaimOrder], now_ms: int, doubtful: list[tuple[bytes, str]]
+    access: Access, orders: Sequence[ClaimOrder], now_ms: int, unknown_claims: list[tuple[bytes, str]]
 ) -> list[Claimed | PinLaterError]:
-    """All orders at once. `doubtful` gets the claims (ref, token) that turn out later to have been made though nobody got them."""
+    """All orders at once. `unknown_claims` gets the claims (ref, token) that turn out later to have been made though nobody got them."""
     queues = access.queues
     known = [order for order in orders if order.queue in queues]
     answers: list[Any] = []
@@ -43,7 +43,9 @@ async def claim(
             for order, [shares, *_] in zip(known, answer[0] if len(answer) == 2 else answer, strict=True):
                 for call, share in zip(order.calls, shares, strict=True):
                     for priority, job_id, _ in _ENTRY.iter_unpack(share):
-                        doubtful.append((line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder[2]))
+                        unknown_claims.append(
+                            (line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder[2])
+                        )
 
         request = encode(([name for name, _ in checked], [queue for _, queue in checked], packed))
         answers, records = await access.writer.run(

@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class StaleQueues(Exception):
-    """A queue isn't what the queue_cache says any more, or the slot is another: to be decided anew."""
+    """A queue has another id than the queue cache says, or the slot is another server's: the call decides again."""
 
 
 class SlotLost(ShardConnectionFailed):

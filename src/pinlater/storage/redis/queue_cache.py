@@ -1,7 +1,7 @@
-"""What queues there are, as this server last saw it. Every script that uses an id says so, and refuses where the queue is another now.
+"""The queues of one shard, as this server last read them. Every script checks the ids that it is given, and refuses an old one.
 
-So it may be old, and decides nothing: a call takes its queues by `Access.queues` and `Access.names_of`, which ask Redis for what is
-missing here. Its mappings are never changed, only replaced: a call goes on with those that it began with.
+So the cache may be old, and decides nothing: a call takes its queues by `Access.queues` and `Access.names_of`, which ask Redis for queues
+that are missing here. Its mappings are replaced, never changed: a call goes on with those that it began with.
 """
 
 from __future__ import annotations

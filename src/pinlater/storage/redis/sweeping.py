@@ -14,7 +14,7 @@ from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.changes import Changes
 from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.keys import QUEUE_BYTES, parts_of
-from pinlater.storage.redis.pulse import Facts
+from pinlater.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ async def _sweep_some(
 async def collect_garbage(
     access: Access,
     finished: Finished,
-    facts: Facts,
+    snapshot: MaintenanceSnapshot,
     ttls: Sequence[TimeToLive],
     now_ms: int,
     limit: int,
@@ -97,13 +97,15 @@ async def collect_garbage(
     queues left."""
     counts = SweepCounts()
     left = await finished.collect_old(access, ttls, now_ms, limit, counts)
-    if bytes_max is not None and facts.finished_bytes > bytes_max:
-        left = await finished.collect_bytes(access, facts.finished_bytes - bytes_max, now_ms, left, counts)
+    if bytes_max is not None and snapshot.finished_bytes > bytes_max:
+        left = await finished.collect_bytes(access, snapshot.finished_bytes - bytes_max, now_ms, left, counts)
     freed = 0
-    if left > 0 and (facts.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or facts.first_key_until_ms <= now_ms):
+    if left > 0 and (
+        snapshot.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or snapshot.first_key_until_ms <= now_ms
+    ):
         [freed] = await access.writer.run("forget_keys", now_ms - REQUEST_KEY_KEPT_MS, now_ms, min(left, _ROWS_MAX))
         left -= freed
-    more = facts.dropped_queues
+    more = snapshot.dropped_queues
     while left > 0 and more:
         rows, more = await access.writer.run("free_queue", min(left, _ROWS_MAX))
         freed += rows

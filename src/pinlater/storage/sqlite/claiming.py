@@ -18,7 +18,7 @@ from pinlater.storage.record import later
 from pinlater.storage.relational import sweeping
 from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
 from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.storage.sqlite.ledger import NEVER_MS, Counter, QueueEntry, Transaction
+from pinlater.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Execute, Rows, sql
 
 # An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.
@@ -40,7 +40,7 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
     """Order by order."""
     results: list[Claimed | PinLaterError] = []
     for order in orders:
-        queue = transaction.ledger.queues.get(order.queue)
+        queue = transaction.queue_cache.queues.get(order.queue)
         results.append(QueueNotFound(order.queue) if queue is None else _Claim(transaction, queue, order, now_ms).run())
     return results
 
@@ -104,7 +104,7 @@ class _Claim:
 
     def _take(self, counter: Counter) -> None:
         """All that can be had of one priority."""
-        self._transaction.ledger.touch(counter).move_mark(self._now_ms)
+        self._transaction.queue_cache.touch(counter).move_mark(self._now_ms)
         more = True
         while more and self._share is not None and len(self._expired) < _EXPIRED_MAX:
             asked = min(self._wanted, _READ_MAX)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pinlater.storage.record import JobRecord
 from pinlater.storage.relational.dialect import Keys
 from pinlater.storage.relational.rows import JobRow, StateRow
-from pinlater.storage.sqlite.ledger import Counter, QueueEntry, Transaction
+from pinlater.storage.sqlite.queue_cache import Counter, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, delete_rows, in_order, sql
 
 T = TypeVar("T")
@@ -33,24 +33,24 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 class SqliteDialect:
     """One transaction of the writer."""
 
-    __slots__ = ("_ledger", "_transaction")
+    __slots__ = ("_queue_cache", "_transaction")
 
     job_tables = ("progress", "jobs")
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._ledger = transaction.ledger
+        self._queue_cache = transaction.queue_cache
 
     async def queues_named(self, names: Iterable[str]) -> Mapping[str, QueueEntry]:
-        known = self._ledger.queues
+        known = self._queue_cache.queues
         return {name: known[name] for name in names if name in known}
 
     async def queues_of(self, ids: Iterable[int]) -> Mapping[int, QueueEntry]:
-        known = self._ledger.by_id
+        known = self._queue_cache.by_id
         return {queue_id: known[queue_id] for queue_id in ids if queue_id in known}
 
     def counter(self, queue_id: int, priority: int) -> Counter:
-        return self._ledger.touch(self._ledger.by_id[queue_id].counters[priority])
+        return self._queue_cache.touch(self._queue_cache.by_id[queue_id].counters[priority])
 
     async def load_jobs(self, ids: Sequence[int]) -> list[JobRow]:
         return [JobRow._make(row) for row in self._transaction.execute(sql("load_jobs"), (str(ids),))]
@@ -100,7 +100,7 @@ class SqliteDialect:
         expiries = [(job.options.expires_ms, job.id) for job in jobs if job.options.expires_ms is not None]
         self.insert("insert_expiries", expiries)
         for expires_ms, _ in expiries:
-            self._ledger.first_expiry_ms = min(self._ledger.first_expiry_ms, expires_ms)
+            self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, expires_ms)
 
     def jobs_deleted(self) -> None:
-        self._ledger.jobs_deleted()
+        self._queue_cache.jobs_deleted()

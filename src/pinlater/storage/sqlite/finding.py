@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pinlater.domain.errors import PinLaterError
 from pinlater.storage.interface import TIMED_KEYS_COUNTED, Inserted, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from pinlater.storage.request_keys import KeyedAnswer
-from pinlater.storage.sqlite.ledger import Transaction
+from pinlater.storage.sqlite.queue_cache import Transaction
 from pinlater.storage.sqlite.statements import sql
 
 _FIND_QUEUE = sql("find_queue")

@@ -11,7 +11,7 @@ from pinlater.storage.interface import Ack, Acked
 from pinlater.storage.outcomes import SUCCEEDED
 from pinlater.storage.relational import in_hand
 from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.storage.sqlite.ledger import Transaction
+from pinlater.storage.sqlite.queue_cache import Transaction
 from pinlater.storage.sqlite.statements import delete_rows, sql
 
 _SELECT_CLAIMS = sql("select_claims")
@@ -23,7 +23,7 @@ def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[A
     """The plain acks all at once, then the others."""
     ids = str([ack[0][2] for ack in acks])
     claims = {row[0]: row for row in transaction.execute(_SELECT_CLAIMS, (ids,))}
-    queues = transaction.ledger.queues
+    queues = transaction.queue_cache.queues
     results: list[Acked] = []
     plain: list[int] = []
     others: list[int] = []
@@ -53,7 +53,7 @@ def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[A
         transaction.execute(_FINISH_CLAIMS, (now_ms, ids))
         transaction.execute(_DELETE_CLAIMS, (ids,))
     for (queue_name, priority), count in counts.items():
-        counter = transaction.ledger.counter(queues[queue_name], priority)
+        counter = transaction.queue_cache.counter(queues[queue_name], priority)
         counter.in_progress -= count
         counter.succeeded += count
         counter.succeeded_total += count

@@ -16,7 +16,7 @@ from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.options import options_text
 from pinlater.storage.record import later
 from pinlater.storage.request_keys import KeyedAnswer
-from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
+from pinlater.storage.sqlite.queue_cache import QueueCache, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, Wanted, sql
 
 _INSERT_JOBS = Rows("insert_jobs")
@@ -84,9 +84,9 @@ class _Batch:
 
     def __init__(self, transaction: Transaction, now_ms: int) -> None:
         self._transaction = transaction
-        self._ledger: Ledger = transaction.ledger
+        self._queue_cache: QueueCache = transaction.queue_cache
         self._now_ms = now_ms
-        self._floor = self._highest = transaction.ledger.highest_id
+        self._floor = self._highest = transaction.queue_cache.highest_id
         self._plain: list[object] = []
         self._with_options: list[object] = []
         self._said: tuple[object, ...] = ()
@@ -99,7 +99,7 @@ class _Batch:
 
     def recall(self, requests: Sequence[InsertRequest]) -> None:
         """Looks all the request keys up that come, at once."""
-        queues = self._ledger.queues
+        queues = self._queue_cache.queues
         wanted: list[object] = []
         for request in requests:
             queue = queues.get(request.queue)
@@ -109,7 +109,7 @@ class _Batch:
             self._answers[queue_id, key] = KeyedAnswer(*answer)
 
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
-        queue = self._ledger.queues.get(request.queue)
+        queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
             return QueueNotFound(request.queue)
         if request.request_key is not None:
@@ -127,7 +127,7 @@ class _Batch:
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """As `add`, with the rows stored step by step."""
-        queue = self._ledger.queues.get(request.queue)
+        queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
             return QueueNotFound(request.queue)
         if request.request_key is not None:
@@ -176,7 +176,7 @@ class _Batch:
             if job_id <= floor and not self._is_new(job_id):
                 continue
             if priority != last_priority or counter is None:
-                counter = self._ledger.counter(queue, priority)
+                counter = self._queue_cache.counter(queue, priority)
                 counter.move_mark(now_ms)
                 last_priority = priority
             counter.enqueued_total += 1
@@ -206,10 +206,10 @@ class _Batch:
             row = (queue_id, job.unique.key, int(job.unique.scope), job.id, job.priority, until_ms)
             self._transaction.execute(_SAVE_UNIQUE_KEY, row)
             if until_ms is not None:
-                self._ledger.first_key_until_ms = min(self._ledger.first_key_until_ms, until_ms)
+                self._queue_cache.first_key_until_ms = min(self._queue_cache.first_key_until_ms, until_ms)
         if job.expires_at_ms is not None:
             self._expiries.extend((job.expires_at_ms, job.id))
-            self._ledger.first_expiry_ms = min(self._ledger.first_expiry_ms, job.expires_at_ms)
+            self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, job.expires_at_ms)
 
     def _options_of(self, job: NewJob) -> str | None:
         """The jobs of a request mostly have the same ones."""
@@ -232,7 +232,7 @@ class _Batch:
             execute(_INSERT_READY_OF, (str(self._behind),))
         if self._highest > self._floor:
             execute(_INSERT_READY_AFTER, (self._floor,))
-            self._ledger.highest_id = self._highest
+            self._queue_cache.highest_id = self._highest
 
     def _store_part(self) -> None:
         """What there is so far. Ids of what follows that don't lie behind these are looked for, as any other lane's would be."""
@@ -285,8 +285,8 @@ class _Batch:
         key = request.request_key or ""
         kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
         self._new_keys.extend((queue.queue_id, key, *kept))
-        if self._now_ms < self._ledger.first_request_key_ms:
-            self._ledger.first_request_key_ms = self._now_ms
+        if self._now_ms < self._queue_cache.first_request_key_ms:
+            self._queue_cache.first_request_key_ms = self._now_ms
 
 
 def _full(queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> QueueFull | None:

@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.domain.queue import Queue, QueueConfig, settings_text
-from pinlater.storage.sqlite.ledger import Transaction
+from pinlater.storage.sqlite.queue_cache import Transaction
 from pinlater.storage.sqlite.statements import sql
 
 
 def create(transaction: Transaction, names: Sequence[str], now_ms: int) -> list[Queue]:
     """One that exists stays as it is. All of them as they are now."""
-    queues = transaction.ledger.queues
+    queues = transaction.queue_cache.queues
     for name in names:
         if name not in queues:
             cursor = transaction.execute(sql("insert_queue"), (name, now_ms))
-            transaction.ledger.add(cursor.lastrowid or 0, name)
+            transaction.queue_cache.add(cursor.lastrowid or 0, name)
     return [queues[name].settings for name in names]
 
 
 def delete(transaction: Transaction, names: Sequence[str]) -> None:
     """At once for every caller, however much it held."""
-    ledger = transaction.ledger
+    queue_cache = transaction.queue_cache
     for name in names:
-        queue = ledger.queues.get(name)
+        queue = queue_cache.queues.get(name)
         if queue is not None:
-            ledger.write(transaction.execute)
+            queue_cache.write(transaction.execute)
             transaction.execute(sql("drop_queue"), (queue.queue_id,))
             transaction.execute(sql("insert_dropped_queue"), (queue.queue_id,))
-            ledger.drop(queue)
+            queue_cache.drop(queue)
 
 
 def configure(
     transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
 ) -> bool:
     """False where there is no such queue."""
-    queue = transaction.ledger.queues.get(name)
+    queue = transaction.queue_cache.queues.get(name)
     if queue is None:
         return False
     settings = queue.settings = queue.settings.changed(config, paused, version)

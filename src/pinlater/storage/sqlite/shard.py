@@ -45,9 +45,9 @@ from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.storage.sqlite.errors import translate
-from pinlater.storage.sqlite.ledger import Ledger
+from pinlater.storage.sqlite.file_identity import FileIdentity
 from pinlater.storage.sqlite.lock import FileLock
-from pinlater.storage.sqlite.presence import Presence
+from pinlater.storage.sqlite.queue_cache import QueueCache
 from pinlater.storage.sqlite.readers import Readers
 from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.storage.sqlite.statements import sql
@@ -69,9 +69,9 @@ class _Opened:
         try:
             migration.migrate(self.connection, path)
             reserve_log(path, settings)
-            self.ledger = Ledger()
-            self.ledger.reload(self.connection.execute)
-            self.highest_id = self.ledger.highest_id
+            self.queue_cache = QueueCache()
+            self.queue_cache.reload(self.connection.execute)
+            self.highest_id = self.queue_cache.highest_id
             self.readers = Readers(path, settings)
             wait_for_locks(
                 self.connection, 0
@@ -79,8 +79,8 @@ class _Opened:
         except BaseException:
             self.connection.close()
             raise
-        self.presence = Presence(path, lock)
-        self.writer = Writer(self.connection, path, self.ledger, settings, monotonic, self.presence)
+        self.file_identity = FileIdentity(path, lock)
+        self.writer = Writer(self.connection, path, self.queue_cache, settings, monotonic, self.file_identity)
         self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
 
     async def close(self) -> None:
@@ -143,9 +143,9 @@ class SqliteShard:
     async def ping(self, now_ms: int | None = None) -> None:
         """A look at the file; after a failed transaction, a write."""
         opened = self._open
-        opened.presence.check()
+        opened.file_identity.check()
         if opened.writer.failed:
-            await opened.writer.carry_out(lambda t: t.execute(sql("probe_write"), (str(t.ledger.highest_id),)))
+            await opened.writer.carry_out(lambda t: t.execute(sql("probe_write"), (str(t.queue_cache.highest_id),)))
         else:
             opened.readers.quick(reading.list_first)
 
@@ -306,30 +306,30 @@ class SqliteShard:
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         opened = self._open
-        if limit <= 0 or not sweeping.advance_wanted(opened.ledger, now_ms):
+        if limit <= 0 or not sweeping.advance_wanted(opened.queue_cache, now_ms):
             return 0
         return await opened.writer.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
-        if limit <= 0 or not sweeping.time_out_wanted(opened.ledger):
+        if limit <= 0 or not sweeping.time_out_wanted(opened.queue_cache):
             return []
         return await self._change(time_out_claims, now_ms, limit)
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
-        if limit <= 0 or not sweeping.expire_wanted(opened.ledger, now_ms):
+        if limit <= 0 or not sweeping.expire_wanted(opened.queue_cache, now_ms):
             return []
         return await opened.writer.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
         opened = self._open
-        if limit <= 0 or not sweeping.collect_wanted(opened.ledger, now_ms):
+        if limit <= 0 or not sweeping.collect_wanted(opened.queue_cache, now_ms):
             return []
         swept: list[Swept] = []
         left = limit
-        wanted = sweeping.with_finished(opened.ledger, ttls)
+        wanted = sweeping.with_finished(opened.queue_cache, ttls)
         for start in range(0, len(wanted) or 1, _QUEUES_A_COLLECTION):
             part = wanted[start : start + _QUEUES_A_COLLECTION]
             found = await opened.writer.carry_out(

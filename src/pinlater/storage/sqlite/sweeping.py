@@ -1,6 +1,6 @@
 """Maintenance, a bounded piece a call: due marks, claims past their deadline, jobs past their expiry, garbage.
 
-Each sweep knows from the ledger whether there can be anything to do (`*_wanted`), so that an idle store is asked nothing.
+The queue cache tells each sweep whether there can be anything to do (`*_wanted`), so that an idle store is asked nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pinlater.storage.relational import sweeping
 from pinlater.storage.relational.bulk import delete_ids, finished, oldest
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.storage.sqlite.ledger import Counter, Ledger, Transaction
+from pinlater.storage.sqlite.queue_cache import Counter, QueueCache, Transaction
 from pinlater.storage.sqlite.statements import sql
 
 _COUNT_READY_BETWEEN = sql("count_ready_between")
@@ -31,9 +31,9 @@ _DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 # --- due marks ------------------------------------------------------------------------------------------------------------------
 
 
-def advance_wanted(ledger: Ledger, now_ms: int) -> bool:
+def advance_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
     """Whether a mark can be moved over jobs, or has to come back after the clock did."""
-    return any(_behind(counter, now_ms) for queue in ledger.queues.values() for counter in queue.counters.values())
+    return any(_behind(counter, now_ms) for queue in queue_cache.queues.values() for counter in queue.counters.values())
 
 
 def _behind(counter: Counter, now_ms: int) -> bool:
@@ -43,12 +43,12 @@ def _behind(counter: Counter, now_ms: int) -> bool:
 def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
     """Counts jobs whose time has come as due, and (after the clock went back) those whose time has not as future again."""
     moved = 0
-    for queue in transaction.ledger.queues.values():
+    for queue in transaction.queue_cache.queues.values():
         for counter in queue.counters.values():
             if moved >= limit:
                 return moved
             if _behind(counter, now_ms):
-                transaction.ledger.touch(counter)
+                transaction.queue_cache.touch(counter)
                 if counter.mark_ms > now_ms:
                     _take_mark_back(transaction, counter, now_ms)
                 else:
@@ -85,40 +85,40 @@ def _take_mark_back(transaction: Transaction, counter: Counter, now_ms: int) -> 
 # --- claims and expiries ----------------------------------------------------------------------------------------------------------
 
 
-def time_out_wanted(ledger: Ledger) -> bool:
-    return any(counter.in_progress for queue in ledger.queues.values() for counter in queue.counters.values())
+def time_out_wanted(queue_cache: QueueCache) -> bool:
+    return any(counter.in_progress for queue in queue_cache.queues.values() for counter in queue.counters.values())
 
 
-def expire_wanted(ledger: Ledger, now_ms: int) -> bool:
-    return ledger.first_expiry_ms < now_ms
+def expire_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
+    return queue_cache.first_expiry_ms < now_ms
 
 
 def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
     """Also brings the cached first expiry up to date."""
     swept = at_once(sweeping.expire_jobs(SqliteDialect(transaction), now_ms, limit))
-    transaction.ledger.reload_expiry(transaction.execute)
+    transaction.queue_cache.reload_expiry(transaction.execute)
     return swept
 
 
 # --- garbage ----------------------------------------------------------------------------------------------------------------------
 
 
-def collect_wanted(ledger: Ledger, now_ms: int) -> bool:
+def collect_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
     if (
-        ledger.dropped
-        or ledger.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms
-        or ledger.first_key_until_ms <= now_ms
+        queue_cache.dropped
+        or queue_cache.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms
+        or queue_cache.first_key_until_ms <= now_ms
     ):
         return True
-    return any(c.succeeded or c.failed for queue in ledger.queues.values() for c in queue.counters.values())
+    return any(c.succeeded or c.failed for queue in queue_cache.queues.values() for c in queue.counters.values())
 
 
-def with_finished(ledger: Ledger, ttls: Sequence[TimeToLive]) -> list[TimeToLive]:
+def with_finished(queue_cache: QueueCache, ttls: Sequence[TimeToLive]) -> list[TimeToLive]:
     """Those of queues that have finished jobs."""
     return [
         ttl
         for ttl in ttls
-        if (queue := ledger.queues.get(ttl.queue)) is not None
+        if (queue := queue_cache.queues.get(ttl.queue)) is not None
         and any(counter.succeeded or counter.failed for counter in queue.counters.values())
     ]
 
@@ -129,7 +129,7 @@ def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms
     counts = SweepCounts()
     left = limit
     for ttl in ttls:
-        queue = transaction.ledger.queues.get(ttl.queue)
+        queue = transaction.queue_cache.queues.get(ttl.queue)
         if queue is None:
             continue
         for counter in list(queue.counters.values()):
@@ -152,14 +152,14 @@ def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms
 
 
 def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
-    ledger = transaction.ledger
+    queue_cache = transaction.queue_cache
     requests = keys = 0
-    if limit > 0 and ledger.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
+    if limit > 0 and queue_cache.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
         requests = transaction.execute(_DELETE_OLD_REQUEST_KEYS, (now_ms - REQUEST_KEY_KEPT_MS, limit)).rowcount
-    if limit > requests and ledger.first_key_until_ms <= now_ms:
+    if limit > requests and queue_cache.first_key_until_ms <= now_ms:
         keys = transaction.execute(_DELETE_OLD_UNIQUE_KEYS, (now_ms, limit - requests)).rowcount
     if requests or keys:
-        ledger.reload_key_times(transaction.execute)
+        queue_cache.reload_key_times(transaction.execute)
     return requests + keys
 
 
@@ -167,7 +167,7 @@ def _free_dropped(transaction: Transaction, limit: int) -> int:
     """Frees the rows of deleted queues, at most `limit` of them, and says how many; a queue is forgotten when nothing of it is left."""
     dialect = SqliteDialect(transaction)
     left = limit
-    for queue_id, counters in list(transaction.ledger.dropped.items()):
+    for queue_id, counters in list(transaction.queue_cache.dropped.items()):
         for counter in counters:
             for state in JobState:
                 if left <= 0:
@@ -186,5 +186,5 @@ def _free_dropped(transaction: Transaction, limit: int) -> int:
             return limit
         transaction.execute(_DELETE_COUNTERS, (queue_id,))
         transaction.execute(_DELETE_DROPPED_QUEUE, (queue_id,))
-        del transaction.ledger.dropped[queue_id]
+        del transaction.queue_cache.dropped[queue_id]
     return limit - left

@@ -1,6 +1,6 @@
 -- Maintenance: jobs that become due, deadlines, expiries, keys that have ended, and what deleted queues left.
 
--- name: pulse(own_first, own_last)
+-- name: maintenance_snapshot(own_first, own_last)
 -- Whether there is anything to sweep, in one look: the first row of each index, and the sum of the other writers' newest transaction
 -- numbers, which only grow: another sum means that another server has changed something.
 SELECT

@@ -1,8 +1,8 @@
-"""Whether jobs that wait have gone from their index though nobody took them out: its key was evicted, or deleted by hand.
+"""Detects that jobs are lost from an index of waiting jobs: its key was evicted, or deleted by hand.
 
-Whatever takes a job out of such an index adds to a total in the same script; what brings one in may not (a retry, a release). So an index
-may be larger than its totals say, ever more so, but what it has beyond them never becomes less unless some of it got lost. Weakness: an
-index that is lost together with its totals, or before the first look, isn't missed here; the walk of `mending.py` comes to its jobs.
+A script that takes a job out of such an index adds to a total in the same step; one that puts a job in may not (a retry, a release). So
+an index may be larger than its totals say, and the difference only grows, unless entries are lost. Weakness: an index that is lost
+together with its totals, or before the first look, is not detected here; the walk of `index_repair.py` finds its jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 _PRIORITY, _WAITING, _TOTALS, _QUEUE = 1, 2, 7, 9
 
 
-class Waiting:
+class WaitingCounts:
     """What the last look at all lines found."""
 
     def __init__(self) -> None:

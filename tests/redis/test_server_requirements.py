@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.storage.redis.fitness import check_server, warnings_of
 from pinlater.storage.redis.scripts import names
+from pinlater.storage.redis.server_requirements import check_server, warnings_of
 from pinlater.storage.redis.settings import RedisEndpoint
 from pinlater.storage.redis.shard import RedisShard
 from tests.servers.redis import RedisServer

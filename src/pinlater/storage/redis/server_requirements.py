@@ -1,6 +1,7 @@
-"""Whether a Redis is one that we can use, whether its settings keep what an answer promises, and how full it is.
+"""Checks the version and the settings of a Redis server, and how full it is.
 
-Too old, or a replica: refused, with what to do. Set so that it may throw jobs away: a loud warning, since somebody may have chosen that.
+A server that is too old, or a replica, is refused with what to do. One that may evict jobs gets a warning: an operator may have chosen
+that.
 """
 
 from __future__ import annotations

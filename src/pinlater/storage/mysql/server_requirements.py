@@ -1,7 +1,7 @@
-"""Whether a database server is one that we can use, and whether its settings keep what an answer promises.
+"""Checks the version and the settings of a database server.
 
-Too old, or set so that our transactions can't be written: refused, with what to do. Set so that a flushed answer isn't flushed: a
-warning, since somebody may have chosen that; the promise is then the machine's, not ours.
+A server that is too old, or set so that our transactions cannot be written, is refused with what to do. One that does not flush what it
+commits gets a warning: an operator may have chosen that, and a crash of its machine may then lose acknowledged jobs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What the writer knows without asking the file: queues, and the counters of each queue and priority.
+"""Queues and their counters in memory, as the file has them.
 
-Only the writer changes it, within a transaction. After a rollback, and where a transaction finds that another connection has changed
-the file, it is read again from there (`reload`), so that memory and file never part. Counters that a transaction
-touched are written once, at its end, however many calls touched them.
+Only the writer changes them, within a transaction. After a rollback, and where a transaction finds that another connection has changed
+the file, the writer reads them again (`reload`). Counters that a transaction touched are written once, at its end.
 
-The counters tell a claim which priorities have jobs at all, so that it never looks where nothing is.
+The counters tell a claim which priorities have jobs, so that it reads no others.
 """
 
 from __future__ import annotations
@@ -128,8 +127,8 @@ class QueueEntry:
         return sum(counter.pending for counter in self.counters.values())
 
 
-class Ledger:
-    """Queues by name and by id, the counters touched by this transaction, and lower bounds that save idle sweeps a query."""
+class QueueCache:
+    """Queues by name and by id, the counters that this transaction touched, and lower bounds that save idle sweeps a query."""
 
     def __init__(self) -> None:
         self.queues: dict[str, QueueEntry] = {}
@@ -213,12 +212,12 @@ class Ledger:
 
 
 class Transaction:
-    """What a call works with: statements on the writer's connection, and the ledger."""
+    """What a call works with: statements on the writer's connection, and the queue cache."""
 
-    __slots__ = ("connection", "execute", "executemany", "ledger")
+    __slots__ = ("connection", "execute", "executemany", "queue_cache")
 
-    def __init__(self, connection: sqlite3.Connection, ledger: Ledger) -> None:
+    def __init__(self, connection: sqlite3.Connection, queue_cache: QueueCache) -> None:
         self.connection = connection
         self.execute = connection.execute
         self.executemany = connection.executemany
-        self.ledger = ledger
+        self.queue_cache = queue_cache

@@ -1,9 +1,9 @@
-"""Puts right what an eviction or an operator's DEL left half, so that nothing wedges and nothing is kept for ever.
+"""Repairs indexes after an eviction or an operator's DEL, so that no queue stands still and no entry is kept for ever.
 
-What would hold up whole queues (claims by deadline, priorities, names of queues) is missed by the next look, within a second or two, and
-jobs that wait by the next count of all queues (`vanishing.py`); a million jobs are then looked through within ten seconds or so. All
-else is found by a walk over all jobs that never ends: a thousand with each turn of the garbage, so that a million jobs take an hour and a
-half; once something is found, it goes on fast to the end of its round.
+The next look, within a second or two, detects losses that would stop whole queues (claims by deadline, priorities, names of queues); the
+next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds.
+A walk over all jobs that never ends finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a
+half. Once it finds something, it goes on fast to the end of its round.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode
+from pinlater.storage.redis.index_loss import WaitingCounts
 from pinlater.storage.redis.keys import IN_PROGRESS, line_of
-from pinlater.storage.redis.vanishing import Waiting
 from pinlater.storage.redis.walking import walk
 
 logger = logging.getLogger(__name__)
@@ -31,13 +31,13 @@ _STATIONS = (b"j", b"h", b"p", b"pr")
 _SURE = 2
 
 
-class Mender:
-    """Where one server is with its rounds."""
+class IndexRepair:
+    """One server's progress in its rounds."""
 
     def __init__(self) -> None:
         self._urgent: deque[tuple[str, tuple[bytes | str | int, ...]]] = deque()
         self._round: deque[tuple[bytes, bytes]] = deque()
-        self._waiting = Waiting()
+        self._waiting = WaitingCounts()
         self._is_missing_jobs = False
         self._hurry = False
         self._finished_bytes = 0
@@ -45,7 +45,7 @@ class Mender:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether there is something to `mend`, whatever the next look finds."""
+        """Whether there is something to `repair`, whatever the next look finds."""
         return self._is_missing_jobs or bool(self._urgent)
 
     def compare(self, rows: Sequence[Any]) -> None:
@@ -55,14 +55,14 @@ class Mender:
             logger.error("jobs that wait are gone from their indexes: %d; all jobs are looked through", missed)
             self._is_missing_jobs = True
 
-    async def mend(self, access: Access, gone: str) -> None:
-        """Some steps towards having again what `pulse.lua` says is gone, and what was missed in counts."""
+    async def repair(self, access: Access, gone: str) -> None:
+        """Some steps towards having again what `maintenance_snapshot.lua` says is gone, and what was missed in counts."""
         if not self._urgent and gone:
             logger.error("keys are gone from Redis (%s); they are made anew", gone)
             await self._plan(access, gone)
         elif not self._urgent and self._is_missing_jobs:
             self._is_missing_jobs = False
-            self._urgent.append(("mend_jobs", (b"j", "0", _JOBS_A_PIECE)))
+            self._urgent.append(("repair_jobs", (b"j", "0", _JOBS_A_PIECE)))
         for _ in range(_URGENT_STEPS):
             if not self._urgent:
                 await access.refresh()
@@ -70,9 +70,9 @@ class Mender:
             script, arguments = self._urgent[0]
             answer = await access.readers.run(script, *arguments)
             self._urgent.popleft()
-            if script == "mend_jobs":
+            if script == "repair_jobs":
                 self._count(access, answer)
-            if script in {"mend_jobs", "mend_names"} and answer[0] != b"0":
+            if script in {"repair_jobs", "repair_names"} and answer[0] != b"0":
                 self._urgent.appendleft((script, (arguments[0], answer[0], arguments[2])))
 
     async def _plan(self, access: Access, gone: str) -> None:
@@ -80,20 +80,20 @@ class Mender:
         await access.refresh()
         plan = self._urgent
         if "q" in gone:
-            plan += [("mend_names", (place, "0", _JOBS_A_PIECE)) for place in ("q", "qn")]
+            plan += [("repair_names", (place, "0", _JOBS_A_PIECE)) for place in ("q", "qn")]
         elif "p" in gone:
             queues = list(access.queue_cache.names)
             parts = [queues[at : at + _QUEUES_A_PIECE] for at in range(0, len(queues), _QUEUES_A_PIECE)]
-            plan += [("mend_priorities", (encode(part),)) for part in parts]
-            plan.append(("mark_mended", ("p", "")))
+            plan += [("repair_priorities", (encode(part),)) for part in parts]
+            plan.append(("mark_repaired", ("p", "")))
         else:
             async for rows in walk(access.readers, "count_jobs", list(access.queue_cache.queues), 0):
                 for name, priority, _, _, in_progress, *_ in rows:
                     queue = access.queue_cache.queues.get(name.decode())
                     if in_progress and queue is not None:
                         line = IN_PROGRESS + line_of(queue, priority)
-                        plan.append(("mend_jobs", (line, "0", _JOBS_A_PIECE)))
-            plan.append(("mark_mended", ("c", "")))
+                        plan.append(("repair_jobs", (line, "0", _JOBS_A_PIECE)))
+            plan.append(("mark_repaired", ("c", "")))
 
     async def look_around(self, access: Access, finished_bytes: int) -> None:
         """The next pieces of the round."""
@@ -103,7 +103,7 @@ class Mender:
             if not self._round:
                 self._round.extend((place, b"0") for place in _STATIONS)
             place, cursor = self._round[0]
-            answer = await access.readers.run("mend_jobs", place, cursor, _JOBS_A_PIECE)
+            answer = await access.readers.run("repair_jobs", place, cursor, _JOBS_A_PIECE)
             self._round.popleft()
             self._count(access, answer)
             cursor, _, _, queues, size = answer
@@ -144,5 +144,5 @@ class Mender:
         self._rounds_short = self._rounds_short + 1 if 2 * counted < found else 0
         if self._rounds_short >= _SURE:
             logger.error("finished jobs take %d bytes of Redis, not %d", found, counted)
-            await access.readers.run("mark_mended", "b", found)
+            await access.readers.run("mark_repaired", "b", found)
             self._rounds_short = 0

@@ -1,8 +1,8 @@
-"""Whether the store's files still stand where they stood when they were opened.
+"""Checks that the store's paths still name the files that were opened.
 
-A file that was moved or deleted can be written to for as long as it is open, and what is written is lost when it is closed. So
-nothing may be committed, and so nothing acknowledged, while it is away. The same holds for the lock file, without which the next server
-would not learn who has the store. Costs three calls of `stat` a transaction.
+A file that was moved or deleted can be written to for as long as it is open, and what is written is lost when it is closed. So no
+transaction commits, and no call is acknowledged, while it is away. The same holds for the lock file, which tells the next server that the
+store is in use. Costs three calls of `stat` a transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from pinlater.domain.errors import ShardConnectionFailed
 
 
-class Presence:
+class FileIdentity:
     """Remembers which files were opened: the store, its write-ahead log and its lock file, which must exist by now."""
 
     def __init__(self, path: Path, lock: Path) -> None:
