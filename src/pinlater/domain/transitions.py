@@ -67,12 +67,18 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 
 
-_ROWS = {(row.event, row.before): row for row in TRANSITIONS}
+# By event and state. States are small integers, which are quicker to look up than members of an enumeration.
+_ROWS = {
+    event: tuple(
+        next((row for row in TRANSITIONS if (row.event, row.before) == (event, state)), None) for state in JobState
+    )
+    for event in Event
+}
 
 
 def transition_of(event: Event, before: JobState) -> Transition | None:
     """The row for this event and state; None where the event changes nothing."""
-    return _ROWS.get((event, before))
+    return _ROWS[event][before]
 
 
 def after_failure(attempts_remaining: int, *, final: bool) -> tuple[JobState, int]:

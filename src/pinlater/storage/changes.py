@@ -76,7 +76,11 @@ class Changes:
             return None
         self._now[job.id] = change.after
         if change.transition.before is not change.transition.after:
-            self.totals.setdefault((job.queue_id, job.priority), Totals()).add(change.transition)
+            line = (job.queue_id, job.priority)
+            totals = self.totals.get(line)
+            if totals is None:
+                totals = self.totals[line] = Totals()
+            totals.add(change.transition)
         return change.after
 
     def moves(self) -> list[Move]:

@@ -5,9 +5,10 @@ The stores load records, ask `decide` and write the result. The memory store doe
 
 from __future__ import annotations
 
-import json
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict
 
+import msgspec
 from msgspec.structs import replace
 
 from pinlater.domain.job import Attempt, JobState
@@ -26,6 +27,10 @@ from pinlater.domain.transitions import (
 )
 from pinlater.storage.interface import Ack, Checkpoint
 from pinlater.storage.record import JobRecord, later
+
+# A tenth of what the standard library takes.
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 class Heartbeat(NamedTuple):
@@ -67,121 +72,185 @@ class Change(NamedTuple):
     after: JobRecord
 
 
+class Fields(TypedDict, total=False):
+    """The fields of a record that an event changes."""
+
+    state: JobState
+    run_after_ms: int
+    updated_at_ms: int
+    finished_at_ms: int | None
+    attempts_allowed: int
+    attempts_remaining: int
+    attempts_ended: int
+    custom_status: str
+    error_type: str
+    error_text: str
+    history: str
+    claimed_at_ms: None
+    deadline_ms: int | None
+    timeout_ms: None
+    token: None
+    source: None
+    holder: None
+    changed: bool
+    counted_future: bool
+    body_bytes: int
+    new_body: bytes
+
+
+class Context(NamedTuple):
+    """What an event's effect depends on besides the job."""
+
+    transition: Transition
+    now_ms: int
+    rule: StatusRule
+
+
 def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Change | None:
     """None where the table has no row for the event and the job's state. Claims are fenced by the caller (`outcomes.py`)."""
     transition = transition_of(event_of(job, happening), job.state)
     if transition is None:
         return None
-    match happening:
-        case Ack(succeeded=True):
-            after = _succeeded(job, happening, now_ms, rule)
-        case Ack():
-            after = _failed(job, happening, transition, now_ms, rule)
-        case TimeOut():
-            timed_out = _with_attempt(job, "timed_out", now_ms)
-            after = replace(timed_out, attempts_remaining=_remaining(job, transition))
-        case Checkpoint():
-            after = _checkpointed(job, happening, now_ms, rule)
-        case Heartbeat():
-            after = _extended(job, now_ms)
-        case Release():
-            after = replace(job, run_after_ms=later(now_ms, happening.delay_ms))
-        case Cancel():
-            held = job.state is JobState.IN_PROGRESS
-            ended = _with_attempt(job, "cancelled", now_ms) if held else job
-            after = _given_up(ended, STATUS_CANCELLED, rule)
-        case Expire():
-            after = _given_up(job, STATUS_EXPIRED, rule)
-        case RetryFailed():
-            after = replace(job, attempts_remaining=happening.attempts, run_after_ms=happening.run_after_ms)
-    return Change(transition, _moved(after, transition.after, now_ms))
+    fields = _EFFECTS[type(happening)](job, happening, Context(transition, now_ms, rule))
+    if transition.after is JobState.PENDING:
+        _wait(fields, job, now_ms)
+    elif transition.after is not JobState.IN_PROGRESS:
+        fields["state"] = transition.after
+        fields["updated_at_ms"] = fields["finished_at_ms"] = now_ms
+    return Change(transition, replace(job, **fields))
 
 
 def event_of(job: JobRecord, happening: Happening) -> Event:
     """The table's name for it: a failure of the last attempt is another event than one that leaves attempts."""
-    last = job.attempts_remaining <= 1
-    match happening:
-        case Ack(succeeded=True):
+    if isinstance(happening, Ack):
+        if happening.succeeded:
             return Event.SUCCEED
-        case Ack():
-            return Event.FAIL if happening.final or last else Event.RETRY
-        case TimeOut():
-            return Event.TIME_OUT_FAIL if last else Event.TIME_OUT_RETRY
-        case Checkpoint():
-            return Event.CHECKPOINT_TO_PENDING if happening.move_to_pending else Event.CHECKPOINT
-        case Heartbeat():
-            return Event.HEARTBEAT
-        case Release():
-            return Event.RELEASE
-        case Cancel():
-            return Event.CANCEL
-        case Expire():
-            return Event.EXPIRE
-        case RetryFailed():
-            return Event.RETRY_FAILED
+        return Event.FAIL if happening.final or job.attempts_remaining <= 1 else Event.RETRY
+    if isinstance(happening, TimeOut):
+        return Event.TIME_OUT_FAIL if job.attempts_remaining <= 1 else Event.TIME_OUT_RETRY
+    if isinstance(happening, Checkpoint) and happening.move_to_pending:
+        return Event.CHECKPOINT_TO_PENDING
+    return _EVENTS[type(happening)]
 
 
-# --- events -----------------------------------------------------------------------------------------------------------------------
+_EVENTS: dict[type, Event] = {
+    Checkpoint: Event.CHECKPOINT,
+    Heartbeat: Event.HEARTBEAT,
+    Release: Event.RELEASE,
+    Cancel: Event.CANCEL,
+    Expire: Event.EXPIRE,
+    RetryFailed: Event.RETRY_FAILED,
+}
 
 
-def _succeeded(job: JobRecord, ack: Ack, now_ms: int, rule: StatusRule) -> JobRecord:
-    """A success at the first attempt leaves no record of the attempt."""
-    if job.history != "[]":
-        job = _with_attempt(job, "succeeded", now_ms)
-    return _with_status(job, rule.after_ack(job.custom_status, ack.append_status))
+# --- effects: what an event changes besides the state -----------------------------------------------------------------------------
 
 
-def _failed(job: JobRecord, ack: Ack, transition: Transition, now_ms: int, rule: StatusRule) -> JobRecord:
-    """An ack without an error keeps the error of the attempt before."""
-    job = _with_attempt(job, "failed", now_ms, ack.error_type, ack.error_text)
-    if ack.error_type or ack.error_text:
-        error_type, error_text = ack.error_type[:ERROR_TYPE_CHARS_MAX], ack.error_text[:ERROR_TEXT_CHARS_MAX]
-        job = replace(job, error_type=error_type, error_text=error_text)
-    job = _with_status(job, rule.after_ack(job.custom_status, ack.append_status))
-    retried = transition.after is JobState.PENDING
-    run_after_ms = later(now_ms, ack.retry_delay_ms) if retried else job.run_after_ms
-    return replace(job, attempts_remaining=_remaining(job, transition), run_after_ms=run_after_ms)
+def _acked(job: JobRecord, ack: Ack, context: Context) -> Fields:
+    """A success at the first attempt leaves no record of the attempt; a failure without an error keeps the error of the one before."""
+    fields = Fields()
+    if not ack.succeeded:
+        fields = _attempt(job, "failed", context.now_ms, ack.error_type, ack.error_text)
+        fields["attempts_remaining"] = _remaining(job, context.transition)
+        fields["run_after_ms"] = later(context.now_ms, ack.retry_delay_ms)
+        if ack.error_type or ack.error_text:
+            fields["error_type"] = ack.error_type[:ERROR_TYPE_CHARS_MAX]
+            fields["error_text"] = ack.error_text[:ERROR_TEXT_CHARS_MAX]
+        if context.transition.after is not JobState.PENDING:
+            del fields["run_after_ms"]
+    elif job.history != "[]":
+        fields = _attempt(job, "succeeded", context.now_ms)
+    _set_status(fields, job, context.rule.after_ack(job.custom_status, ack.append_status))
+    return fields
 
 
-def _checkpointed(job: JobRecord, progress: Checkpoint, now_ms: int, rule: StatusRule) -> JobRecord:
+def _timed_out(job: JobRecord, _: TimeOut, context: Context) -> Fields:
+    """As a failure, but due as before."""
+    fields = _attempt(job, "timed_out", context.now_ms)
+    fields["attempts_remaining"] = _remaining(job, context.transition)
+    return fields
+
+
+def _checkpointed(job: JobRecord, progress: Checkpoint, context: Context) -> Fields:
     """A checkpoint that keeps the claim also renews it."""
+    fields = Fields() if progress.move_to_pending else _extended(job, Heartbeat(), context)
+    fields["custom_status"] = context.rule.after_checkpoint(job.custom_status, progress.prepend_status)
+    fields["run_after_ms"] = context.now_ms if progress.run_after_ms is None else progress.run_after_ms
+    fields["updated_at_ms"] = context.now_ms
+    fields["changed"] = True
     if progress.new_body is not None:
-        job = replace(job, new_body=progress.new_body, body_bytes=len(progress.new_body))
+        fields["new_body"], fields["body_bytes"] = progress.new_body, len(progress.new_body)
     if progress.attempts_allowed is not None:
-        allowed = progress.attempts_allowed
-        job = replace(job, attempts_allowed=allowed, attempts_remaining=allowed)
-    job = replace(
-        job,
-        custom_status=rule.after_checkpoint(job.custom_status, progress.prepend_status),
-        run_after_ms=now_ms if progress.run_after_ms is None else progress.run_after_ms,
-        updated_at_ms=now_ms,
-        changed=True,
-    )
-    return job if progress.move_to_pending else _extended(job, now_ms)
+        fields["attempts_allowed"] = fields["attempts_remaining"] = progress.attempts_allowed
+    return fields
 
 
-def _extended(job: JobRecord, now_ms: int) -> JobRecord:
+def _extended(job: JobRecord, _: Heartbeat, context: Context) -> Fields:
     """The deadline is a whole claim timeout from now. A delayed heartbeat never takes back what a later one gave."""
-    return replace(job, deadline_ms=max(job.deadline_ms or 0, later(now_ms, job.timeout_ms or 0)))
+    return {"deadline_ms": max(job.deadline_ms or 0, later(context.now_ms, job.timeout_ms or 0))}
 
 
-def _given_up(job: JobRecord, status: str, rule: StatusRule) -> JobRecord:
-    job = _with_status(job, rule.appended(job.custom_status, status))
-    return replace(job, attempts_remaining=0, changed=True)
+def _released(_: JobRecord, release: Release, context: Context) -> Fields:
+    return {"run_after_ms": later(context.now_ms, release.delay_ms)}
 
 
-# --- parts of events --------------------------------------------------------------------------------------------------------------
+def _cancelled(job: JobRecord, _: Cancel, context: Context) -> Fields:
+    fields = Fields() if job.state is JobState.PENDING else _attempt(job, "cancelled", context.now_ms)
+    return _given_up(fields, job, STATUS_CANCELLED, context)
+
+
+def _expired(job: JobRecord, _: Expire, context: Context) -> Fields:
+    return _given_up(Fields(), job, STATUS_EXPIRED, context)
+
+
+def _retried(_: JobRecord, retry: RetryFailed, __: Context) -> Fields:
+    return {"attempts_remaining": retry.attempts, "run_after_ms": retry.run_after_ms}
+
+
+_EFFECTS: dict[type, Callable[[JobRecord, Any, Context], Fields]] = {
+    Ack: _acked,
+    TimeOut: _timed_out,
+    Checkpoint: _checkpointed,
+    Heartbeat: _extended,
+    Release: _released,
+    Cancel: _cancelled,
+    Expire: _expired,
+    RetryFailed: _retried,
+}
+
+
+# --- parts of effects -------------------------------------------------------------------------------------------------------------
+
+
+def _wait(fields: Fields, job: JobRecord, now_ms: int) -> None:
+    """The job waits again: without a claim, and all that it keeps has to be stored."""
+    fields["state"] = JobState.PENDING
+    fields["updated_at_ms"] = now_ms
+    fields["changed"] = True
+    fields["counted_future"] = fields.get("run_after_ms", job.run_after_ms) > now_ms
+    fields["claimed_at_ms"] = fields["deadline_ms"] = fields["timeout_ms"] = fields["finished_at_ms"] = None
+    fields["token"] = fields["source"] = fields["holder"] = None
+
+
+def _given_up(fields: Fields, job: JobRecord, status: str, context: Context) -> Fields:
+    fields["attempts_remaining"] = 0
+    fields["changed"] = True
+    _set_status(fields, job, context.rule.appended(job.custom_status, status))
+    return fields
 
 
 def _remaining(job: JobRecord, transition: Transition) -> int:
     return job.attempts_remaining - transition.spends if transition.after is JobState.PENDING else 0
 
 
-def _with_status(job: JobRecord, status: str) -> JobRecord:
-    return job if status == job.custom_status else replace(job, custom_status=status, changed=True)
+def _set_status(fields: Fields, job: JobRecord, status: str) -> None:
+    if status != job.custom_status:
+        fields["custom_status"] = status
+        fields["changed"] = True
 
 
-def _with_attempt(job: JobRecord, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> JobRecord:
+def _attempt(job: JobRecord, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> Fields:
+    """The attempt's record behind those of the ones before."""
     attempt = Attempt(
         number=job.attempts_ended + 1,
         claimed_by=job.holder or "",
@@ -191,31 +260,9 @@ def _with_attempt(job: JobRecord, outcome: str, now_ms: int, error_type: str = "
         error_type=error_type[:ERROR_TYPE_CHARS_MAX],
         error_text=cut_bytes(error_text, ATTEMPT_ERROR_TEXT_BYTES_MAX),
     )
-    attempts = [*json.loads(job.history), attempt] if job.history != "[]" else [attempt]
-    history = json.dumps(attempts[-ATTEMPTS_KEPT_MAX:], ensure_ascii=False, separators=(",", ":"))
-    return replace(job, attempts_ended=attempt.number, history=history, changed=True)
-
-
-def _moved(job: JobRecord, state: JobState, now_ms: int) -> JobRecord:
-    """The job in its new state: without a claim where it waits, with a finish time where it is finished."""
-    if state is JobState.IN_PROGRESS:
-        return job
-    if state is not JobState.PENDING:
-        return replace(job, state=state, updated_at_ms=now_ms, finished_at_ms=now_ms)
-    return replace(
-        job,
-        state=state,
-        updated_at_ms=now_ms,
-        changed=True,
-        counted_future=job.run_after_ms > now_ms,
-        claimed_at_ms=None,
-        deadline_ms=None,
-        timeout_ms=None,
-        finished_at_ms=None,
-        token=None,
-        source=None,
-        holder=None,
-    )
+    attempts = [*_decode(job.history), attempt] if job.history != "[]" else [attempt]
+    history = _encode(attempts[-ATTEMPTS_KEPT_MAX:]).decode()
+    return {"attempts_ended": attempt.number, "history": history, "changed": True}
 
 
 def cut_bytes(text: str, bytes_max: int) -> str:

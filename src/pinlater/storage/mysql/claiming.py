@@ -1,4 +1,4 @@
-"""Handing out due jobs: locked where nobody else has them in hand, then moved from `ready` to `claims` and read in one packet.
+"""Handing out due jobs: rows that no other transaction has locked, moved from `ready` to `claims` and read in one packet.
 
 Two round trips, however many queues and jobs. The narrow row of a waiting job says how long its body is, so that nothing is read
 that isn't handed out; and whether the job is plain, so that the claim needs no look at the job itself.
@@ -27,9 +27,9 @@ from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, 
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
 _READ_MAX = 2_000
-# Jobs that are due and could not be had are in another server's hand: in a moment they are gone or free.
+# Due jobs that were skipped are locked by another transaction: in a moment they are claimed or free.
 _LOOK_AGAIN_MS = 20
-# So often a call looks again in place of jobs that had expired.
+# How often a call looks again in place of expired jobs.
 _ROUNDS_MAX = 10
 
 _LOCK_DUE = sql("lock_due")
@@ -59,25 +59,25 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
 
 
 async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
-    """Locks rows and shares them out; again for those who met jobs that had expired, in whose place others come."""
-    hungry = claims
+    """Locks rows and shares them out; again for orders that met expired jobs, in place of these."""
+    unfilled = claims
     for _ in range(_ROUNDS_MAX):
         began = time.perf_counter()
-        found = await transaction.select(*[one.wanted() for one in hungry])
-        for one in hungry:
+        found = await transaction.select(*[one.wanted() for one in unfilled])
+        for one in unfilled:
             one.queue.took(time.perf_counter() - began)
         special = [row[2] for answer in found for row in answer.rows if row[3] & SPECIAL]
         about: dict[int, tuple[Any, ...]] = {}
         if special:
             about = {line[0]: line for line in await transaction.select_jobs(_SELECT_SPECIAL, special)}
         expired: list[int] = []
-        for one, answer in zip(hungry, found, strict=True):
+        for one, answer in zip(unfilled, found, strict=True):
             expired += one.hand_out(answer.rows, about)
         if not expired:
             return
         await sweeping.expire(MysqlDialect(transaction), expired, now_ms)
-        hungry = [one for one in hungry if one.passed_over and one.left]
-        if not hungry:
+        unfilled = [one for one in unfilled if one.passed_over and one.left]
+        if not unfilled:
             return
         _move(claims, transaction)
 
@@ -103,7 +103,7 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
     plain = sorted(job_id for one in claims for job_id in one.plain)
     special = sorted(job_id for one in claims for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
-    kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # who drops partitions may have another clock
+    kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
     reads = []
     for statement, ids in ((_SELECT_BODIES, plain), (_SELECT_NEWEST_BODIES, special)):
         if ids:
@@ -172,7 +172,10 @@ class _Claim:
         return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, tuple[Any, ...]]) -> list[int]:
-        """Shares the rows out: the first call gets the first ones, as far as its bytes go. Returns those that have expired."""
+        """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
+
+        Returns the ids of expired jobs.
+        """
         shares = iter([share for share in self._shares if share.left])
         share = next(shares, None)
         expired: list[int] = []
@@ -264,7 +267,7 @@ class _Claim:
             add = share.jobs.append
             for priority, run_after_ms, job_id, flags in share.picked:
                 if job_id not in bodies:
-                    continue  # the answer got lost, and somebody has deleted the job before it was asked for again
+                    continue  # the answer was lost, and another server deleted the job before this one asked again
                 if flags & SPECIAL:
                     add(self._about[job_id]._replace(body=bodies[job_id][1]))
                     continue

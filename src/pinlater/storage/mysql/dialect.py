@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pinlater.storage.mysql.connection import Connection
 from pinlater.storage.mysql.counters import Counter
 from pinlater.storage.mysql.queue_cache import QueueEntry
 from pinlater.storage.mysql.statements import Template, delete_ready, delete_rows, in_statements, json_rows, row, sql
@@ -24,9 +25,23 @@ _LOAD_JOBS = sql("load_jobs")
 _LOAD_STATES = sql("load_states")
 _SAVE_BODY = sql("save_body")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
-_FIND_UNIQUE_KEY = sql("find_unique_key")
+_LOCK_UNIQUE_KEY = sql("lock_unique_key")
 _DELETE_UNIQUE_KEY = sql("delete_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
+
+
+class MysqlReader:
+    """A reader's connection. The columns of names and keys are bytes."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+        packed = {key: value.encode() if isinstance(value, str) else value for key, value in values.items()}
+        [found] = await self._connection.run([sql(name)(**packed)])
+        return found.rows
 
 
 class MysqlDialect:
@@ -68,7 +83,7 @@ class MysqlDialect:
         return found.rows
 
     async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
-        [found] = await self._transaction.select(_FIND_UNIQUE_KEY(queue_id=queue_id, key=key.encode()))
+        [found] = await self._transaction.select(_LOCK_UNIQUE_KEY(queue_id=queue_id, key=key.encode()))
         return found.rows[0] if found.rows else None
 
     def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.storage.interface import Inserted, InsertRequest
@@ -28,6 +28,7 @@ from pinlater.storage.mysql.statements import (
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
 from pinlater.storage.record import later
+from pinlater.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
 
 _INSERT_JOBS = sql("insert_jobs")
@@ -84,7 +85,7 @@ class _Batch:
         self._answers: dict[tuple[int, str], KeyedAnswer] = {}
         self._old_keys: list[tuple[int, bytes]] = []
         self._new_keys: list[bytes] = []
-        self._held: dict[tuple[int, str], tuple[int, int]] = {}  # who has each unique key now
+        self._held: dict[tuple[int, str], tuple[int, int]] = {}  # the job that has each unique key now
         self._outlived: list[tuple[int, bytes]] = []
         self._unique_keys: dict[tuple[int, str], bytes] = {}
         self._has_keys = False
@@ -164,18 +165,12 @@ class _Batch:
                 if size_bytes > self._row_bytes_max:
                     return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
         existing = self._existing(queue, jobs) if self._has_keys else {}
-        growth = len(jobs) - len(existing)
         pending = self._pending.get(queue.queue_id, 0)
-        if request.max_pending is not None and growth and pending + growth > request.max_pending:
-            return QueueFull(request.queue, pending, request.max_pending)
-        self._pending[queue.queue_id] = pending + growth
-        self._add_jobs(queue, [job for index, job in enumerate(jobs) if index not in existing] if existing else jobs)
-        ids = (
-            [existing[i][0] if i in existing else job[0] for i, job in enumerate(jobs)]
-            if existing
-            else [job[0] for job in jobs]
-        )
-        answer = Inserted(ids, existing)
+        if request.max_pending is not None and (full := queue_full(request, pending, existing)) is not None:
+            return full
+        self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
+        self._add_jobs(queue, new_jobs(jobs, existing))
+        answer = answer_of(jobs, existing)
         if key is not None:
             kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
             self._new_keys.append(row((queue.queue_id, key.encode(), *kept)))

@@ -9,7 +9,7 @@ ahead of the database's, so that who comes after a jump goes by the same as thos
 the first seconds after a jump.
 
 A server that slept may not know that its slot is another's now. So each lease of a slot begins the writers' rows at numbers beyond all
-before, and whoever still counts in an older range is refused by its next transaction (`transaction`).
+before, and the next transaction of a server that still counts in an older range is refused (`transaction`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pinlater.storage.mysql.transaction import NUMBERS, Transaction
 logger = logging.getLogger(__name__)
 
 _NOW = sql("now")
-_LOCK_META = sql("lock_meta")
+_CURRENT_META = sql("current_meta")
 _LOCK_SERVERS = sql("lock_servers")
 _LOCK_WRITERS = sql("lock_writers")
 _SAVE_WRITERS = sql("save_writers")
@@ -65,11 +65,11 @@ class Membership:
         self._ahead_ms: int | None = None  # as the database knows it
 
     async def join(self, transaction: Transaction) -> tuple[int, int]:
-        """Takes the lowest slot that nobody has; the slot, and the first number of its writers. One server at a time.
+        """Takes the lowest free slot; the slot, and the first number of its writers. One server at a time.
 
         Waits for what its owner before still has under way; its next transaction fails.
         """
-        _, now, found = await transaction.select(_LOCK_META(name="schema"), _NOW(), _LOCK_SERVERS())
+        _, now, found = await transaction.select(_CURRENT_META(name="schema"), _NOW(), _LOCK_SERVERS())
         now_ms = now.rows[0][0]
         taken = {slot for slot, seen_ms in found.rows if is_alive(seen_ms, now_ms, self._lease_ms)}
         slot = next((slot for slot in range(SLOTS) if slot not in taken and slot not in self.lost), -1)
@@ -95,7 +95,7 @@ class Membership:
         return slot, first
 
     async def announce(self, connection: Connection, address: str) -> str:
-        """Where this server listens, from now on; the shard's secret, made by whoever asks first."""
+        """Stores where this server listens; the shard's secret, made by the first server that asks."""
         self.address = address
         *_, secret = await connection.run(
             [
@@ -133,7 +133,7 @@ class Membership:
             )
 
     async def agreed_ms(self, connection: Connection) -> int:
-        """The time that those who use the shard go by; the database's where there are none, or it is the same."""
+        """The time that the shard's servers go by; the database's where there are none, or it is the same."""
         now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
         now_ms = int(now.rows[0][0])
         ahead = sorted(ahead for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms))
@@ -147,14 +147,14 @@ class Membership:
 
 
 async def members(connection: Connection, lease_ms: int) -> list[Member]:
-    """Who uses the shard now, each once: after a failover a server's old place is there beside its new one until its lease lapses."""
+    """The servers that use the shard now, each once: after a failover a server has two slots until the lease of the old one lapses."""
     [found] = await connection.run([_LIST_SERVERS()])
     alive = [
         Member(slot, name, address, started_ms, seen_ms)
         for slot, name, address, started_ms, seen_ms, now_ms in found.rows
         if is_alive(seen_ms, now_ms, lease_ms)
     ]
-    # Who has not said yet where it listens may be anybody.
+    # A server without an address may be any of them.
     newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
     return sorted(newest.values(), key=lambda one: one.slot)
 

@@ -4,7 +4,7 @@ A partition holds the jobs that were made in some hours. Collecting garbage dele
 end. The few jobs that outlive it (far-off ones, failures that are kept longer) are copied to `kept_jobs` before; where they are many,
 the partition waits.
 
-Changing partitions needs the table for a moment alone. Whoever reads it long would make that moment long for everybody behind us, so
+Changing partitions needs the table for a moment alone. A long read would make every later transaction wait behind the change, so
 the change gives up after a tenth of a second of waiting (after a full one, where no connection is left to end it) and comes again. One
 server at a time does this; it is a matter of space, and nothing depends on when it happens.
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 HOUR_MS = 3_600_000
 # No partition is dropped before its newest job is so old, whatever the times to live are.
 DROP_AGE_MS = HOUR_MS
-# So many periods are prepared, again once half of them have begun.
+# How many periods are prepared, again once half of them have begun.
 _AHEAD = 6
 _SURVIVORS_MAX = 10_000
 _SURVIVING_BYTES_MAX = 256 * 1024 * 1024
@@ -136,7 +136,7 @@ class Partitions:
     # --- the table alone --------------------------------------------------------------------------------------------------------
 
     async def _alter(self, connection: Connection, statement: str) -> bool:
-        """False where somebody else had the table for too long."""
+        """False where another transaction had the table for too long."""
         altering = asyncio.ensure_future(connection.run([statement.encode()]))
         try:
             done, _ = await asyncio.wait([altering], timeout=_LOCK_WAIT_MS / 1000)

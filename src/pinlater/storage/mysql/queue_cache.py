@@ -89,7 +89,7 @@ class QueueCache:
         self._levels = range(1, priority_levels + 1)
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
-        self.careful_acks_left = 0  # for so many calls acks look at their claims first
+        self.careful_acks_left = 0  # how many more calls look at the claims of plain acks first
         self._looks_begun = 0
         self._look_taken = 0
 
@@ -132,7 +132,7 @@ class QueueCache:
 
         Deleted rows stay in the index until the database purges them, and a claim that began at the very first place would walk over
         all of them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too. While
-        somebody's long read keeps the database from purging, that takes long, and is done the less often; jobs that others stored a
+        a long read keeps the database from purging, that takes long, and is done less often; jobs that other servers stored a
         little late are still found within a second.
         """
         queue.renew_floors(self._monotonic())

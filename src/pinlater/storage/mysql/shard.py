@@ -46,10 +46,9 @@ from pinlater.storage.interface import (
 )
 from pinlater.storage.mysql import claiming, finishing, inserting, migration, queues, reading, sweeping
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
-from pinlater.storage.mysql.dialect import MysqlDialect
+from pinlater.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.storage.mysql.errors import is_ours, translate
 from pinlater.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
-from pinlater.storage.mysql.mapping import note_map
 from pinlater.storage.mysql.membership import Membership, members
 from pinlater.storage.mysql.partitions import Partitions
 from pinlater.storage.mysql.queue_cache import QueueCache
@@ -59,9 +58,10 @@ from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
-from pinlater.storage.relational import bulk, in_hand
+from pinlater.storage.relational import bulk, in_hand, looking
 from pinlater.storage.relational import sweeping as relational_sweeping
 from pinlater.storage.relational.dialect import Dialect
+from pinlater.storage.relational.shard_map import note_map
 from pinlater.storage.request_keys import Turn
 from pinlater.storage.snapshots import NEVER_MS, Snapshots
 
@@ -111,7 +111,7 @@ class MysqlShard:
         self._memory = sweeping.Memory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
-        self._unknown_claims: set[str] = set()  # tokens of claims whose outcome nobody knows
+        self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._others_seen = ""
         self._activity: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -136,10 +136,10 @@ class MysqlShard:
         self._is_open = True
 
     async def _join(self) -> None:
-        """Takes a slot. Whoever had it before makes no more ids once that is done, so the highest is known after."""
+        """Takes a slot. The server that had it before makes no more ids from then on, so the highest id is read after."""
         joiner = self._new_writer()
-        # The slot decides the writers' numbers; until there is one, this writer's number is nobody's.
-        await joiner.become_anybody(_WRITERS * SLOTS + self._membership.incarnation[0])
+        # The slot decides the writers' numbers; until there is one, this writer has a number that no other writer uses.
+        await joiner.become_unnumbered(_WRITERS * SLOTS + self._membership.incarnation[0])
         try:
             slot, first = await joiner.carry_out(self._membership.join)
         finally:
@@ -258,7 +258,7 @@ class MysqlShard:
         )
 
     async def _connect_hasty(self) -> Connection:
-        """For changes of tables in use, which may take long but not wait long: everybody else would wait behind them."""
+        """For changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
         settings = replace(self._settings, statement_timeout_ms=_ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
         return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
 
@@ -319,16 +319,16 @@ class MysqlShard:
     async def find_requests(
         self, requests: Sequence[RequestRef], now_ms: int
     ) -> Sequence[Inserted | PinLaterError | None]:
-        return await self._readers.read(lambda c: reading.find_requests(c, requests, now_ms))
+        return await self._readers.read(lambda c: looking.find_requests(MysqlReader(c), requests, now_ms))
 
     async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return await self._readers.read(lambda c: reading.find_unique(c, keys, now_ms))
+        return await self._readers.read(lambda c: looking.find_unique(MysqlReader(c), keys, now_ms))
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._readers.read(reading.list_unique_queues)
+        return await self._readers.read(lambda c: looking.list_unique_queues(MysqlReader(c)))
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._readers.read(lambda c: reading.timed_keys(c, now_ms))
+        return await self._readers.read(lambda c: looking.timed_keys(MysqlReader(c), now_ms))
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
@@ -356,9 +356,9 @@ class MysqlShard:
         return queues
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
-        return await self._other.carry_out(lambda t: note_map(t, shard_map, now_ms))
+        return await self._change(note_map, shard_map, now_ms)
 
-    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
         self._check_open()
@@ -436,7 +436,7 @@ class MysqlShard:
         return await self._change(relational_sweeping.time_out_claims, now_ms, limit)
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
-        """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs.
+        """Gives back claims with an unknown outcome, whose callers were told that they failed: no worker has these jobs.
 
         By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
         """

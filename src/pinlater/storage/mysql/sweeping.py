@@ -1,6 +1,6 @@
 """Maintenance, a bounded piece a call: jobs whose time has come, claims past their deadline, jobs past their expiry, garbage.
 
-What another server has in hand is passed over (SKIP LOCKED), so that several may sweep one shard.
+Rows that another transaction has locked are skipped (SKIP LOCKED), so that several servers may sweep one shard.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 
 
 class Memory:
-    """What sweeps remember between their runs, so that they don't look in vain."""
+    """What sweeps remember between their runs, so that they skip queries that would find nothing."""
 
     def __init__(self) -> None:
         self.finished_mark: tuple[int, str] | None = None
@@ -54,7 +54,7 @@ class Memory:
 
 
 async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
-    """Counts jobs whose time has come as due. Those that somebody else has in hand come again: they may be let go as they were."""
+    """Counts jobs whose time has come as due. Rows that another transaction has locked come again: it may leave them as they were."""
     moved, left = 0, limit
     while left > 0:
         [found] = await transaction.select(_LOCK_FUTURE(now_ms=now_ms, limit=min(left, READ_MAX)))
@@ -70,15 +70,15 @@ async def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
         for queue_id, priority, _, _ in counted.rows:
             if queue_id in queues:
                 transaction.counters.of(queue_id, priority).future -= 1
-        in_hand: set[int] = set()
+        locked: set[int] = set()
         others = sorted(set(found.rows) - set(counted.rows))  # which may be more than the counted are fewer
         if others:
             [still] = await transaction.select(_SELECT_COUNTED_FUTURE(keys=json_rows(others)))
-            in_hand = {job_id for (job_id,) in still.rows}
-        gone = {line[2:] for line in counted.rows} | {line[2:] for line in others if line[3] not in in_hand}
+            locked = {job_id for (job_id,) in still.rows}
+        gone = {line[2:] for line in counted.rows} | {line[2:] for line in others if line[3] not in locked}
         if gone:
             transaction.change(_DELETE_FUTURE(keys=json_rows(sorted(gone))))
-        if in_hand:
+        if locked:
             break
     return moved
 
@@ -116,7 +116,7 @@ async def collect_garbage(
 async def _collect_finished(
     transaction: Transaction, memory: Memory, ttls: dict[str, TimeToLive], now_ms: int, limit: int, counts: SweepCounts
 ) -> int:
-    """Returns how much of the limit is left. Finishes only get later, so the oldest one of a kind is worth remembering."""
+    """Returns the rest of the limit. Finishes only get later, so the oldest one of a kind is remembered."""
     [there_are] = await transaction.select(_LIST_FINISHED())
     collected_to = dict(memory.collected_to)
     if now_ms >= memory.from_the_start_at_ms:

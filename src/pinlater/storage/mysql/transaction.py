@@ -61,7 +61,7 @@ _SELECT_QUEUES = sql("select_queues")
 _COMMIT_STEP_S = 0.02
 # Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
 _DOUBLINGS_MAX = 4
-# So many numbers come with each lease of a slot: a million a second for twelve days.
+# How many numbers come with each lease of a slot: a million a second for twelve days.
 NUMBERS = 2**40
 
 
@@ -129,14 +129,14 @@ class Transaction:
         return [self.queue_cache.learn(queue_id, name.decode()) for queue_id, name in found.rows]
 
     def change(self, statement: bytes) -> None:
-        """A change whose own answer nobody needs."""
+        """A change without an answer."""
         if not self.marked:
             self.marked = True
             self._waiting.append(self._writer.mark())
         self._waiting.append(statement)
 
     def suppose(self, *statements: bytes, rows: int) -> None:
-        """The transaction's first changes, of which the last must meet exactly so many rows. If it doesn't, nothing happens, and the
+        """The transaction's first changes, of which the last must change exactly `rows` rows. If it does not, nothing happens, and the
         call runs again `careful`ly."""
         self.marked = self.supposed = True
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
@@ -235,8 +235,8 @@ class Writer:
             self._newest = first
             self._numbers = (first, first + NUMBERS - 1)
 
-    async def become_anybody(self, number: int) -> None:
-        """A writer whose row others may share: with numbers that nobody else is likely to have, whatever the row says."""
+    async def become_unnumbered(self, number: int) -> None:
+        """A writer whose row others may share: with random numbers, whatever the row says."""
         async with self._turn:
             self.number = number
             self._newest = secrets.randbits(62)
@@ -245,8 +245,8 @@ class Writer:
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
 
-        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where nobody knows. No new try
-        begins once a statement's time limit has passed since the first began.
+        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where the outcome cannot be
+        found out. No new try begins once a statement's time limit has passed since the first began.
         """
         try:
             return await self._in_turn(work)

@@ -1,8 +1,7 @@
-"""Many jobs at an operator's word: retry what failed, delete what is named or what is oldest.
+"""Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest.
 
-In pieces of at most a thousand, which hold Redis up only briefly; each is done or not. The service asks for no more at once. Who asks for
-more and meets trouble after some pieces is told how many jobs these were, as if there had been no more; where nobody knows what became
-of the last piece, it is that error.
+In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. Where a
+piece after the first one fails, the caller gets the number of jobs done so far; where its outcome is unknown, the caller gets that error.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from pinlater.storage.redis.reading import is_held
 
 logger = logging.getLogger(__name__)
 
-# A requeue that passes over jobs whose keys are taken looks at this many more than it may put back.
+# Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
 _TRIES = 10
 
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLaterError:
-    """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
+    """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound(order.queue)
@@ -73,7 +72,7 @@ async def _requeue_some(
 
 
 async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]) -> None:
-    """Who has the keys that these jobs would have to take again."""
+    """The holders of the keys that these jobs would have to take again."""
     keys = {
         (changes.found(job).queue, unique.key): b""
         for job in jobs
@@ -139,7 +138,7 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
 
 @contextmanager
 def _after(done: int) -> Iterator[list[WorldError]]:
-    """Notes trouble that came after something was done, of which is known that it changed nothing more."""
+    """Catches an error that came after some pieces were done and that is known to have changed nothing more."""
     trouble: list[WorldError] = []
     try:
         yield trouble

@@ -29,7 +29,7 @@ REF_BYTES = 13
 async def claim(
     access: Access, orders: Sequence[ClaimOrder], now_ms: int, unknown_claims: list[tuple[bytes, str]]
 ) -> list[Claimed | PinLaterError]:
-    """All orders at once. `unknown_claims` gets the claims (ref, token) that turn out later to have been made though nobody got them."""
+    """All orders at once. `unknown_claims` gets the claims (ref, token) that were made although the call failed."""
     queues = access.queues
     known = [order for order in orders if order.queue in queues]
     answers: list[Any] = []

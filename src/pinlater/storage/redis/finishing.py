@@ -105,7 +105,7 @@ async def release(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list
 
 
 async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:
-    """Jobs that wait or are claimed, whoever holds them."""
+    """Jobs that wait or are claimed; the claim's holder is not asked."""
     return await _decide(access, keys, keys, now_ms, outcomes.cancel)
 
 

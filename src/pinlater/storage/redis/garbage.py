@@ -19,7 +19,7 @@ from pinlater.storage.redis.claiming import time_of
 from pinlater.storage.redis.keys import QUEUE_BYTES, SUCCEEDED
 from pinlater.storage.redis.walking import walk
 
-# One script holds Redis up for about so many rows, or lines.
+# Rows, or lines, that one script handles: Redis serves no other client meanwhile.
 _ROWS_MAX = 500
 _LINES_MAX = 100
 _WALK_EVERY_MS = 600_000

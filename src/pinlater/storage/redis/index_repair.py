@@ -49,7 +49,7 @@ class IndexRepair:
         return self._is_missing_jobs or bool(self._urgent)
 
     def compare(self, rows: Sequence[Any]) -> None:
-        """With the counts of all lines before these: all jobs are looked through where some don't wait any more that nobody took."""
+        """Compares with the counts of all lines before these. Where waiting jobs are lost, all jobs are checked."""
         missed = self._waiting.missed(rows)
         if missed:
             logger.error("jobs that wait are gone from their indexes: %d; all jobs are looked through", missed)
@@ -139,7 +139,7 @@ class IndexRepair:
             logger.error("queues are gone from Redis: what %d of them left is freed", dropped)
 
     async def _compare_bytes(self, access: Access, counted: int) -> None:
-        """A round isn't one moment, so only what is far too little twice is put right."""
+        """A round takes time and counts change meanwhile, so only a total that is far too small twice is replaced."""
         found, self._finished_bytes = self._finished_bytes, 0
         self._rounds_short = self._rounds_short + 1 if 2 * counted < found else 0
         if self._rounds_short >= _SURE:

@@ -1,4 +1,4 @@
-"""Storing new jobs: one script for all requests of a call, which decides by itself what is there already and what is too much.
+"""Storing new jobs: one script for all requests of a call, which checks keys and bounds by itself.
 
 What the script is given for a plain request goes into Redis' commands as it is, without a step of Lua for each job.
 """

@@ -1,4 +1,4 @@
-"""Jobs as they are stored. One whose claim or index is gone is put right first, so that nobody decides on half a job."""
+"""Loads jobs as they are stored. A job whose claim or index entry is lost is repaired first, so that no call decides on half a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections for looking: a few, handed to whoever reads. Each script is one look, which nothing changes in between."""
+"""A few connections for reads. Each script is one read of an unchanged shard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pinlater.storage.redis.stats import Stats
 
 
 class Readers:
-    """At most so many connections; who finds none free waits, up to a bound."""
+    """A bounded number of connections; a read that finds none free waits, and the number of waiting reads is bounded."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 
 logger = logging.getLogger(__name__)
 
-# A look holds Redis up: so many jobs, or so many with their bodies, at once.
+# Redis serves no other client during a script, so one script reads this many jobs, or this many with their bodies.
 _LOOKUP_MAX = 200
 _BODIES_MAX = 20
 _PAGE_MAX = 1_000
@@ -249,7 +249,7 @@ async def find_requests(
 
 
 async def find_unique(readers: Readers, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
-    """Who has each key now."""
+    """(id, priority) of the job that has each key now."""
     kept = await readers.run("find_keys", encode([("u", ref.queue, ref.key) for ref in wanted]))
     return [(id_of(held[2:10]), held[1]) if is_held(held, now_ms) else None for held in kept]
 

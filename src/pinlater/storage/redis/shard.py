@@ -113,13 +113,13 @@ class RedisShard:
         self._joining = asyncio.Lock()
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
-        self._unknown_claims: list[tuple[bytes, str]] = []  # claims that nobody ever got
+        self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = Finished()
         self._repair = IndexRepair()
         self._seen_change = b""  # the number of the newest change that another look told of
-        self._changed: set[bytes] = set()  # queue and writer of changes that nobody asked for yet
+        self._changed: set[bytes] = set()  # queue and writer of changes that `changed_queues` has not reported yet
         self._due_by_ms = 0
         self._highest_id = 0
         self._is_open = False
@@ -333,7 +333,7 @@ class RedisShard:
         [since] = await self._other.run("note_map", now_ms, shard_map)
         return int(since)
 
-    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
         return await self._with_queues(
@@ -423,7 +423,7 @@ class RedisShard:
         return await self._with_queues(self._other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit))
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
-        """Claims that were made, and whose callers were told that they may have failed: nobody works on these jobs."""
+        """Gives back claims that were made although their callers were told that the outcome is unknown: no worker has these jobs."""
         await self._claiming.settle()
         self._unsure = False
         claims = list(self._unknown_claims)

@@ -1,4 +1,4 @@
-"""Maintenance, a bounded piece a call: claims past their deadline, jobs past their expiry, garbage, and what was lost."""
+"""Maintenance, a bounded piece a call: claims past their deadline, jobs past their expiry, garbage, and lost jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 
 logger = logging.getLogger(__name__)
 
-# One script holds Redis up for about so many rows.
+# Rows that one script handles: Redis serves no other client meanwhile.
 _ROWS_MAX = 250
 _TRIES = 10
 

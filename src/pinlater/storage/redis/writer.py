@@ -103,7 +103,7 @@ class Writer:
                 self._connection = None
 
     async def settle(self) -> None:
-        """Finds out about a call whose outcome nobody knew, if there is one. Raises `WorldError` where Redis can't be asked."""
+        """Finds out about a call with an unknown outcome, if there is one. Raises `WorldError` where Redis can't be asked."""
         if self._unsettled is not None:
             async with self._turn:
                 try:
@@ -218,7 +218,7 @@ class Writer:
         return self._connection
 
     async def _settle(self, connection: Connection) -> None:
-        """Was the call before carried out, of which nobody knew?"""
+        """Whether the call before, whose outcome was unknown, was carried out."""
         if self._unsettled is None:
             return
         number, if_answered = self._unsettled
@@ -247,7 +247,7 @@ class Writer:
                 f"{self._endpoint}: meanwhile another server took this one's slot; "
                 "whether the change before was carried out is not known"
             )
-        # Whoever calls next, or sends again, is beyond it.
+        # The next call, or the same one again, has a later number.
         self._newest = above + 1
         return None
 

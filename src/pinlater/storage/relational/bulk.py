@@ -12,11 +12,11 @@ from pinlater.storage.decide import RetryFailed
 from pinlater.storage.interface import JobKey, Purge, Requeue
 from pinlater.storage.options import options_of
 from pinlater.storage.record import JobRecord
-from pinlater.storage.relational.changes import leave_state, load, write
+from pinlater.storage.relational.changes import load, write
 from pinlater.storage.relational.dialect import Dialect
-from pinlater.storage.relational.rows import StateRow, key_of_job
+from pinlater.storage.relational.rows import STATES, StateRow, key_of_job, state_of
 
-# A requeue looks at so many more jobs than its limit in place of jobs whose unique keys are taken.
+# Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
 FIRST = (-I64_MAX - 1, -1)
@@ -120,33 +120,62 @@ async def delete_ids(
     """
     if not ids:
         return []
-    rows = [
-        row
-        for row in await dialect.load_states(sorted(set(ids)))
-        if (wanted is None or (row.queue_id, row.priority, row.id) in wanted)
-        and state in {None, row.state or JobState.PENDING}
-    ]
-    jobs = [row for row in rows if row.state is not None]
+    deletion = _Deletion(dialect)
+    rows = await dialect.load_states(sorted(set(ids)))
     queues = await dialect.queues_of({row.queue_id for row in rows})
-    for job in jobs:
-        if job.queue_id in queues and job.state is not None:
-            leave_state(dialect.counter(job.queue_id, job.priority), job.state, job)
-    _delete_rows(dialect, jobs)
-    dialect.jobs_deleted()
-    gone = sorted(row.id for row in rows)
-    for table in dialect.job_tables:
-        dialect.delete(table, gone)
-    return jobs
+    for row in rows:
+        is_in = state_of(row)
+        named = wanted is None or (row.queue_id, row.priority, row.id) in wanted
+        if named and (state is None or state is (is_in or JobState.PENDING)):
+            deletion.add(row, is_in, counted=row.queue_id in queues)
+    deletion.write()
+    return deletion.jobs
 
 
-def _delete_rows(dialect: Dialect, jobs: Sequence[StateRow]) -> None:
-    """The jobs' keys, and their rows in the tables of their states."""
-    for job in jobs:
-        unique = None if job.options is None else key_of_job(options_of(job.options))
+class _Deletion:
+    """The rows to delete of some jobs, by table."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.jobs: list[StateRow] = []
+        self._ids: list[int] = []
+        self._waiting: list[StateRow] = []
+        self._claimed: list[int] = []
+        self._finished: list[int] = []
+        self._counts: dict[tuple[int, int, int | None], int] = {}  # by queue, priority and column `done_state`
+
+    def add(self, row: StateRow, state: JobState | None, *, counted: bool) -> None:
+        """`counted`: its queue still has counters."""
+        self._ids.append(row.id)
+        if state is None:
+            return
+        self.jobs.append(row)
+        if state is JobState.PENDING:
+            self._waiting.append(row)
+            if counted:
+                self._dialect.counter(row.queue_id, row.priority).leave_waiting(row)
+        else:
+            (self._claimed if state is JobState.IN_PROGRESS else self._finished).append(row.id)
+            if counted:
+                kind = (row.queue_id, row.priority, row.done_state)
+                self._counts[kind] = self._counts.get(kind, 0) + 1
+        unique = None if row.options is None else key_of_job(options_of(row.options))
         if unique is not None:
-            dialect.free_key(job.queue_id, unique.key, job.id)
-    waiting = [job for job in jobs if job.state is JobState.PENDING]
-    dialect.for_each("delete_ready", [(job.queue_id, job.priority, job.run_after_ms, job.id) for job in waiting])
-    dialect.for_each("delete_future", [(job.run_after_ms, job.id) for job in waiting if job.counted_future])
-    dialect.delete("claims", sorted(job.id for job in jobs if job.state is JobState.IN_PROGRESS))
-    dialect.delete("done", sorted(job.id for job in jobs if job.done_state is not None))
+            self._dialect.free_key(row.queue_id, unique.key, row.id)
+
+    def write(self) -> None:
+        dialect = self._dialect
+        for (queue_id, priority, done_state), count in self._counts.items():
+            counter = dialect.counter(queue_id, priority)
+            if done_state is None:
+                counter.in_progress -= count
+            else:
+                counter.add_finished(STATES[done_state], -count)
+        ready = [(job.queue_id, job.priority, job.run_after_ms, job.id) for job in self._waiting]
+        dialect.for_each("delete_ready", ready)
+        dialect.for_each("delete_future", [(job.run_after_ms, job.id) for job in self._waiting if job.counted_future])
+        dialect.delete("claims", sorted(self._claimed))
+        dialect.delete("done", sorted(self._finished))
+        dialect.jobs_deleted()
+        for table in dialect.job_tables:
+            dialect.delete(table, sorted(self._ids))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pinlater.domain.job import JobState
 from pinlater.storage.changes import Changes, Move
 from pinlater.storage.record import HAS_PROGRESS, JobRecord
-from pinlater.storage.relational.dialect import Counter, Dialect, Waiting
+from pinlater.storage.relational.dialect import Dialect
 from pinlater.storage.relational.rows import done_row, key_of_job, progress_row, record_of
 
 
@@ -49,7 +49,12 @@ def write(dialect: Dialect, changes: Changes) -> None:
 def _count(dialect: Dialect, changes: Changes, moved: Sequence[Move]) -> None:
     for before, after in moved:
         counter = dialect.counter(after.queue_id, after.priority)
-        leave_state(counter, before.state, before)
+        if before.state is JobState.PENDING:
+            counter.leave_waiting(before)
+        elif before.state is JobState.IN_PROGRESS:
+            counter.in_progress -= 1
+        else:
+            counter.add_finished(before.state, -1)
         if after.state is JobState.PENDING:
             counter.enter_waiting(after, changes.now_ms)
         else:
@@ -59,16 +64,6 @@ def _count(dialect: Dialect, changes: Changes, moved: Sequence[Move]) -> None:
         counter.succeeded_total += totals.succeeded
         counter.failed_total += totals.failed
         counter.retried_total += totals.retried
-
-
-def leave_state(counter: Counter, state: JobState, job: Waiting) -> None:
-    """Counts a job out of its state."""
-    if state is JobState.PENDING:
-        counter.leave_waiting(job)
-    elif state is JobState.IN_PROGRESS:
-        counter.in_progress -= 1
-    else:
-        counter.add_finished(state, -1)
 
 
 def _save_progress(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:

@@ -39,7 +39,7 @@ async def release(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> li
 
 
 async def cancel(dialect: Dialect, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:
-    """Jobs that wait or are claimed, whoever holds them."""
+    """Jobs that wait or are claimed; the claim's holder is not asked."""
     return await _decide(dialect, keys, keys, now_ms, outcomes.cancel)
 
 

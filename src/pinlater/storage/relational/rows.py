@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.storage.options import NONE, Options, options_of
 from pinlater.storage.record import JobRecord
+
+STATES = tuple(JobState)
 
 
 class JobRow(NamedTuple):
@@ -56,41 +60,37 @@ class StateRow(NamedTuple):
     claim_id: int | None
     done_state: int | None
 
-    @property
-    def state(self) -> JobState | None:
-        if self.claim_id is not None:
-            return JobState.IN_PROGRESS
-        if self.done_state is not None:
-            return JobState(self.done_state)
-        return JobState.PENDING if self.waits else None
+
+def state_of(row: StateRow) -> JobState | None:
+    """None for what remains of a deleted job."""
+    if row.claim_id is not None:
+        return JobState.IN_PROGRESS
+    if row.done_state is not None:
+        return STATES[row.done_state]
+    return JobState.PENDING if row.waits else None
 
 
 def record_of(row: JobRow) -> JobRecord:
     """The job; fields that never changed since the enqueue have no row in `progress`."""
-    options = options_of(row.options) if row.options is not None else NONE
-    changed = row.p_id is not None
+    options = NONE if row.options is None else options_of(row.options)
     state = JobState.PENDING
     if row.claim_id is not None:
         state = JobState.IN_PROGRESS
     elif row.done_state is not None:
-        state = JobState(row.done_state)
-    return JobRecord(
+        state = STATES[row.done_state]
+    job = JobRecord(
         id=row.id,
         queue_id=row.queue_id,
         priority=row.priority,
         created_at_ms=row.created_at_ms,
         options=options,
         state=state,
-        run_after_ms=row.p_run_after_ms if changed else row.run_after_ms,
-        updated_at_ms=row.p_updated_at_ms if changed else row.created_at_ms,
+        run_after_ms=row.run_after_ms,
+        updated_at_ms=row.created_at_ms,
         finished_at_ms=row.finished_at_ms,
-        attempts_allowed=row.p_attempts_allowed if changed else row.attempts_allowed,
-        attempts_remaining=row.p_attempts_remaining if changed else row.attempts_allowed,
-        attempts_ended=row.p_attempts_ended if changed else 0,
-        custom_status=row.p_custom_status if changed else options.status,
-        error_type=row.p_error_type if changed else "",
-        error_text=row.p_error_text if changed else "",
-        history=row.p_history if changed else "[]",
+        attempts_allowed=row.attempts_allowed,
+        attempts_remaining=row.attempts_allowed,
+        custom_status=options.status,
         claimed_at_ms=row.claimed_at_ms,
         deadline_ms=row.deadline_ms,
         timeout_ms=row.timeout_ms,
@@ -98,9 +98,26 @@ def record_of(row: JobRow) -> JobRecord:
         token=row.token,
         source=row.source,
         holder=row.holder,
-        has_progress=changed,
         counted_future=bool(row.counted_future),
         body_bytes=row.body_bytes,
+    )
+    return job if row.p_id is None else _changed(job, row)
+
+
+def _changed(job: JobRecord, row: JobRow) -> JobRecord:
+    """With its row in `progress`."""
+    return replace(
+        job,
+        has_progress=True,
+        run_after_ms=row.p_run_after_ms,
+        updated_at_ms=row.p_updated_at_ms,
+        attempts_allowed=row.p_attempts_allowed,
+        attempts_remaining=row.p_attempts_remaining,
+        attempts_ended=row.p_attempts_ended,
+        custom_status=row.p_custom_status,
+        error_type=row.p_error_type,
+        error_text=row.p_error_text,
+        history=row.p_history,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -28,6 +29,18 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise AssertionError("a statement of SQLite waited")
+
+
+class SqliteReader:
+    """A reader's connection."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql(name), in_order(name, values)).fetchall()
 
 
 class SqliteDialect:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 
-from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.options import options_text
 from pinlater.storage.record import later
+from pinlater.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.storage.request_keys import KeyedAnswer
 from pinlater.storage.sqlite.queue_cache import QueueCache, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, Wanted, sql
@@ -41,7 +42,7 @@ def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: 
     return results
 
 
-# A call beyond these is carried out in steps of at most so many jobs and, beyond one job, so many bytes.
+# A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
 _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
@@ -120,9 +121,9 @@ class _Batch:
         existing: dict[int, tuple[int, int]] = {}
         if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
             self._look_for_keys(queue, jobs, existing, {})
-        if request.max_pending is not None and (full := _full(queue, request, existing)) is not None:
+        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
-        self._add_rows(queue, _without(jobs, existing) if existing else jobs)
+        self._add_rows(queue, new_jobs(jobs, existing))
         return self._answer(queue, request, existing)
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
@@ -142,20 +143,16 @@ class _Batch:
                 self._look_for_keys(queue, part, existing, taken, first)
                 first += len(part)
                 yield
-        if request.max_pending is not None and (full := _full(queue, request, existing)) is not None:
+        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
-        for part in _steps(_without(request.jobs, existing) if existing else request.jobs):
+        for part in _steps(new_jobs(request.jobs, existing)):
             self._add_rows(queue, part)
             self._store_part()
             yield
         return self._answer(queue, request, existing)
 
     def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> Inserted:
-        jobs = request.jobs
-        if existing:
-            answer = Inserted([existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)], existing)
-        else:
-            answer = Inserted([job[0] for job in jobs], existing)
+        answer = answer_of(request.jobs, existing)
         if request.request_key is not None:
             self._remember(queue, request, answer)
         return answer
@@ -287,16 +284,3 @@ class _Batch:
         self._new_keys.extend((queue.queue_id, key, *kept))
         if self._now_ms < self._queue_cache.first_request_key_ms:
             self._queue_cache.first_request_key_ms = self._now_ms
-
-
-def _full(queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> QueueFull | None:
-    """The refusal, where the request's new jobs are more than its queue may take."""
-    pending = queue.pending()
-    growth = len(request.jobs) - len(existing)
-    if request.max_pending is not None and growth and pending + growth > request.max_pending:
-        return QueueFull(request.queue, pending, request.max_pending)
-    return None
-
-
-def _without(jobs: Sequence[NewJob], existing: dict[int, tuple[int, int]]) -> list[NewJob]:
-    return [job for index, job in enumerate(jobs) if index not in existing]

@@ -202,7 +202,7 @@ class QueueCache:
         if self._deleted:
             self._deleted = False
             if self.highest_id > self._highest_id_kept:
-                execute(sql("save_highest_id"), (str(self.highest_id),))
+                execute(sql("save_meta"), ("highest_id", str(self.highest_id)))
                 self._highest_id_kept = self.highest_id
         statement = sql("save_counter")
         for counter in self._touched:

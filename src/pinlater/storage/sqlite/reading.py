@@ -8,24 +8,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, Job
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.interface import JobKey, Page, PageRow, Purge
 from pinlater.storage.looking import job_of
 from pinlater.storage.options import options_of
+from pinlater.storage.relational.looking import page_order, queue_id_of
+from pinlater.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.storage.sqlite.statements import sql
 
-# SQLite keeps the newest id in 63 bits, so nothing lies behind this.
-_NEWEST = (I64_MAX, I64_MAX)
 _PEEK_READ_MAX = 10_000
 
 _LOOKUP_JOBS = sql("lookup_jobs")
-_PAGE_OF_DUE = sql("page_of_due")
-_PAGE_OF_FUTURE = sql("page_of_future")
-_PAGE_OF_CLAIMS = sql("page_of_claims")
-_PAGE_OF_DONE = sql("page_of_done")
 _SELECT_DUE = sql("select_due")
 _SELECT_PROGRESS = sql("select_progress")
 _OLDEST_CLAIMS = sql("oldest_claims")
@@ -47,32 +42,18 @@ def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLater
     """Ids in the order of the page first, then all about them, in one snapshot."""
     connection.execute("BEGIN")
     try:
-        row = connection.execute(_FIND_QUEUE, (page.queue,)).fetchone()
-        if row is None:
+        reader = SqliteReader(connection)
+        queue_id = at_once(queue_id_of(reader, page.queue))
+        if queue_id is None:
             return QueueNotFound(page.queue)
-        order = _page(connection, row[0], page)
+        order = at_once(page_order(reader, queue_id, page))
         return _with_jobs(connection, order, page)
     finally:
         connection.execute("COMMIT")
 
 
-def _page(connection: sqlite3.Connection, queue_id: int, page: Page) -> list[tuple[int, int]]:
-    after = page.after or _NEWEST
-    limit = max(0, page.limit)
-    if page.state is JobState.PENDING and page.future:
-        where: tuple[int, ...] = (queue_id, page.priority, page.due_by_ms, *after, limit)
-        return connection.execute(_PAGE_OF_FUTURE, where).fetchall()
-    if page.state is JobState.PENDING:
-        below = min(after, (page.due_by_ms + 1, -1))  # one bound, so that a later page begins where it should
-        return connection.execute(_PAGE_OF_DUE, (queue_id, page.priority, *below, limit)).fetchall()
-    if page.state is JobState.IN_PROGRESS:
-        return connection.execute(_PAGE_OF_CLAIMS, (queue_id, page.priority, *after, limit)).fetchall()
-    where = (queue_id, int(page.state), page.priority, *after, limit)
-    return connection.execute(_PAGE_OF_DONE, where).fetchall()
-
-
 def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] | PinLaterError:
-    """The jobs longest in hand, at most `order.limit`."""
+    """The jobs with the oldest claims, at most `order.limit`."""
     row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
     if row is None:
         return QueueNotFound(order.queue)

@@ -37,13 +37,14 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.relational import bulk, in_hand
+from pinlater.storage.relational import bulk, in_hand, looking
 from pinlater.storage.relational.dialect import Dialect
+from pinlater.storage.relational.shard_map import note_map
 from pinlater.storage.relational.sweeping import time_out_claims
-from pinlater.storage.sqlite import claiming, finding, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.sqlite import claiming, finishing, inserting, migration, queues, reading, sweeping
 from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
-from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
+from pinlater.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
 from pinlater.storage.sqlite.errors import translate
 from pinlater.storage.sqlite.file_identity import FileIdentity
 from pinlater.storage.sqlite.lock import FileLock
@@ -145,7 +146,9 @@ class SqliteShard:
         opened = self._open
         opened.file_identity.check()
         if opened.writer.failed:
-            await opened.writer.carry_out(lambda t: t.execute(sql("probe_write"), (str(t.queue_cache.highest_id),)))
+            await opened.writer.carry_out(
+                lambda t: t.execute(sql("save_meta"), ("probe", str(t.queue_cache.highest_id)))
+            )
         else:
             opened.readers.quick(reading.list_first)
 
@@ -221,24 +224,24 @@ class SqliteShard:
     async def find_requests(
         self, requests: Sequence[RequestRef], now_ms: int
     ) -> Sequence[Inserted | PinLaterError | None]:
-        return self._open.readers.quick(lambda c: finding.requests(c, requests, now_ms))
+        return self._open.readers.quick(lambda c: at_once(looking.find_requests(SqliteReader(c), requests, now_ms)))
 
     async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return self._open.readers.quick(lambda c: finding.unique(c, keys, now_ms))
+        return self._open.readers.quick(lambda c: at_once(looking.find_unique(SqliteReader(c), keys, now_ms)))
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._open.readers.long(finding.unique_queues)
+        return await self._open.readers.long(lambda c: at_once(looking.list_unique_queues(SqliteReader(c))))
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._open.readers.long(lambda connection: finding.timed_keys(connection, now_ms))
+        return await self._open.readers.long(lambda c: at_once(looking.timed_keys(SqliteReader(c), now_ms)))
 
     async def changed_queues(self) -> Sequence[str]:
         return ()
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
-        return await self._open.writer.carry_out(lambda t: finding.note_map(t, shard_map, now_ms))
+        return await self._change(note_map, shard_map, now_ms)
 
-    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
         return await self._change(in_hand.checkpoint, checkpoints, now_ms)

@@ -129,7 +129,7 @@ class Writer:
         self._schedule()
 
     async def close(self) -> None:
-        """Refuses what comes from now on, finishes what is there, ends the thread."""
+        """Refuses new calls, finishes those that wait, ends the thread."""
         self._closed = True
         while self._waiting or self._in_thread or self._scheduled:
             self._idle = self._loop.create_future()
@@ -188,7 +188,7 @@ class Writer:
                 return
             self._queue_cache.write(connection.execute)
             changed = connection.total_changes - before
-        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
             if carried or not is_busy(error):
                 self._undo(carried, error)
             else:
@@ -220,7 +220,7 @@ class Writer:
             next(steps)
         except StopIteration as end:
             self._end_steps([(call, end.value)], before)
-        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
             self._in_thread = False
             self._undo([(call, None)], error)
             self._rest()
@@ -326,7 +326,7 @@ class Writer:
                 call.future.set_result(result)
 
     def _undo(self, carried: list[tuple[_Call, Any]], error: Exception) -> None:
-        """A call raised: the world's failure is everybody's, a bug its own call's only."""
+        """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
         if is_outside_failure(error) or not carried:
             self._fail(carried, error)
             return
@@ -344,7 +344,7 @@ class Writer:
     def _fail(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
         self.failed = True
         self._complain(error)
-        if not carried and self._waiting:  # not even BEGIN worked: whoever is first learns why
+        if not carried and self._waiting:  # not even BEGIN worked: the first call gets the error
             carried = [(self._waiting.popleft(), None)]
         self._roll_back()
         self._refuse(carried, translate(error, self._path) if isinstance(error, sqlite3.Error) else error)

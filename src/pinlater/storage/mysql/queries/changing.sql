@@ -91,7 +91,7 @@ INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows;
 -- name: insert_done(rows)
 INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows;
 
--- name: find_unique_key(queue_id, key)
+-- name: lock_unique_key(queue_id, key)
 -- Locked: a key that has ended is deleted next, while another server may give it to another job.
 SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key FOR UPDATE;
 

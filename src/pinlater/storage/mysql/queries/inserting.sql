@@ -12,10 +12,6 @@ STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = wanted.id;
 -- How many jobs wait in each queue, over all writers' counters.
 SELECT queue_id, CAST(SUM(pending) AS SIGNED) FROM counters WHERE queue_id IN (:ids) GROUP BY queue_id;
 
--- name: select_request_keys(keys)
-SELECT queue_id, request_key, seen_at_ms, fingerprint, answer, existing FROM request_keys FORCE INDEX (PRIMARY)
-WHERE :keys;
-
 -- name: lock_request_keys(keys)
 -- Locked: an answer that has lapsed is deleted next, while another server may store a new one under the same key.
 SELECT queue_id, request_key, seen_at_ms, fingerprint, answer, existing FROM request_keys FORCE INDEX (PRIMARY)
@@ -27,9 +23,6 @@ INSERT INTO request_keys (queue_id, request_key, seen_at_ms, fingerprint, answer
 -- name: delete_request_keys(keys)
 DELETE request_keys FROM request_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
--- name: select_unique_keys(keys)
-SELECT queue_id, unique_key, id, priority, until_ms FROM unique_keys FORCE INDEX (PRIMARY) WHERE :keys;
-
 -- name: lock_unique_keys(keys)
 -- Locked, for the same reason.
 SELECT queue_id, unique_key, id, priority, until_ms FROM unique_keys FORCE INDEX (PRIMARY) WHERE :keys FOR UPDATE;
@@ -39,3 +32,11 @@ DELETE unique_keys FROM unique_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: save_unique_key(rows)
 INSERT INTO unique_keys (queue_id, unique_key, scope, id, priority, until_ms) VALUES :rows;
+
+-- name: find_request_key(queue_id, key)
+-- For another shard.
+SELECT seen_at_ms, fingerprint, answer, existing FROM request_keys WHERE queue_id = :queue_id AND request_key = :key;
+
+-- name: find_unique_key(queue_id, key)
+-- For another shard.
+SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key;

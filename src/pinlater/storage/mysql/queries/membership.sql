@@ -12,7 +12,7 @@ VALUES (:slot, :incarnation, :name, :address, :now_ms, :seen_at_ms);
 
 -- name: renew_server(slot, incarnation)
 -- Always changes the row, because the number of changed rows tells whether the slot is still this server's. Where the database's
--- clock was set back, the row follows it: a time in the future would count as nobody's.
+-- clock was set back, the row follows it: a server seen in the future would count as gone.
 UPDATE servers
 SET seen_at_ms = CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) + (seen_at_ms = CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED))
 WHERE slot = :slot AND incarnation = :incarnation;

@@ -3,15 +3,16 @@
 -- name: load_meta(name)
 SELECT value FROM meta WHERE name = :name;
 
--- name: lock_meta(name)
+-- name: current_meta(name)
+-- Locked: it is compared next, then saved.
 SELECT value FROM meta WHERE name = :name FOR UPDATE;
+
+-- name: save_meta(rows)
+INSERT INTO meta (name, value) VALUES :rows ON DUPLICATE KEY UPDATE value = VALUES(value);
 
 -- name: make_meta(name, value)
 -- The first of several servers decides.
 INSERT IGNORE INTO meta (name, value) VALUES (:name, :value);
-
--- name: save_meta(name, value)
-INSERT INTO meta (name, value) VALUES (:name, :value) ON DUPLICATE KEY UPDATE value = :value;
 
 -- name: select_highest_id()
 SELECT coalesce(max(id), 0) FROM jobs;

@@ -1,4 +1,4 @@
--- Deletes queues, at once for everybody; what they leave is freed by `free_queue.lua`.
+-- Deletes queues, at once for every caller; `free_queue.lua` frees their rows.
 --   ARGV[3] {names}
 local again = before()
 if again then

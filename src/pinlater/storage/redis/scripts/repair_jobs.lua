@@ -3,7 +3,7 @@
 --   ARGV[1] {refs} of jobs to look at, or a place to walk through: 'j' all jobs, 'h' or 'p' those named there, an index of a line,
 --           or 'pr': no jobs, only the queues that have some priority
 --   ARGV[2] where to go on, '0' at first        ARGV[3] about how many
--- Answers {where to go on, '0' at the end, how many were put right, how many were gone, {queue, ...} of those that were looked at,
+-- Answers {where to go on, '0' at the end, how many were repaired, how many were lost, {queue, ...} of those that were looked at,
 -- bytes of the finished ones}. Idempotent, so it needs no lease.
 local mended, lost, bytes, queues, full = 0, 0, 0, {}, false
 local known = {}

@@ -1,6 +1,6 @@
 -- Queues' names and ids, each made anew from the other where one of them is gone. Idempotent, so it needs no lease.
 --   ARGV[1] which to walk through: 'q' or 'qn'        ARGV[2] where to go on, '0' at first        ARGV[3] about how many
--- Answers {where to go on, '0' at the end, how many were put right}. A queue whose name is another's by now is deleted.
+-- Answers {where to go on, '0' at the end, how many were repaired}. A queue whose name another queue has now is deleted.
 local found = call('HSCAN', T .. ARGV[1], ARGV[2], 'COUNT', ARGV[3])
 local pairs_, mended = found[2], 0
 even_when_full()

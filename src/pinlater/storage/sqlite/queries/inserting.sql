@@ -29,6 +29,10 @@ FROM (VALUES (:queue_id, :key)) AS wanted
 CROSS JOIN request_keys AS known
 WHERE known.queue_id = wanted.column1 AND known.key = wanted.column2;
 
+-- name: find_request_key(queue_id, key)
+-- One of them, for another shard.
+SELECT seen_at_ms, fingerprint, answer, existing FROM request_keys WHERE queue_id = :queue_id AND key = :key;
+
 -- name: save_request_keys(queue_id, key, seen_at_ms, fingerprint, answer, existing)
 INSERT OR REPLACE INTO request_keys (queue_id, key, seen_at_ms, fingerprint, answer, existing)
 VALUES (:queue_id, :key, :seen_at_ms, :fingerprint, :answer, :existing);
