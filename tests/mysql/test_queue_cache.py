@@ -8,7 +8,7 @@ from pinlater.storage.mysql.queue_cache import QueueCache, QueueEntry
 WHEN_MS = 1_000_000
 
 
-def book_with_a_floor(clock: ManualClock) -> tuple[QueueCache, QueueEntry]:
+def cache_with_a_floor(clock: ManualClock) -> tuple[QueueCache, QueueEntry]:
     """Of a queue whose last claim took a job of `WHEN_MS`."""
     queue_cache = QueueCache(clock.monotonic, 1)
     queue_cache.replace(queue_cache.begin_look(), [(1, "emails")])
@@ -22,7 +22,7 @@ def book_with_a_floor(clock: ManualClock) -> tuple[QueueCache, QueueEntry]:
 
 def test_a_claim_begins_where_the_last_one_ended_for_a_second_and_then_at_the_start() -> None:
     clock = ManualClock()
-    queue_cache, queue = book_with_a_floor(clock)
+    queue_cache, queue = cache_with_a_floor(clock)
     clock.advance(ms=900)
     assert queue_cache.floors(queue) == {1: WHEN_MS}
     clock.advance(ms=100)
@@ -32,7 +32,7 @@ def test_a_claim_begins_where_the_last_one_ended_for_a_second_and_then_at_the_st
 def test_where_the_look_from_the_start_is_dear_it_is_rare_and_others_look_a_little_back() -> None:
     """A long read of somebody's keeps the database from purging what was claimed: millions of rows to walk over."""
     clock = ManualClock()
-    queue_cache, queue = book_with_a_floor(clock)
+    queue_cache, queue = cache_with_a_floor(clock)
     clock.advance(ms=1_000)
     assert queue_cache.floors(queue) == {}
     queue.took(0.5)
@@ -50,7 +50,7 @@ def test_where_the_look_from_the_start_is_dear_it_is_rare_and_others_look_a_litt
 
 def test_a_job_that_is_put_before_is_looked_for() -> None:
     clock = ManualClock()
-    queue_cache, queue = book_with_a_floor(clock)
+    queue_cache, queue = cache_with_a_floor(clock)
     queue_cache.waits_from(1, 1, 5)
     assert queue_cache.floors(queue) == {1: 5}
     queue.floors[1] = WHEN_MS  # taken by a claim
@@ -61,7 +61,7 @@ def test_a_job_that_is_put_before_is_looked_for() -> None:
 def test_after_a_look_from_the_start_that_failed_claims_go_on_where_they_were() -> None:
     """It may have been too long for a statement: then it would fail again and again, and nothing would ever be claimed."""
     clock = ManualClock()
-    queue_cache, queue = book_with_a_floor(clock)
+    queue_cache, queue = cache_with_a_floor(clock)
     for seconds in (1, 2, 4):
         clock.advance(ms=seconds * 1_000)
         assert queue_cache.floors(queue) == {}
@@ -78,7 +78,7 @@ def test_after_a_look_from_the_start_that_failed_claims_go_on_where_they_were() 
 
 def test_however_dear_it_is_claims_look_from_the_start_once_a_minute() -> None:
     clock = ManualClock()
-    queue_cache, queue = book_with_a_floor(clock)
+    queue_cache, queue = cache_with_a_floor(clock)
     clock.advance(ms=1_000)
     queue_cache.floors(queue)
     queue.took(100)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pinlater.storage.looking import LookupRow
 from pinlater.storage.relational.rows import JobRow, StateRow
 from pinlater.storage.sqlite import SqliteSettings
 from pinlater.storage.sqlite.connection import connect
@@ -98,10 +99,12 @@ def test_every_statement_is_used() -> None:
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []
 
 
-@pytest.mark.parametrize(("name", "row"), [("load_jobs", JobRow), ("load_states", StateRow)])
+@pytest.mark.parametrize(
+    ("name", "row"), [("load_jobs", JobRow), ("load_states", StateRow), ("lookup_jobs", LookupRow)]
+)
 def test_loaded_rows_have_the_columns_that_the_statement_names(
-    connection: sqlite3.Connection, name: str, row: type[JobRow | StateRow]
+    connection: sqlite3.Connection, name: str, row: type[JobRow | StateRow | LookupRow]
 ) -> None:
     """Rows are read by position."""
-    cursor = connection.execute(sql(name), ("[]",))
+    cursor = connection.execute(sql(name), ["[]"] * len(STATEMENTS[name].parameters))
     assert tuple(column[0] for column in cursor.description) == row._fields

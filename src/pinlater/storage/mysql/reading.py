@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job
+from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.interface import (
     JobKey,
     Page,
     PageRow,
 )
-from pinlater.storage.looking import job_of
+from pinlater.storage.looking import LookupRow, job_of
 from pinlater.storage.mysql.connection import Connection
 from pinlater.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
 from pinlater.storage.mysql.queue_cache import LOWEST_MS
@@ -50,12 +50,9 @@ async def lookup(connection: Connection, keys: Sequence[JobKey], *, bodies: bool
 async def _jobs(connection: Connection, ids: Sequence[int], *, bodies: bool) -> list[Job]:
     """The jobs that exist; a row that is in no state remains of a deleted job."""
     body = _BODY if bodies else _NO_BODY
-    rows = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)
-    return [
-        job_of((line[0], line[1].decode(), *line[2:22]))
-        for line in rows
-        if line[22] is not None or line[15] is not None or line[18] is not None
-    ]
+    found = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)
+    rows = [LookupRow(job_id, queue.decode(), *others) for job_id, queue, *others in found]
+    return [job_of(row) for row in rows if row.waits or row.state is not JobState.PENDING]
 
 
 async def _select_jobs(

@@ -44,7 +44,8 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.mysql import claiming, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, queues, reading
+from pinlater.storage.mysql.change_poller import ChangePoller
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
 from pinlater.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.storage.mysql.errors import is_ours, translate
@@ -58,8 +59,7 @@ from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
-from pinlater.storage.relational import bulk, in_hand, looking
-from pinlater.storage.relational import sweeping as relational_sweeping
+from pinlater.storage.relational import bulk, in_hand, looking, sweeping
 from pinlater.storage.relational.dialect import Dialect
 from pinlater.storage.relational.shard_map import note_map
 from pinlater.storage.request_keys import Turn
@@ -108,13 +108,12 @@ class MysqlShard:
         ]
         self._joining = asyncio.Lock()
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
-        self._memory = sweeping.Memory()
+        self._memory = garbage.GarbageMemory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
-        self._others_seen = ""
-        self._activity: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._changes = ChangePoller(self._readers, self._queue_cache, self._refresh, self._own_writers)
         self._highest_id = 0
         self._is_open = False
 
@@ -222,6 +221,10 @@ class MysqlShard:
     @property
     def highest_id(self) -> int:
         return self._highest_id
+
+    def _own_writers(self) -> tuple[int, int]:
+        """The numbers of this server's first and last writer."""
+        return self.slot * _WRITERS, (self.slot + 1) * _WRITERS - 1
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -332,28 +335,9 @@ class MysqlShard:
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
-        others = (await self._snapshots.latest()).others
-        changed = set() if others == self._others_seen else await self._look_at_others(others)
+        changed = await self._changes.changed((await self._snapshots.latest()).others)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
-
-    async def _look_at_others(self, others: str) -> set[str]:
-        """The queues in which other servers did something since the last look, with the priorities that they used there."""
-        own = self.slot * _WRITERS
-        statement = sql("list_activity")(own_first=own, own_last=own + _WRITERS - 1)
-        [found] = await self._readers.read(lambda c: c.run([statement]))
-        activity = {line[:2]: line[2:] for line in found.rows}
-        changed = [kind for kind, figures in activity.items() if self._activity.get(kind) != figures]
-        if any(queue_id not in self._queue_cache.by_id for queue_id, _ in changed):
-            await self._refresh()
-        self._activity, self._others_seen = activity, others
-        queues = set()
-        for queue_id, priority in changed:
-            queue = self._queue_cache.by_id.get(queue_id)
-            if queue is not None:  # else it was deleted meanwhile
-                queue.add_priority(priority)
-                queues.add(queue.name)
-        return queues
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._change(note_map, shard_map, now_ms)
@@ -413,8 +397,8 @@ class MysqlShard:
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> MaintenanceSnapshot:
-        own = self.slot * _WRITERS
-        statement = sql("maintenance_snapshot")(own_first=own, own_last=own + _WRITERS - 1)
+        first, last = self._own_writers()
+        statement = sql("maintenance_snapshot")(own_first=first, own_last=last)
         [found] = await self._readers.read(lambda c: c.run([statement]))
         future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
             NEVER_MS if value is None else value for value in found.rows[0]
@@ -425,7 +409,7 @@ class MysqlShard:
         self._check_open()
         if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
             return 0
-        return await self._other.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
+        return await self._other.carry_out(lambda t: due_jobs.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
@@ -433,7 +417,7 @@ class MysqlShard:
             await self._give_back_unknown_claims(now_ms)
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
-        return await self._change(relational_sweeping.time_out_claims, now_ms, limit)
+        return await self._change(sweeping.time_out_claims, now_ms, limit)
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
         """Gives back claims with an unknown outcome, whose callers were told that they failed: no worker has these jobs.
@@ -449,17 +433,15 @@ class MysqlShard:
         self._check_open()
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
-        return await self._change(relational_sweeping.expire_jobs, now_ms, limit)
+        return await self._change(sweeping.expire_jobs, now_ms, limit)
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
         snapshot = await self._snapshots.latest()
         mark = (self.stats.changes, snapshot.others)
         swept: list[Swept] = []
-        if limit > 0 and sweeping.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
-            swept = await self._other.carry_out(
-                lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit)
-            )
+        if limit > 0 and garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
+            swept = await self._other.carry_out(lambda t: garbage.collect_garbage(t, self._memory, ttls, now_ms, limit))
             all_seen = not swept and not self._memory.left_out
             self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
         if now_ms >= self._partitions_at_ms:  # also while there is always garbage, and while there is never any

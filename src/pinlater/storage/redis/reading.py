@@ -20,7 +20,7 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.looking import job_of
+from pinlater.storage.looking import LookupRow, job_of
 from pinlater.storage.options import options_of
 from pinlater.storage.record import later
 from pinlater.storage.redis import walking
@@ -76,24 +76,34 @@ def _job(
     queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
 ) -> Job:
     stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
-    changed: tuple[Any, ...] = (None,) * 8
+    row = LookupRow(
+        job_id,
+        queue,
+        priority,
+        stored.run_after_ms,
+        stored.attempts_allowed,
+        stored.created_at_ms,
+        stored.options,
+        body=None if body is None else body[stored.body_at :],
+    )
     if past is not None:
-        changed = (
-            *(past.attempts_allowed, past.attempts_remaining, past.run_after_ms, past.updated_at_ms),
-            *(past.custom_status, past.error_type, past.error_text, past.history),
+        row = row._replace(
+            p_attempts_allowed=past.attempts_allowed,
+            p_attempts_remaining=past.attempts_remaining,
+            p_run_after_ms=past.run_after_ms,
+            p_updated_at_ms=past.updated_at_ms,
+            p_custom_status=past.custom_status,
+            p_error_type=past.error_type,
+            p_error_text=past.error_text,
+            p_history=past.history,
         )
-    held: tuple[Any, ...] = (None,) * 6
     if claim is not None and claim.state is JobState.IN_PROGRESS:
         deadline_ms = later(claim.renewed_at_ms or 0, claim.timeout_ms or 0)
-        held = (claim.claimed_at_ms, deadline_ms, claim.holder, None, None, None)
+        row = row._replace(claimed_at_ms=claim.claimed_at_ms, deadline_ms=deadline_ms, holder=claim.holder)
     elif claim is not None:
-        held = (None, None, None, int(claim.state), claim.finished_at_ms, claim.holder)
-    return job_of(
-        (
-            *(job_id, queue, priority, stored.run_after_ms, stored.attempts_allowed, stored.created_at_ms),
-            *(stored.options, *changed, *held, None if body is None else body[stored.body_at :]),
-        )
-    )
+        state, finished_ms = int(claim.state), claim.finished_at_ms
+        row = row._replace(done_state=state, finished_at_ms=finished_ms, last_holder=claim.holder)
+    return job_of(row)
 
 
 async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:

@@ -12,7 +12,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.interface import JobKey, Page, PageRow, Purge
-from pinlater.storage.looking import job_of
+from pinlater.storage.looking import LookupRow, job_of
 from pinlater.storage.options import options_of
 from pinlater.storage.relational.looking import page_order, queue_id_of
 from pinlater.storage.sqlite.dialect import SqliteReader, at_once
@@ -33,7 +33,7 @@ def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bo
     ids = str([key.id for key in keys])
     found = {}
     for row in connection.execute(_LOOKUP_JOBS, (ids, bodies)):
-        job = job_of(row)
+        job = job_of(LookupRow._make(row))
         found[JobKey(job.queue, job.priority, job.id)] = job
     return [found.get(key) for key in keys]
 
@@ -70,8 +70,9 @@ def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], pag
         for (sort_ms, _), row in zip(order, found, strict=False):
             if page.bodies and size_bytes > page.max_bytes:
                 break
-            rows.append(PageRow(sort_ms, job_of(row)))
-            size_bytes += len(row[21] or b"")
+            job = job_of(LookupRow._make(row))
+            rows.append(PageRow(sort_ms, job))
+            size_bytes += len(job.body or b"")
     return rows
 
 

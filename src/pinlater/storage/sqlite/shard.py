@@ -41,7 +41,17 @@ from pinlater.storage.relational import bulk, in_hand, looking
 from pinlater.storage.relational.dialect import Dialect
 from pinlater.storage.relational.shard_map import note_map
 from pinlater.storage.relational.sweeping import time_out_claims
-from pinlater.storage.sqlite import claiming, finishing, inserting, migration, queues, reading, sweeping
+from pinlater.storage.sqlite import (
+    claiming,
+    due_marks,
+    finishing,
+    garbage,
+    inserting,
+    migration,
+    queues,
+    reading,
+    sweeping,
+)
 from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
@@ -309,9 +319,9 @@ class SqliteShard:
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         opened = self._open
-        if limit <= 0 or not sweeping.advance_wanted(opened.queue_cache, now_ms):
+        if limit <= 0 or not due_marks.advance_wanted(opened.queue_cache, now_ms):
             return 0
-        return await opened.writer.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
+        return await opened.writer.carry_out(lambda t: due_marks.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
@@ -328,15 +338,15 @@ class SqliteShard:
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
         opened = self._open
-        if limit <= 0 or not sweeping.collect_wanted(opened.queue_cache, now_ms):
+        if limit <= 0 or not garbage.collect_wanted(opened.queue_cache, now_ms):
             return []
         swept: list[Swept] = []
         left = limit
-        wanted = sweeping.with_finished(opened.queue_cache, ttls)
+        wanted = garbage.with_finished(opened.queue_cache, ttls)
         for start in range(0, len(wanted) or 1, _QUEUES_A_COLLECTION):
             part = wanted[start : start + _QUEUES_A_COLLECTION]
             found = await opened.writer.carry_out(
-                partial(sweeping.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
+                partial(garbage.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
             )
             swept += found
             left -= sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in found)

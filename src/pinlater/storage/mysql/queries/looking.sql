@@ -1,12 +1,13 @@
 -- Lookups, pages of a scan, and counts. They run on readers' connections.
 
 -- name: lookup_jobs(body, jobs, ids)
-SELECT jobs.id, queues.name, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
-  progress.attempts_allowed, progress.attempts_remaining, progress.run_after_ms, progress.updated_at_ms,
-  progress.custom_status, progress.error_type, progress.error_text, progress.attempts,
-  claims.claimed_at_ms, claims.deadline_ms, claims.holder,
-  done.state, done.finished_at_ms, done.holder,
-  :body, ready.flags
+SELECT jobs.id, queues.name AS queue, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
+  progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
+  progress.run_after_ms AS p_run_after_ms, progress.updated_at_ms AS p_updated_at_ms,
+  progress.custom_status AS p_custom_status, progress.error_type AS p_error_type, progress.error_text AS p_error_text,
+  progress.attempts AS p_history, claims.claimed_at_ms, claims.deadline_ms, claims.holder,
+  done.state AS done_state, done.finished_at_ms, done.holder AS last_holder,
+  :body AS body, ready.id IS NOT NULL AS waits
 FROM :jobs
 JOIN queues ON queues.queue_id = jobs.queue_id
 LEFT JOIN progress ON progress.id = jobs.id

@@ -1,13 +1,14 @@
 -- Lookups, pages of a scan, and counts. They run on readers' connections.
 
 -- name: lookup_jobs(ids, bodies)
--- In the order of the ids asked for. bodies: 0 for NULL in place of each body.
-SELECT jobs.id, queues.name, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
-  progress.attempts_allowed, progress.attempts_remaining, progress.run_after_ms, progress.updated_at_ms,
-  progress.custom_status, progress.error_type, progress.error_text, progress.attempts,
-  claims.claimed_at_ms, claims.deadline_ms, claims.holder,
-  done.state, done.finished_at_ms, done.holder,
-  CASE WHEN :bodies THEN coalesce(progress.body, jobs.body) END
+-- The columns of `LookupRow`, in the order of the ids. bodies: 0 for NULL in place of each body.
+SELECT jobs.id, queues.name AS queue, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
+  progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
+  progress.run_after_ms AS p_run_after_ms, progress.updated_at_ms AS p_updated_at_ms,
+  progress.custom_status AS p_custom_status, progress.error_type AS p_error_type, progress.error_text AS p_error_text,
+  progress.attempts AS p_history, claims.claimed_at_ms, claims.deadline_ms, claims.holder,
+  done.state AS done_state, done.finished_at_ms, done.holder AS last_holder,
+  CASE WHEN :bodies THEN coalesce(progress.body, jobs.body) END AS body, 1 AS waits
 FROM json_each(:ids) AS wanted
 CROSS JOIN jobs ON jobs.id = wanted.value
 JOIN queues ON queues.queue_id = jobs.queue_id
