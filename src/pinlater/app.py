@@ -45,6 +45,7 @@ from pinlater.stores import make_shards, sharded
 from pinlater.telemetry.loop_lag import LoopLag
 from pinlater.telemetry.metrics import TICK_S, Metrics
 from pinlater.telemetry.tracing import find_tracing
+from pinlater.thrift_server.open_files import TooFewOpenFiles
 from pinlater.thrift_server.server import ThriftServer
 from pinlater.version import __version__
 
@@ -60,6 +61,8 @@ def listening(what: str, host: str, port: int) -> Iterator[None]:
     """Says who could not listen where; the system's own text names neither for a host that it doesn't know."""
     try:
         yield
+    except TooFewOpenFiles:
+        raise
     except OSError as error:
         text = error.strerror or str(error)
         reason = text.rpartition("): ")[2]  # the event loop puts the address before the reason
@@ -291,6 +294,7 @@ class App:
             "state": self._state,
             "store": self.settings.store.kind,
             "thrift_port": self.thrift.port if self._state == "ready" else None,
+            "server": self.service.identity.address if self._state == "ready" else None,
             "started_at_ms": self._started_at_ms,
             "uptime_ms": self.clock.now_ms() - self._started_at_ms,
             "members": [member._asdict() for member in self.members.known] if self._state == "ready" else [],

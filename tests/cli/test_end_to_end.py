@@ -41,6 +41,7 @@ def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
         "state": "SUCCEEDED",
         "future": False,
         "count": 2,
+        "incomplete": False,
     }
 
 
@@ -119,6 +120,38 @@ def test_cancel(pinlater: Pinlater, queue: str) -> None:
     again = pinlater("cancel", descriptor, f"{queue}:s1:p1:1")
     assert (again.code, again.out) == (1, f"had finished before: {descriptor}\nno such job: {queue}:s1:p1:1\n")
     assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["custom_status"] == "cancelled"
+
+
+def test_named_jobs_run_now(pinlater: Pinlater, queue: str) -> None:
+    later, failed, held, done = (
+        pinlater.ok("enqueue", queue, "--body", "x", "--delay", delay).out.strip() for delay in ("1h", "0", "0", "0")
+    )
+    pinlater.ok("dequeue", queue, "--limit", "3")
+    pinlater.ok("ack", failed, "--failed", "--final")
+    pinlater.ok("ack", done)
+    assert pinlater.ok("run-now", later).out == f"due {later}\n"
+    assert pinlater.ok("run-now", failed, "--attempts", "4", "--json").json["results"][0]["outcome"] == "APPLIED"
+    left = pinlater("run-now", held, done, f"{queue}:s1:p1:1")
+    assert left.code == 1
+    assert re.fullmatch(
+        rf"in hand of \S+: {held}\nsucceeded before, or its unique key is taken: {done}\nno such job: {queue}:s1:p1:1\n",
+        left.out,
+    )
+    jobs = pinlater.ok("scan", queue, "--json").json["jobs"]
+    assert {job["descriptor"]: job["attempts_remaining"] for job in jobs} == {later: 2, failed: 4}
+
+
+def test_named_failed_jobs_are_retried(pinlater: Pinlater, queue: str) -> None:
+    first, second = enqueue(pinlater, queue, "a", "b")
+    pinlater.ok("dequeue", queue, "--limit", "2")
+    pinlater.ok("ack", first, second, "--failed", "--final")
+    command = ("retry-failed", queue, "--descriptor", first, "--attempts", "3", "--delay", "1h")
+    assert pinlater.ok(*command).out == f"due {first}\n"
+    (job,) = pinlater.ok("scan", queue, "--future", "--json").json["jobs"]
+    assert (job["descriptor"], job["attempts_remaining"]) == (first, 3)
+    assert pinlater.ok("count", queue, "--state", "failed").out == "1\n"
+    for refused in (("retry-failed", "other", "-d", second), ("delete-jobs", "other", "-d", second)):
+        assert (pinlater(*refused).code, f"a job of queue {queue}, not other" in pinlater(*refused).err) == (2, True)
 
 
 def test_bodies_come_from_options_files_and_standard_input(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:

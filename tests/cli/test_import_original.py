@@ -16,9 +16,9 @@ from uuid import uuid4
 
 import pytest
 
-from pinlater.cli import import_original_source as reading
-from pinlater.cli.import_original_copy import Copy, Plan
-from pinlater.cli.import_original_servers import endpoint_of
+from pinlater.cli.commands.import_original import source as reading
+from pinlater.cli.commands.import_original.copy import Copy, Plan
+from pinlater.cli.commands.import_original.servers import endpoint_of
 from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
 from pinlater.storage.mysql.settings import MysqlSettings
@@ -470,7 +470,7 @@ def test_a_long_run_says_where_it_is(
     old: OldServer, name: str, pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line from time to time where nobody watches."""
-    monkeypatch.setattr("pinlater.cli.import_original._LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("pinlater.cli.commands.import_original._LINE_EVERY_S", 0.0)
     old.make(name, numbered(60))
     done = pinlater(*old.arguments("--json"))
     assert done.err.splitlines() == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -112,6 +113,48 @@ def test_status_asks_databases_and_server(
     assert (sum(shard["live"] for shard in found), sum(shard["finished"] for shard in found)) == (19, 1)
     on_first = sum(":s1:" in descriptor for descriptor in descriptors)
     assert found[0]["live"] + found[0]["finished"] == on_first
+
+
+def test_status_names_the_server_that_it_asked(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+) -> None:
+    server = serve()
+    done = shards("status", "--http", f"127.0.0.1:{server.http_port}")
+    port = server.address.rpartition(":")[2]
+    assert re.fullmatch(rf"in use: as \S+:{port} at 127.0.0.1:{server.http_port} says\n", done.err)
+    found = shards("status", "--http", f"127.0.0.1:{server.http_port}", "--json").json
+    assert found["server"]["name"].endswith(f":{port}")
+    assert found["server"]["in_use"] == {"1": True, "2": True}
+
+
+def test_status_believes_no_server_of_other_shards(
+    shards: Callable[..., Done], offline: Pinlater, shard_file: ShardFile, tmp_path: Path
+) -> None:
+    """One may listen on the usual port, with shards of the same names."""
+    assert offline("migrate", "--shards", str(shard_file.path)).code == 0
+    with RealServer(tmp_path) as other:
+        address = f"127.0.0.1:{other.http_port}"
+        done = shards("status", "--http", address)
+        assert (done.code, done.err.startswith(f"the server at {address} (")) == (exits.REFUSED, True)
+        assert done.err.endswith("does not serve these shards\n")
+        found = shards("status", "--http", address, "--json").json
+    assert [shard["in_use"] for shard in found["shards"]] == [None, None]
+    assert found["server"]["in_use"] is None
+
+
+def test_status_asks_no_server_that_nobody_named(
+    shards: Callable[..., Done], shard_file: ShardFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PINLATER_HTTP_PORT")
+    assert shards("status", "--json").json["server"] is None
+
+
+def test_status_says_that_no_server_answers_where_one_was_named(
+    shards: Callable[..., Done], shard_file: ShardFile
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    done = shards("status", "--http", address)
+    assert (done.code, done.err) == (exits.REFUSED, f"no server answers at {address}: [Errno 111] Connection refused\n")
 
 
 def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_say(

@@ -274,7 +274,12 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         "configureQueue": None,
         "getQueueConfig": t.QueueConfig(maxJobsPerSecond=0.5, paused=True),
         "resumeQueue": None,
-        "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6)],
+        "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6, True)],
+        "countJobs": t.JobCount(2**40, True),
+        "getSettingsInForce": t.SettingsInForce(
+            t.QueueConfig(claimTimeoutMillis=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
+        ),
+        "getWaitingDequeues": [t.WaitingDequeues("q", "w", 2)],
         "getServerInfo": t.ServerInfo("1", ["f"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
     }
     served = {name: (lambda _, value=value: value) for name, value in methods.items()}
@@ -300,6 +305,14 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         await client.resume_queue("q")
         (stats,) = await client.queue_stats("q")
         assert (stats.total("pending"), stats.rates.retried, stats.waiting_dequeues) == (2, 5.0, 6)
+        assert stats.incomplete
+        assert await client.count_jobs("q") == values.JobCount(2**40, incomplete=True)
+        in_force = await client.settings_in_force("q")
+        assert (in_force.values.claim_timeout_ms, in_force.origins) == (
+            7,
+            {"claim_timeout_ms": "jobs.claim_timeout_ms"},
+        )
+        assert await client.waiting_dequeues() == [values.WaitingDequeues("q", "w", 2)]
         assert (await client.server_info()).max_wait_ms == 8
     assert server.called("releaseJobs")[0].request.delayMillis == 9
     assert server.called("configureQueue")[0].config.maxBacklog == 8

@@ -115,6 +115,13 @@ def test_durations_in_seconds_and_sizes_take_units_too() -> None:
     assert settings.jobs.max_body_bytes == 2 * 2**20
 
 
+@pytest.mark.parametrize("raw", ["1.5", "9" * 50])
+def test_a_bare_number_is_in_the_unit_of_the_name_and_whole(raw: str) -> None:
+    """Never in seconds, as a flag's number without a unit is."""
+    assert "is not a whole number of milliseconds" in problems(env={"PINLATER_JOBS_MAX_WAIT_MS": raw})[0]
+    assert load(env={"PINLATER_JOBS_MAX_WAIT_MS": "5"}).settings.jobs.max_wait_ms == 5
+
+
 def test_a_unit_that_gives_a_fraction_is_refused() -> None:
     assert "whole number of milliseconds" in problems(env={"PINLATER_JOBS_MAX_WAIT_MS": "0.0001 s"})[0]
 

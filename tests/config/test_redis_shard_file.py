@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.cli.store_file import store_of
+from pinlater.cli.server_settings import store_of
 from pinlater.config.errors import SettingsError
 from pinlater.config.files import FileBroken
 from pinlater.config.load import load

@@ -31,6 +31,7 @@ from pinlater.storage.interface import (
     PageRow,
     Purge,
     Requeue,
+    RunOrder,
     Shard,
     TimeToLive,
     raise_error,
@@ -207,6 +208,10 @@ class Desk:
 
     async def cancel(self, key: JobKey) -> Acked:
         [result] = await self.shard.cancel_jobs([key], self.now)
+        return result
+
+    async def run(self, key: JobKey, *, attempts: int = 1, delay_ms: int = 0) -> Acked:
+        [result] = await self.shard.run_jobs([RunOrder(key, attempts, self.now + delay_ms)], self.now)
         return result
 
     async def retry_failed(

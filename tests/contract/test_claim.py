@@ -168,6 +168,50 @@ async def test_one_job_always_fits(desk: Desk) -> None:
     assert [job.body for job in claimed.jobs[0]] == [b"x" * 5000]
 
 
+async def test_the_calls_of_a_claim_stop_at_their_bytes_together(desk: Desk) -> None:
+    """A thousand dequeues of large jobs at once are no gigabyte; those that got nothing come again at once."""
+    await desk.insert(*[desk.job(b"x" * 1000, priority=1 + number % 2) for number in range(9)])
+    calls = [[ClaimCall(limit, desk.holder()) for limit in (1, 2, 1, 1, 1)] for _ in range(2)]
+
+    first, second = [await desk.order(ClaimOrder(QUEUE, each, TIMEOUT_MS, bytes_together_max=3500)) for each in calls]
+
+    assert [[len(jobs) for jobs in each.jobs] for each in (first, second)] == [[1, 2, 1, 0, 0]] * 2
+    assert (first.cut_short, second.cut_short) == (True, True)
+    third = await desk.order(ClaimOrder(QUEUE, calls[0], TIMEOUT_MS, bytes_together_max=3500))
+    assert [len(jobs) for jobs in third.jobs] == [1, 0, 0, 0, 0]
+    assert not third.cut_short, "there is no job that they left"
+
+
+async def test_all_queues_of_a_claim_share_its_bytes(desk: Desk) -> None:
+    """Whichever queues the dequeues of one moment name."""
+    await desk.shard.create_queues(["other"], desk.now)
+    await desk.insert(*[desk.job(b"x" * 1000) for _ in range(3)])
+    await desk.insert(*[desk.job(b"x" * 1000) for _ in range(3)], queue="other")
+    orders = [
+        ClaimOrder(
+            name, [ClaimCall(1, desk.holder()), ClaimCall(1, desk.holder())], TIMEOUT_MS, bytes_together_max=1500
+        )
+        for name in (QUEUE, "other")
+    ]
+
+    one, two = await desk.shard.claim_jobs(orders, desk.now)
+
+    assert isinstance(one, Claimed)
+    assert isinstance(two, Claimed)
+    assert ([len(jobs) for jobs in one.jobs], one.cut_short) == ([1, 1], False)
+    assert ([len(jobs) for jobs in two.jobs], two.cut_short) == ([0, 0], True)
+
+
+async def test_a_job_with_options_counts_in_the_bytes_of_a_claim(desk: Desk) -> None:
+    """Like a plain one."""
+    await desk.insert(*[desk.job(b"x" * 1000, headers={"a": "b"}, expires_in_ms=5_000) for _ in range(3)])
+    order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder()) for _ in range(3)], TIMEOUT_MS, bytes_together_max=1500)
+
+    claimed = await desk.order(order)
+
+    assert ([len(jobs) for jobs in claimed.jobs], claimed.cut_short) == ([1, 1, 0], True)
+
+
 async def test_a_jobs_own_claim_timeout_goes_first(desk: Desk) -> None:
     """A producer knows how long its job may take."""
     held = await desk.put_and_take(claim_timeout_ms=5)

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
+from pinlater.domain.queue import Life, Queue
 from pinlater.storage.interface import (
     Ack,
     Acked,
@@ -285,3 +288,30 @@ async def test_priorities_that_only_another_server_used_are_claimed(other: Desk,
     await other.shard.changed_queues()
     assert [held.job.body for held in await other.claim()] == [b"low"]
     await desk.assert_counters_exact()
+
+
+# --- queues that one server makes while another deletes them ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_queue_that_is_deleted_while_another_server_makes_it_from_old_knowledge_stays_deleted(
+    seed: int, other: Desk, desk: Desk
+) -> None:
+    """Whichever of the two is first, and whether the queue is there."""
+    random = Random(seed)
+    for round_ in range(1, 16):
+        old, now = 100 * round_, 100 * round_ + 50
+        if random.random() < 0.5:
+            await desk.shard.merge_queues([Queue("q", life=Life(old))], desk.now)
+
+        async def make(desk: Desk, turns: int, life: Life) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await desk.shard.merge_queues([Queue("q", paused=True, life=life)], desk.now)
+
+        makers = [make(random.choice([desk, other]), random.randint(0, 40), Life(old)) for _ in range(4)]
+        await asyncio.gather(*makers, desk.shard.delete_queues(["q"], now))
+        assert "q" not in {queue.name for queue in await other.shard.list_queues()}
+        await asyncio.gather(make(desk, 0, Life(now + 1)), make(other, 0, Life(now + 2)))
+        [made] = [queue for queue in await other.shard.list_queues() if queue.name == "q"]
+        assert made.life == Life(now + 2, now)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pinlater.domain.errors import ErrorCode, QueueNameInvalid, QueueNameTooLong
 from pinlater.domain.queue import (
     QUEUE_NAME_CHARS_MAX,
+    Life,
     Queue,
     QueueConfig,
     Versions,
@@ -62,8 +63,11 @@ def test_any_text_is_a_name_or_one_of_two_errors(name: str) -> None:
 
 
 _VERSIONS = st.sampled_from(["", "1", "2", "3"])
+_LIVES = st.builds(Life, st.integers(0, 3), st.integers(0, 3))
 _QUEUES = st.builds(
-    Queue, st.just("q"), st.just(QueueConfig()), st.just(False), st.builds(Versions, _VERSIONS, _VERSIONS)
+    lambda life, versions: Queue("q", QueueConfig(), False, versions).with_life(life),
+    _LIVES,
+    st.builds(Versions, _VERSIONS, _VERSIONS),
 )
 
 
@@ -80,13 +84,26 @@ def test_a_change_is_later_than_what_it_replaces_whatever_the_clocks_say(first: 
 def test_the_newest_of_several_rows_is_the_same_in_any_order(queues: list[Queue], random: Random) -> None:
     queues = [queue._replace(config=QueueConfig(max_backlog=len(queue.versions.config))) for queue in queues]
     shuffled = random.sample(queues, len(queues))
-    assert reduce(Queue.newest, queues).versions == reduce(Queue.newest, shuffled).versions
+    newest, other = reduce(Queue.newest, queues), reduce(Queue.newest, shuffled)
+    assert (newest.versions, newest.life) == (other.versions, other.life)
+    assert newest.newest(newest) == newest
+
+
+@given(_QUEUES, _QUEUES)
+def test_nothing_is_set_that_was_set_before_the_newest_deletion(one: Queue, other: Queue) -> None:
+    newest = one.newest(other)
+    for version in newest.versions:
+        assert not version or int(version) > newest.life.deleted_ms
+    if newest.life.deleted_ms:
+        assert newest.changed(QueueConfig(max_backlog=9), True, f"{newest.life.deleted_ms}") == newest
 
 
 def test_settings_come_back_as_they_were_stored_with_and_without_versions() -> None:
     """Also those that an older program stored, and those that a newer one added something to."""
     config = QueueConfig(max_jobs_per_second=0.1, max_backlog=0)
-    for queue in (Queue("q"), Queue("q", config, True), Queue("q", config, False, Versions("1", "2"))):
+    lives = (Life(), Life(1_767_225_600_000), Life(2, 1), Life(0, 1))
+    rows = (Queue("q"), Queue("q", config, True), Queue("q", config, False, Versions("1", "2")))
+    for queue in (row._replace(life=life) for row in rows for life in lives):
         assert queue_of("q", settings_text(queue), queue.paused) == queue
     assert queue_of("q", '{"max_backlog": 3, "colour": "red", "versions": ["1", "2", "3"]}', True) == Queue(
         "q", QueueConfig(max_backlog=3), True, Versions("1", "2")

@@ -52,6 +52,7 @@ EVENTS: dict[Event, Do] = {
     Event.CANCEL: lambda desk, key, token: desk.cancel(key),
     Event.EXPIRE: expire,
     Event.RETRY_FAILED: lambda desk, key, token: desk.retry_failed(attempts=1),
+    Event.RUN: lambda desk, key, token: desk.run(key, delay_ms=5),
 }
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple
 
 from pinlater.storage.redis.keys import parts_of
 from tests.faults.faults import HARMED, Fault
-from tests.faults.rollback import Rollback
+from tests.faults.rollback import Lacked, Rollback
 from tests.faults.stage import Stage
 from tests.faults.stores import RedisStore
 from tests.servers.redis import RedisServer
@@ -51,6 +52,46 @@ async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:
 
 async def sentinels_choose_another_master(stage: Stage) -> None:
     """The master is killed, and the servers find the next one by themselves. What its replica had not got yet is lost."""
+    async with _watched_by_sentinels(stage) as (master, replica, sentinels):
+        since_ns = await _caught_up(master, replica, stage)
+        master.kill()
+        until_ns = time.monotonic_ns()
+        await stage.until(lambda: _is_alone(replica), "the replica has noticed")
+        stage.rollbacks.append(await asyncio.to_thread(_rollback, replica, stage.prefix, since_ns, until_ns))
+        assert (await _replication(replica))["role"] == "slave", "the failover was over before anybody could look"
+        await stage.lasts(10, without=HARMED)
+        await asyncio.to_thread(sentinels.wait_for_master, replica.port)
+        await stage.back(HARMED)
+
+
+async def a_master_wakes_after_its_failover(stage: Stage) -> None:
+    """SIGSTOP past the failover, and then a master that obeys no Sentinel: the servers leave it by themselves.
+
+    Only what it was given before they left is lost: exactly what it has and the new master lacks.
+    """
+    async with _watched_by_sentinels(stage) as (master, replica, sentinels):
+        since_ns = await _caught_up(master, replica, stage)
+        await asyncio.to_thread(master.execute, "ACL", "SETUSER", ADMIN, "-slaveof", "-replicaof")
+        master.suspend()
+        try:
+            await asyncio.to_thread(sentinels.wait_for_master, replica.port)
+            await stage.lasts(10, without=HARMED)
+        finally:
+            master.resume()
+        await stage.until(lambda: _is_left(master), "the servers have left the old master")
+        until_ns = time.monotonic_ns()
+        await stage.back(HARMED)
+        await stage.lasts(10)
+        assert await _is_left(master), "a server came back to the old master"
+        assert (await _replication(master))["role"] == "master", "a Sentinel was obeyed, so nothing was tested"
+        had, has = [await asyncio.to_thread(_jobs_of, server, stage.prefix) for server in (master, replica)]
+        stored, finished = Lacked(had.stored - has.stored), Lacked(had.finished - has.finished)
+        stage.rollbacks.append(Rollback(HARMED, since_ns, until_ns, stored, finished))
+
+
+@asynccontextmanager
+async def _watched_by_sentinels(stage: Stage) -> AsyncIterator[tuple[RedisServer, RedisServer, Sentinels]]:
+    """A master and its replica, which servers reach through Sentinels; afterwards by the replica's address, for what comes next."""
     place = stage.places[HARMED]
     master: RedisServer = place.database
     replica = await _replica_of(master, stage)
@@ -63,15 +104,7 @@ async def sentinels_choose_another_master(stage: Stage) -> None:
         await stage.until(lambda: _has_left(stage, place.proxy), "no server goes there by its address")
         await stage.back(HARMED)
         await stage.lasts(5)
-        since_ns = await _caught_up(master, replica, stage)
-        master.kill()
-        until_ns = time.monotonic_ns()
-        await stage.until(lambda: _is_alone(replica), "the replica has noticed")
-        stage.rollbacks.append(await asyncio.to_thread(_rollback, replica, stage.prefix, since_ns, until_ns))
-        assert (await _replication(replica))["role"] == "slave", "the failover was over before anybody could look"
-        await stage.lasts(10, without=HARMED)
-        await asyncio.to_thread(sentinels.wait_for_master, replica.port)
-        await stage.back(HARMED)
+        yield master, replica, sentinels
         place.database, place.proxy, place.entry = replica, await stage.proxy_of(replica), {}
         stage.write_map()
         await stage.until(lambda: _is_reached(place.proxy), "servers go there by its address")
@@ -82,6 +115,7 @@ async def sentinels_choose_another_master(stage: Stage) -> None:
 FAILOVERS = (
     Fault(a_replica_without_the_tail_takes_over, slots_lost=True),
     Fault(sentinels_choose_another_master),
+    Fault(a_master_wakes_after_its_failover),
 )
 
 
@@ -127,10 +161,27 @@ async def _replication(server: RedisServer) -> dict[str, Any]:
     return found
 
 
+async def _is_left(master: RedisServer) -> bool:
+    """Whether no server of ours is connected to it."""
+    clients: str = await asyncio.to_thread(master.execute, "CLIENT", "LIST", "TYPE", "normal")
+    return " name=pinlater " not in (clients.decode() if isinstance(clients, bytes) else str(clients))
+
+
 def _rollback(replica: RedisServer, prefix: str, since_ns: int, until_ns: int) -> Rollback:
     """By what the replica has, which nobody writes to now."""
+    return Rollback(HARMED, since_ns, until_ns, *_jobs_of(replica, prefix))
+
+
+class _Jobs(NamedTuple):
+    """The ids of all jobs, and of those that have succeeded."""
+
+    stored: set[int]
+    finished: set[int]
+
+
+def _jobs_of(server: RedisServer, prefix: str) -> _Jobs:
     front = f"{prefix}{{{HARMED}}}:".encode()
-    with replica.session() as ask:
+    with server.session() as ask:
         keys = [key.removeprefix(front) for key in ask("KEYS", front + b"*")]
         stored = {parts_of(key[1:])[2] for key in keys if key[:1] == b"j" and len(key) == 14}
         finished = {
@@ -139,4 +190,4 @@ def _rollback(replica: RedisServer, prefix: str, since_ns: int, until_ns: int) -
             if key[:1] == b"s" and len(key) == 6
             for job_id in ask("ZRANGE", front + key, 0, -1)
         }
-    return Rollback(HARMED, since_ns, until_ns, stored, finished)
+    return _Jobs(stored, finished)

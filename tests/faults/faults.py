@@ -17,13 +17,14 @@ _TRAP_PATIENCE_S = 30.0
 class Fault(NamedTuple):
     """`harmed`: the shard that it harms; then the others' latency is compared. `errors`: whether a caller may see any.
 
-    `slots_lost`: whether a server that lives may lose its place in a shard.
+    `slots_lost`: whether a server that lives may lose its place in a shard. `loses_jobs`: whether jobs may be in an index and not there.
     """
 
     act: Callable[[Stage], Awaitable[None]]
     harmed: str | None = HARMED
     errors: bool = True
     slots_lost: bool = False
+    loses_jobs: bool = False
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ import redis
 
 from tests.faults.failovers import FAILOVERS
 from tests.faults.faults import HARMED, Fault
+from tests.faults.lost_keys import ON_KEYS
 from tests.faults.stage import Stage
 from tests.servers.redis import RedisServer
 from tests.servers.redis_users import WITH_USERS
@@ -230,5 +231,6 @@ ON_REDIS = (
     Fault(a_clusters_other_node_answers),
     Fault(connections_are_killed_again_and_again, harmed=None),
     Fault(somebody_hogs_redis),
+    *ON_KEYS,
     *FAILOVERS,
 )

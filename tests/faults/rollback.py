@@ -7,10 +7,18 @@ be handed out though somebody holds it. Only that is excused, and only where the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from tests.crash.history import APPLIED, History, Kind, Violation
+from tests.faults.load import shard_of
+
+
+class Lacked(frozenset[int]):
+    """All ids but these, which are those that the replica lacked: for where it took new jobs before the old master was left."""
+
+    def __contains__(self, job_id: object) -> bool:
+        return not super().__contains__(job_id)
 
 
 class Rollback(NamedTuple):
@@ -22,8 +30,8 @@ class Rollback(NamedTuple):
     shard: str
     since_ns: int
     until_ns: int
-    stored: Collection[int]
-    finished: Collection[int]
+    stored: Container[int]
+    finished: Container[int]
 
     def may_lack(self, started_ns: int, ended_ns: int | None) -> bool:
         """What a call did that was under way at some moment of that time."""
@@ -71,7 +79,7 @@ class Tail:
         return False
 
     def _is_here(self, descriptor: str) -> bool:
-        return descriptor.split(":")[1] == f"s{self._rollback.shard}"
+        return shard_of(descriptor) == self._rollback.shard
 
     def _never_was(self, descriptor: str) -> bool:
         return id_of(descriptor) not in self._rollback.stored
@@ -89,13 +97,20 @@ class Judged(NamedTuple):
     lost: set[str]
 
 
-def judged(violations: Iterable[Violation], history: History, rollbacks: Sequence[Rollback]) -> Judged:
-    """Sorts out what a rollback explains."""
+def judged(
+    violations: Iterable[Violation],
+    history: History,
+    rollbacks: Sequence[Rollback],
+    deleted: Container[tuple[str, int]] = (),
+) -> Judged:
+    """Sorts out what a rollback explains. `deleted`: shard and id of jobs that were deleted by hand, finished or not."""
     tails = [Tail(history, rollback) for rollback in rollbacks]
     found = Judged([], set())
     for violation in violations:
-        if not any(tail.excuses(violation) for tail in tails):
+        descriptor = violation.descriptor
+        gone = violation.kind in {Kind.LOST, Kind.UNDONE} and (shard_of(descriptor), id_of(descriptor)) in deleted
+        if not gone and not any(tail.excuses(violation) for tail in tails):
             found.broken.append(violation)
-        elif violation.kind is Kind.LOST:
-            found.lost.add(violation.descriptor)
+        elif gone or violation.kind is Kind.LOST:
+            found.lost.add(descriptor)
     return found

@@ -58,6 +58,8 @@ class Stage:
         self.servers: list[Server] = []
         self.rollbacks: list[Rollback] = []  # what shards have forgotten, and were allowed to
         self.lost: set[str] = set()  # jobs that went with it
+        self.deleted: set[tuple[str, int]] = set()  # shard and id of jobs whose data a fault has deleted
+        self.forgetful: set[str] = set()  # shards whose totals, and jobs' pasts, a fault has deleted
         self._databases = list(databases)
         self._server_count = servers
         self._length = length
@@ -184,6 +186,11 @@ class Stage:
     async def known(self, shard: str) -> bool:
         """Whether any server has it in its map."""
         return any([shard in await self.metric(server, "pinlater_shard_healthy") for server in self.servers])
+
+    async def inconsistencies(self, shard: str) -> list[str]:
+        """What doesn't agree within the shard, in words, but for what is lost for good with a key. Nothing is under way."""
+        found = await self.store.inconsistencies(self.places[shard], self.prefix, shard)
+        return [each for each in found if shard not in self.forgetful or not each.endswith("and a past: False")]
 
     async def _all_in_use(self) -> bool:
         return all([await self.in_use(shard) for shard in self.places])

@@ -1,6 +1,6 @@
 """Each fault of shards on Redis for some seconds, judged as in the soak but for the latency.
 
-Two run in `make test`; the others are marked `thorough`, and `make faults ARGS="--kind redis"` runs all of them in full length.
+Three run in `make test`; the others are marked `thorough`, and `make faults ARGS="--kind redis"` runs all of them in full length.
 """
 
 from __future__ import annotations
@@ -81,6 +81,23 @@ async def test_a_replica_that_lacks_the_tail_takes_over_under_load(stage: Stage)
     """What was answered while it was cut off is lost, and nothing else."""
     await nothing_is_broken_by("a_replica_without_the_tail_takes_over", stage)
     assert stage.lost, "nothing was lost, so nothing was tested"
+
+
+@pytest.mark.thorough
+async def test_sentinels_choose_another_master_under_load(stage: Stage) -> None:
+    """kill -9 of the master. Servers find the next by themselves, and what had reached it is kept."""
+    await nothing_is_broken_by("sentinels_choose_another_master", stage)
+
+
+async def test_a_master_that_wakes_after_its_failover_is_left_under_load(stage: Stage) -> None:
+    """SIGSTOP of the master. What it was given before the servers left it is lost, and nothing else."""
+    await nothing_is_broken_by("a_master_wakes_after_its_failover", stage)
+
+
+@pytest.mark.thorough
+async def test_keys_of_each_kind_are_deleted_under_load(stage: Stage) -> None:
+    """Jobs are lost with their own keys only, and counted; everything else is mended."""
+    await nothing_is_broken_by("keys_are_deleted", stage)
 
 
 @pytest.mark.thorough

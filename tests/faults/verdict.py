@@ -65,7 +65,7 @@ class Verdict:
     compared: list[Compared]
     errors: Counter[str]
     trouble: dict[str, int]
-    lost: int = 0  # jobs that a replica lacked
+    lost: int = 0  # jobs that a replica lacked, or whose keys were deleted
 
     @property
     def slow(self) -> list[str]:
@@ -84,7 +84,11 @@ class Verdict:
             head,
             *(f"  others' {each.text()}" for each in self.compared if each.during.calls),
             f"  clients saw: {', '.join(seen) or 'no error'}",
-            *([f"  lost with the tail that a replica lacked: {self.lost} jobs"] if self.lost else []),
+            *(
+                [f"  lost with the tail that a replica lacked, or with their keys: {self.lost} jobs"]
+                if self.lost
+                else []
+            ),
             *([f"  servers counted: {', '.join(trouble)}"] if trouble else []),
             *(f"  BROKEN {each}" for each in self.broken[:20]),
         ]
@@ -119,7 +123,7 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
     changes = {what: max(0, round(after[what] - before)) for what, before in trouble.items()}
     if changes["slots lost"] and not fault.slots_lost:
         broken.append(f"a place of a server that lived was taken over {changes['slots lost']} times")
-    if changes["jobs without data"]:
+    if changes["jobs without data"] and not fault.loses_jobs:
         broken.append(f"{changes['jobs without data']} jobs were in an index and not there")
     if seen and not fault.errors and not changes["stalls"]:
         broken.append(f"callers saw errors: {dict(seen)}")
@@ -164,7 +168,7 @@ async def judge(stage: Stage, *, everything: bool = False) -> tuple[float, list[
         # In threads: the proxies are on this loop.
         history = await asyncio.to_thread(read_history, lines)
         final = await _final_states(stage, history.seen())
-        wrong = judged(await asyncio.to_thread(check, history, final), history, stage.rollbacks)
+        wrong = judged(await asyncio.to_thread(check, history, final), history, stage.rollbacks, stage.deleted)
         stage.lost |= wrong.lost
         broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in wrong.broken]
         broken += unearned(history, final)
@@ -215,9 +219,11 @@ async def _miscounted(stage: Stage) -> list[str]:
     """Tables that don't agree, and counters that don't with what clients were told: every enqueue has been answered by now."""
     broken: list[str] = []
     for shard, place in stage.places.items():
-        broken += [f"shard {shard}: {each}" for each in await stage.store.inconsistencies(place, stage.prefix, shard)]
+        broken += [f"shard {shard}: {each}" for each in await stage.inconsistencies(shard)]
         stored = stage.load.enqueued[shard] - sum(shard_of(descriptor) == shard for descriptor in stage.lost)
         counted, expected = await stage.store.sums(place, stage.prefix, shard), Sums(stored, stored, stored, 0)
+        if shard in stage.forgetful:
+            expected = expected._replace(enqueued=counted.enqueued, succeeded=counted.succeeded)
         if counted != expected:
             broken.append(f"shard {shard} counts {counted}; clients know of {expected}")
     return broken

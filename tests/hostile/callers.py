@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,8 +27,9 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(\w+)=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
 class Caller:
     """One connection; sends and reads only what it is told to."""
 
-    def __init__(self, server: Server) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
+    def __init__(self, server: Server, host: str = "127.0.0.1") -> None:
+        """`host`: the address of this machine to connect from."""
+        self.socket = socket.create_connection(("127.0.0.1", server.port), PATIENCE_S, source_address=(host, 0))
         self._decoder = Decoder()
         self._unsent = b""
 
@@ -122,20 +124,24 @@ def until(condition: Callable[[], object]) -> None:
 
 
 class Memory:
-    """Resident memory of a server beyond what it was when this was made; `look` often."""
+    """The most resident memory of a server beyond what it had when this was made, at the moment of the last `look`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._before_mb = server.memory_mb()
         self.peak_mb = 0.0
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # the kernel's mark of the most starts anew
 
     def look(self) -> None:
-        self.peak_mb = max(self.peak_mb, self._server.memory_mb() - self._before_mb)
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{self._server.pid}/status").read_text(), re.MULTILINE)
+        assert found is not None
+        self.peak_mb = int(found[1]) * 1024 / 1e6 - self._before_mb
 
     def after(self, method: str, calls: int) -> bool:
-        """Looks, and says whether the server has carried out so many calls of a method, their answers read or not."""
+        """Says whether the server has carried out so many calls of a method, their answers read or not, and looks."""
+        done = answered(self._server, method) >= calls and samples(self._server, "pinlater_requests_running")[""] == 0
         self.look()
-        return answered(self._server, method) >= calls and samples(self._server, "pinlater_requests_running")[""] == 0
+        return done
 
 
 def answered(server: Server, method: str) -> float:

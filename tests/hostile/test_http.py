@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import Server, ServerFailed
 from tests.hostile.callers import PATIENCE_S
 
 pytestmark = pytest.mark.crash
@@ -28,3 +30,10 @@ def test_half_sent_http_requests_never_keep_a_health_check_out(server: Server, s
             client.sendall(sent)
         for _ in range(3):
             assert server.get("/healthz") == "ok\n"
+
+
+def test_a_server_that_may_open_too_few_files_for_health_checks_does_not_start(tmp_path: Path) -> None:
+    serve = f"{sys.executable} -m pinlater serve --thrift-port 0 --http-port 0 --store sqlite:{tmp_path}/store.db"
+    limited = Server(["bash", "-c", f"ulimit -n 256; exec {serve}"], log=tmp_path / "log")
+    with pytest.raises(ServerFailed, match="may open 256 files, and a server needs at least 416"):
+        limited.start()

@@ -137,6 +137,24 @@ def test_dequeues_at_once_share_the_bytes_of_their_claim(server: Server, stack: 
     until(lambda: in_flight(server) == 0)
 
 
+def test_dequeues_of_one_large_job_each_share_the_bytes_of_several_claims(server: Server, stack: ExitStack) -> None:
+    """All of them look again at once when the queue's pause ends."""
+    waiting = 500
+    filled(server, waiting, MEBIBYTE - 100)
+    callers = [stack.enter_context(Caller(server)) for _ in range(waiting)]
+    with Caller(server) as operator:
+        operator.call("pauseQueue", queueName="q")
+        for caller in callers:
+            caller.send("dequeueJobs", request=LONG_POLL)
+        until(lambda: samples(server, "pinlater_long_polls")[""] == waiting)
+        memory = Memory(server)
+        operator.call("resumeQueue", queueName="q")
+    until(lambda: samples(server, "pinlater_long_polls")[""] == 0)
+    memory.look()
+    assert memory.peak_mb < GROWTH_MB_MAX
+    goes_on(server)
+
+
 def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back(
     server: Server, stack: ExitStack
 ) -> None:

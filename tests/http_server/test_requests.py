@@ -12,9 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pinlater.client import AsyncClient
+from pinlater.client.errors import CallerError
 from pinlater.http_server.messages import BadRequest, Request, Response, parse_request, text_response
 from pinlater.http_server.routing import HostCheck, Router
 from pinlater.http_server.settings import HttpSettings
+from pinlater.http_server.thrift_hint import TEXT
+from pinlater.wire.codec import Decoder, encode_call
+from pinlater.wire.generated import ttypes as types
 
 from .conftest import Serve, Site
 
@@ -206,3 +211,22 @@ async def test_events_are_sent_as_they_come(serve: Serve) -> None:
     assert b"data: 2\n\n" in await reader.read()
     writer.close()
     assert (await site.get("/events", "HEAD")).body == b""
+
+
+async def test_a_thrift_client_on_the_http_port_is_told_so_in_thrift(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An HTTP answer would be a frame of a gigabyte to it."""
+    call = encode_call("getQueueNames", 7, context=types.RequestContext(source="me"))
+    answered = await site.raw(call)
+    reply = Decoder().reply(answered[4:])
+    assert (reply.name, reply.seqid, int.from_bytes(answered[:4])) == ("getQueueNames", 7, len(answered) - 4)
+    assert reply.application_error is not None
+    assert reply.application_error.message == TEXT
+    assert "a Thrift client has connected to the HTTP port" in caplog.text
+
+
+async def test_the_client_shows_the_hint(site: Site) -> None:
+    async with AsyncClient(f"127.0.0.1:{site.server.port}") as client:
+        with pytest.raises(CallerError, match="this is PinLater's HTTP port"):
+            await client.queue_names()

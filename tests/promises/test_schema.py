@@ -121,6 +121,7 @@ KEPT_FOR_LATER = {"PinLaterJob": {106, 107}, "RequestContext": {100}}
 NEW_METHODS = {
     "getServerInfo", "ackJobs", "checkpointJobsFenced", "heartbeatClaims", "releaseJobs", "cancelJobs", "configureQueue",
     "getQueueConfig", "pauseQueue", "resumeQueue", "getQueueStats", "deleteJobsByDescriptor",
+    "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
 }  # fmt: skip
 
 

@@ -140,6 +140,10 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     hidden.healthy = False
     assert await wire.count("q", bodyRegexToMatch=regex) == everything - lost
     assert "out of reach" in caplog.text
+    counted = await wire.call("countJobs", request=ttypes.PinLaterGetJobCountRequest("q", 0, bodyRegexToMatch=regex))
+    assert (counted.jobs, counted.incomplete) == (everything - lost, True)
+    [stats] = await wire.call("getQueueStats", queueNames=["q"])
+    assert (sum(row.pending for row in stats.counts), stats.incomplete) == (everything - lost, True)
     scanned = await wire.scan("q", bodyRegexToMatch=regex, limit=1_000)
     assert len(scanned.scannedJobs) == everything - lost
     assert scanned.incomplete
@@ -148,6 +152,10 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     assert rig.metrics.snapshot().counters["shards_left_out"] >= 3
     hidden.healthy = True
     assert await wire.count("q") == lost
+    counted = await wire.call("countJobs", request=ttypes.PinLaterGetJobCountRequest("q", 0, bodyRegexToMatch=regex))
+    assert (counted.jobs, counted.incomplete) == (lost, None)
+    [stats] = await wire.call("getQueueStats", queueNames=["q"])
+    assert stats.incomplete is None
 
 
 async def test_a_scan_merges_the_shards_newest_first(start: Start) -> None:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.interface import Checkpoint, JobKey
+from pinlater.storage.interface import Checkpoint, InsertRequest, JobKey
 from pinlater.storage.redis.scripts import script
 from tests.contract.desk import QUEUE, Desk, Held
 from tests.redis.rig import LIMITS, Rig, stats_of, until
@@ -252,6 +252,20 @@ async def test_an_insert_with_an_unknown_outcome_is_not_doubled_when_it_comes_ag
     rig.proxy.heal()
     assert (await desk.insert(job)).ids == [job.id]
     await assert_done_once(rig, desk, WORDS["insert"])
+
+
+async def test_an_insert_that_sends_nothing_still_settles_the_one_before(rig: Rig, desk: Desk) -> None:
+    """Its good end tells the lane that nothing before it can be carried out any more."""
+    await desk.insert()  # connects
+    rig.proxy.lose_answer(script("insert_jobs").sha)
+    rig.proxy.refuse()
+    with pytest.raises(OutcomeUnknown):
+        await desk.insert(desk.job(b"new"))
+    rig.proxy.heal()
+    before = stats_of(desk).settled
+    [missing] = await desk.shard.insert_jobs([InsertRequest("missing", [desk.job()])], desk.now)
+    assert isinstance(missing, QueueNotFound)
+    assert stats_of(desk).settled == before + 1
 
 
 async def test_a_claim_with_an_unknown_outcome_is_given_back(rig: Rig, desk: Desk) -> None:

@@ -4,7 +4,6 @@ the other keys is put right. What a lost job's own data (`j`) means is in `test_
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
@@ -14,13 +13,11 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnection
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.storage.interface import InsertRequest, JobKey, Page, raise_error
-from pinlater.storage.redis import keys
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
 from tests.redis.consistency import keys_of
+from tests.redis.lost_keys import KINDS, keys_of_kind
 from tests.redis.rig import FRONT, Rig, stats_of
 
-# All that the head of `keys.py` lists, but `x`, which is never there.
-KINDS = [kind for kind in re.findall(r"^    (\w+)(?:<\w+>)?\s", keys.__doc__ or "", re.MULTILINE) if kind != "x"]
 # Those whose loss takes a job along, or more than one.
 TAKES_JOBS = {"j"}
 
@@ -47,7 +44,7 @@ async def live(desk: Desk) -> Life:
     await desk.shard.configure_queue(QUEUE, config=QueueConfig())
     await desk.shard.create_queues(["gone"], desk.now)
     await desk.put(b"gone", queue="gone")
-    await desk.shard.delete_queues(["gone"])
+    await desk.shard.delete_queues(["gone"], desk.now)
     await desk.shard.announce("127.0.0.1:9010")
     await desk.shard.note_map("{}", desk.now)
     bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
@@ -56,10 +53,7 @@ async def live(desk: Desk) -> Life:
 
 def delete(rig: Rig, kind: str) -> None:
     """All keys of a kind."""
-    pattern = re.compile(
-        re.escape(FRONT) + kind.encode() + (b"" if len(kind) > 1 or kind in "qzphcetoa" else b".*"), re.DOTALL
-    )
-    found = [key for key in keys_of(rig.server) if pattern.fullmatch(key)]
+    found = keys_of_kind(keys_of(rig.server), FRONT, kind)
     assert found, f"there is no {kind}"
     rig.server.execute("DEL", *found)
 
@@ -79,10 +73,11 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
 async def look_after(desk: Desk) -> None:
     """What a server does by itself, and some time."""
     for _ in range(4):
-        # The first of each turn makes the next look a new one; a server would wait for it for a second.
+        # A change makes the next look a new one; a server would wait for it for a second.
         with contextlib.suppress(PinLaterError):
             await desk.shard.ping()
             await desk.shard.create_queues(["another"], desk.now)
+            await desk.shard.configure_queue("another", paused=False)
         await desk.shard.time_out_claims(desk.now, ALL)
         await desk.shard.expire_jobs(desk.now, ALL)
         await desk.collect(succeeded_ms=100 * TIMEOUT_MS, failed_ms=100 * TIMEOUT_MS)
@@ -125,6 +120,12 @@ async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_
     assert len(left) == sum(row.pending for row in counts) == 1
     if kind != "fb":  # see `test_lost_bytes_are_counted_again`
         rig.assert_consistent()
+
+
+async def test_no_key_expires_so_a_policy_that_evicts_what_expires_evicts_none(rig: Rig, desk: Desk) -> None:
+    """`volatile-*`, of which no server warns."""
+    await live(desk)
+    assert [key for key in keys_of(rig.server) if rig.server.execute("PTTL", key) != -1] == []
 
 
 async def test_what_was_put_right_is_counted_and_said(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,17 @@ def test_settings_that_may_lose_jobs_give_a_warning() -> None:
     assert "throws jobs away" in eviction
     [log] = warnings_of({"aof_enabled": "0"})
     assert "appendonly is off" in log
+
+
+async def test_a_redis_that_evicts_jobs_is_warned_of_at_the_start(
+    start_redis: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_redis(maxmemory="50mb", maxmemory_policy="allkeys-lru")
+    shard = RedisShard(RedisEndpoint(server.host, server.port))
+    with caplog.at_level(logging.WARNING):
+        await shard.open(0)
+    await shard.close()
+    assert "its maxmemory-policy is allkeys-lru" in caplog.text
 
 
 def test_every_script_is_used() -> None:

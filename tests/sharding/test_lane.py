@@ -16,7 +16,7 @@ from pinlater.domain.errors import (
     StoreFull,
     TooManyWaiting,
 )
-from pinlater.sharding.lane import Lane
+from pinlater.sharding.lane import NOT_BEGUN, Lane, NotBegun
 
 
 class Store:
@@ -332,3 +332,36 @@ async def test_a_lane_says_where_one_more_would_ride_best() -> None:
     await asyncio.wait([first, second])
     ranks.append(lane.rank)
     assert ranks == [1, 0, 3, 2, 1]
+
+
+async def test_items_that_a_call_had_no_space_for_are_first_in_the_next() -> None:
+    calls: list[list[int]] = []
+
+    async def execute(items: list[int]) -> list[int | NotBegun]:
+        calls.append(items)
+        if len(calls) == 1:
+            assert lane.submit(9) is not None
+        return [item if place < 2 else NOT_BEGUN for place, item in enumerate(items)]
+
+    lane: Lane[int, int] = Lane("test", execute)
+    answers = await asyncio.gather(*[lane.submit(item) for item in range(5)])
+    assert answers == list(range(5))
+    await lane.close()
+    assert calls == [[0, 1, 2, 3, 4], [2, 3, 4, 9], [4, 9]]
+    assert lane.length == 0
+
+
+async def test_items_that_a_call_had_no_space_for_go_to_the_lanes_successor() -> None:
+    async def execute(items: list[int]) -> list[int | NotBegun]:
+        first.hand_over(second)
+        return [items[0], *[NOT_BEGUN] * (len(items) - 1)]
+
+    async def execute_there(items: list[int]) -> list[int]:
+        return [10 * item for item in items]
+
+    first: Lane[int, int] = Lane("first", execute)
+    second: Lane[int, int] = Lane("second", execute_there)
+    answers = await asyncio.gather(*[first.submit(item) for item in (1, 2, 3)])
+    assert answers == [1, 20, 30]
+    await asyncio.gather(first.close(), second.close())
+    assert (first.length, second.length) == (0, 0)

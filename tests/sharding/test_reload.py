@@ -29,7 +29,7 @@ async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(farm: Farm) ->
     await farm.service.configure_queue("q", QueueConfig(claim_timeout_ms=7))
     await farm.service.create_queue("paused")
     await farm.service.set_paused("paused", True)
-    fault = farm.store("3").hangs("create_queues")
+    fault = farm.store("3").hangs("merge_queues")
     replacing = asyncio.ensure_future(farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3")))
     await farm.turns()
     assert fault.met.is_set()

@@ -13,7 +13,7 @@ from pinlater.domain.errors import PinLaterError, RequestTooOld
 from pinlater.domain.job import Holder, NewJob
 from pinlater.sharding.shard_lanes import ClaimRequest
 from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import ClaimCall, Inserted, InsertRequest
+from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 from pinlater.storage.memory import MemoryShard
 from pinlater.storage.request_keys import Turn
 
@@ -33,6 +33,20 @@ class WatchedShard(MemoryShard):
         self.jobs.append(sum(len(request.jobs) for request in requests))
         self.bytes.append(sum(len(job.body) for request in requests for job in request.jobs))
         return await super().insert_jobs(requests, now_ms)
+
+
+class ClaimingShard(MemoryShard):
+    """Notes how many bytes of bodies each claim brings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claimed_bytes: list[int] = []
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        answers = await super().claim_jobs(orders, now_ms)
+        given = [jobs for answer in answers if isinstance(answer, Claimed) for jobs in answer.jobs]
+        self.claimed_bytes.append(sum(len(job.body) for jobs in given for job in jobs))
+        return answers
 
 
 async def test_large_bodies_are_spread_over_several_calls() -> None:
@@ -85,6 +99,25 @@ async def test_wishes_for_many_jobs_share_a_call_to_a_database() -> None:
     wishes = [ClaimRequest(("q", ClaimCall(500, Holder("h", "s", f"t{n}"), 1 << 20), 1_000)) for n in range(100)]
     await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
     assert lanes.claim.calls == 10
+    await lanes.close()
+
+
+async def test_dequeues_of_one_large_job_each_share_several_claims_and_all_get_theirs() -> None:
+    """In the order in which they came."""
+    clock, shard = ManualClock(), ClaimingShard()
+    await shard.open(clock.now_ms())
+    await shard.create_queues(["q"], clock.now_ms())
+    lanes = ShardLanes(shard, clock)
+    body = b"x" * MIB
+    for job_id in lanes.ids.make(200):
+        await lanes.insert.submit(InsertRequest("q", [NewJob(job_id, body, 1, clock.now_ms(), 1)]))
+    wishes = [ClaimRequest(("q", ClaimCall(1, Holder("h", "s", f"t{n}"), 12 * MIB), 1_000)) for n in range(201)]
+    claimed = await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
+    assert [len(each.jobs[0]) for each in claimed] == [1] * 200 + [0]
+    ids = [each.jobs[0][0].id for each in claimed[:200]]
+    assert ids == sorted(ids)
+    assert shard.claimed_bytes == [64 * MIB, 64 * MIB, 64 * MIB, 8 * MIB]
+    assert lanes.claim.length == 0
     await lanes.close()
 
 

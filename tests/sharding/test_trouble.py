@@ -16,7 +16,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState
 from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import CheckpointItem, ClaimItem, JobFilter, ScanCommand
+from pinlater.service.values import CheckpointItem, ClaimItem, JobCount, JobFilter, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of, shards_of
 
 
@@ -382,8 +382,11 @@ async def test_counts_scans_and_deletes_answer_for_the_rest_when_a_shard_fails_o
     scanned = await farm.service.scan(ScanCommand(_PENDING))
     assert (len(scanned.jobs), scanned.incomplete) == (2, True)
     assert await farm.service.count(_PENDING._replace(body_regex="x")) == 2
+    assert await farm.service.count_jobs(_PENDING) == JobCount(2, incomplete=True)
+    assert await farm.service.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(2, incomplete=True)
     assert await farm.service.delete_jobs(_PENDING._replace(priority=1), 10) == 2
     [stats] = await farm.service.queue_stats(["q"])
+    assert stats.incomplete
     assert sum(row.pending for row in stats.counts) == 0
     assert farm.counted("shards_left_out") >= 5
 

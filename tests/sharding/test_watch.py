@@ -332,14 +332,15 @@ def test_a_start_waits_for_a_shard_that_takes_long_to_open_where_there_is_no_oth
 
 
 @on_farm()
-async def test_a_new_shard_is_set_only_where_a_queue_has_settings(farm: Farm) -> None:
-    """A thousand queues with the defaults are one call."""
+async def test_a_new_shard_gets_all_queues_with_their_settings_in_one_call(farm: Farm) -> None:
+    """However many there are."""
     for number in range(5):
         await farm.service.create_queue(f"q{number}")
     await farm.service.set_paused("q3", True)
     await farm.replace(*[farm.desired(name) for name in "1234"])
-    assert farm.store("4").calls["create_queues"] == 1
-    assert farm.store("4").calls["configure_queue"] == 1
+    assert farm.store("4").calls["merge_queues"] == 1
+    assert farm.store("4").calls["configure_queue"] == 0
+    assert await farm.store("4").within.list_queues() == await farm.store("1").within.list_queues()
 
 
 @on_farm(shards=("1", "2"))
@@ -353,7 +354,7 @@ async def test_a_shard_that_fails_again_while_its_last_probe_brings_another_up_t
     await farm.pass_time(3_000)
     assert farm.lanes("1").is_behind
     await farm.store("2").within.create_queues(["made_elsewhere"], farm.clock.now_ms())
-    slow = farm.store("1").hangs("create_queues")
+    slow = farm.store("1").hangs("merge_queues")
     farm.store("2").dead = None
     farm.lanes("2").health.suspect()
     while not slow.met.is_set():

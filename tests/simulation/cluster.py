@@ -103,6 +103,11 @@ class Server:
             and self.app.readiness().ok
         )
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it closes new connections unread, as it does for a moment after it stood still."""
+        return self.app is not None and self.app.thrift._refusing_until_s is not None
+
     def start(self) -> None:
         """A new process."""
         self.starts += 1

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
-from pinlater.client import Ack
+from pinlater.client import Ack, QueueConfig
 from pinlater.config.settings import Settings
 from pinlater.domain.job import JobState
 from pinlater.maintenance.settings import MaintenanceSettings
@@ -26,15 +26,20 @@ from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.faults import Faults
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
-from tests.simulation.store import SharedStore
+from tests.simulation.operator import Operator
+from tests.simulation.store import SharedStore, at_once
 from tests.simulation.worker import WorkerProcess
 from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
+
+P = TypeVar("P", bound=Process)
 
 # A run that takes longer in its own time has come to a standstill.
 _RUN_S_MAX = 1_000.0
 _DRAIN_S_MAX = 60.0
 # So long after its last error a shard may still be taken for one that is out of reach.
 _SETTLE_S = 1.5
+# Of settings, in a run in which they change.
+_CHANGES = 6
 # A waiting dequeue learns of a job at any server within about a second, wake or no wake.
 _WAKE_S_MAX = 2.5
 
@@ -48,6 +53,7 @@ class Plan(NamedTuple):
     faults: int
     busy_s: float
     scratch: bool
+    operated: bool  # whether settings change meanwhile
     load: Load
     settings: Settings
     lease_s: float
@@ -101,6 +107,7 @@ SCALES: Mapping[str, Scale] = {"small": SMALL, "large": LARGE}
 def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
     """Draws the cluster's shape, its load and how much goes wrong."""
     dice = Random(f"{seed} plan")
+    more = Random(f"{seed} more")
     scratch = dice.random() < 0.2
     busy_s = dice.choice(scale.busy_s)
     requests = dice.choice(scale.requests)
@@ -113,6 +120,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
         wait_ms=dice.choice(scale.wait_ms),
         client_timeout_ms=dice.choice((500, 2_000, 10_000)),
         scratch=0.5 if scratch else 0.0,
+        unique=more.choice((0.0, 0.0, 0.5)),
     )
     settings = Settings(
         sharding=ShardingSettings(
@@ -136,6 +144,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
         dice.choice(scale.faults),
         busy_s,
         scratch,
+        more.random() < 0.3,
         load,
         settings,
         scale.lease_s,
@@ -164,6 +173,8 @@ class Run:
                     dice.choice((0, 0, 37, 2_500)),
                 )
             )
+        for store in self.cluster.stores:
+            store.stores = self.cluster.stores
         for index in range(plan.servers):
             host = f"server{index + 1}"
             self.cluster.servers.append(
@@ -178,10 +189,11 @@ class Run:
                 )
             )
         self._driver = new_process(self.timeline, "driver", "driver", self.network)
-        self._admin = self._process("admin")
-        self._producers = [self._process(f"producer{index + 1}") for index in range(plan.load.producers)]
+        self._admin = self._process("admin", Process)
+        self._operator = self._process("operator", Operator)
+        self._producers = [self._process(f"producer{index + 1}", Process) for index in range(plan.load.producers)]
         # The first is a scripted one, which does what is left at the end.
-        self._workers = [self._process("worker1")]
+        self._workers = [self._process("worker1", Process)]
         for index in range(1, plan.load.workers):
             make = dice.choice((Process, WorkerProcess))
             self._workers.append(self._process(f"worker{index + 1}", make))
@@ -190,7 +202,7 @@ class Run:
         self.broken: list[str] = []
         self.overtaken = 0
 
-    def _process(self, name: str, make: Callable[..., Process] = Process) -> Process:
+    def _process(self, name: str, make: Callable[..., P]) -> P:
         return make(
             name,
             self.timeline,
@@ -220,7 +232,7 @@ class Run:
     @property
     def processes(self) -> list[Process]:
         """All clients."""
-        return [self._admin, *self._producers, *self._workers]
+        return [self._admin, self._operator, *self._producers, *self._workers]
 
     async def _drive(self) -> None:
         plan, cluster = self.plan, self.cluster
@@ -232,8 +244,11 @@ class Run:
         working = [process.start(process.work(queues)) for process in self._workers]
         if plan.scratch:
             producing.append(self._admin.start(self._admin.recreate(3, plan.busy_s / 4)))
+        if plan.operated:
+            producing.append(self._operator.start(self._operator.operate(QUEUE, _CHANGES, plan.busy_s / _CHANGES)))
         await self._let_things_go_wrong()
         await self._until(lambda: all(_ended(task) for task in producing), 150.0)
+        settled = await self._settle() if plan.operated else None
         await self._drain()
         await self._rest(working)
         for task in (*producing, *working):
@@ -242,6 +257,26 @@ class Run:
         if not self.broken:
             await self._wake()
             await self._count()
+            if settled is not None:
+                self._hold(settled)
+                await self._pause()
+
+    async def _settle(self) -> QueueConfig:
+        """No pause and no limit holds any more, and every server has had the time to learn of it.
+
+        A try of an earlier change that its client gave up may still be under way, and would count as a later one.
+        """
+        sharding = self.plan.settings.sharding
+        await asyncio.sleep((sharding.call_timeout_ms + sharding.work_timeout_ms) / 1000 + _SETTLE_S)
+        settling = self._operator.start(self._operator.settle(QUEUE))
+        await self._done(settling)
+        await asyncio.sleep(self._learning_s)
+        return settling.result()
+
+    @property
+    def _learning_s(self) -> float:
+        """How long it takes at most until all servers know of changed settings."""
+        return self.plan.settings.maintenance.refresh_interval_ms / 1000 + _SETTLE_S
 
     async def _rest(self, working: Sequence[asyncio.Task[None]]) -> None:
         """Workers claim no more."""
@@ -285,11 +320,12 @@ class Run:
     # --- the verdict ------------------------------------------------------------------------------------------------------------
 
     async def _drain(self) -> None:
-        """Until every job has ended and every server serves from every shard."""
+        """Until every job has ended and every server takes calls and serves from every shard."""
         timeout_s = self.plan.load.claim_timeout_ms / 1000
         for process in self._workers:
             process.hurried = True
-        await self._until(self._drained, _DRAIN_S_MAX + 4 * timeout_s)
+        last_poll_s = self.plan.load.wait_ms / 1000  # of a worker that began it before
+        await self._until(self._drained, _DRAIN_S_MAX + 4 * timeout_s + last_poll_s)
         if not all(server.ready for server in self.cluster.servers):
             self.broken.append("a server did not come back")
 
@@ -298,7 +334,7 @@ class Run:
             all(job.finished_at_ms is not None for store in self.cluster.stores for job in store.jobs())
             and all(self.timeline.now_s > store.fails_until_s + _SETTLE_S for store in self.cluster.stores)
             and all(
-                server.ready and not server.app.readiness().reasons  # type: ignore[union-attr]
+                server.ready and not server.refuses and not server.app.readiness().reasons  # type: ignore[union-attr]
                 for server in self.cluster.servers
             )
         )
@@ -322,6 +358,29 @@ class Run:
             working = waiter.start(waiter.work([QUEUE]))
             await self._drain()
             await self._rest([working])
+
+    def _hold(self, settled: QueueConfig) -> None:
+        """The settings that were answered last are on every shard."""
+        for store in self.cluster.stores:
+            [queue] = [each for each in at_once(store.data.list_queues()) if each.name == QUEUE]
+            if queue.paused or queue.config != settled:
+                self.broken.append(f"UNSETTLED shard {store.name} has {queue}, and {settled} was answered")
+
+    async def _pause(self) -> None:
+        """While a queue is paused, and every server has had the time to learn of it, no job is handed out; then it is."""
+        waiter, operator = self._workers[0], self._operator
+        await self._done(operator.start(operator.pause_queue(QUEUE)))
+        await asyncio.sleep(self._learning_s)
+        await self._done(self._admin.start(self._admin.enqueue(QUEUE, "paused", 1)))
+        claiming = waiter.start(waiter.claim(QUEUE, 1, 1_000))
+        await self._done(claiming)
+        if claiming.result():
+            self.broken.append(f"UNPAUSED {claiming.result()!r} was handed out though the queue was paused")
+        await self._done(operator.start(operator.resume_queue(QUEUE)))
+        waiter.working = True
+        working = waiter.start(waiter.work([QUEUE]))
+        await self._drain()
+        await self._rest([working])
 
     async def _count(self) -> None:
         """What the counters say, by a server, is what there is."""
@@ -360,6 +419,8 @@ class Run:
         self.broken += [
             f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused
         ]
+        doubled = [key for store in self.cluster.stores for key in store.doubled_keys]
+        self.broken += [f"TWINS two unfinished jobs had the unique key {key}" for key in doubled]
         self.broken += [f"COMPLAINT {text}" for text in self.timeline.complaints]
 
     def _was_overtaken(self, places: Sequence[tuple[str, int]]) -> bool:

@@ -52,6 +52,7 @@ _READS = frozenset(
 _CHANGES = frozenset(
     (
         "create_queues",
+        "merge_queues",
         "delete_queues",
         "configure_queue",
         "insert_jobs",
@@ -61,6 +62,7 @@ _CHANGES = frozenset(
         "extend_claims",
         "release_jobs",
         "cancel_jobs",
+        "run_jobs",
         "requeue_failed_jobs",
         "purge_jobs",
         "delete_jobs",
@@ -142,6 +144,8 @@ class SharedStore:
     leases: dict[int, Lease] = field(default_factory=dict)
     activity: dict[tuple[str, int], int] = field(default_factory=dict)  # (queue, slot) → changes that made jobs ready
     crash_points: list[CrashPoint] = field(default_factory=list)
+    stores: Sequence[SharedStore] = ()  # of the cluster, this one among them
+    doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
     stored_by: dict[int, str] = field(default_factory=dict)  # job id → the process that stored it
     calls: int = 0
     fails_until_s: float = 0.0  # when the last error that was drawn so far will have come
@@ -270,6 +274,11 @@ class SharedStore:
             for slot, lease in sorted(self.leases.items())
             if self.alive(lease)
         ]
+
+    def holders_of(self, key: str) -> list[Record]:
+        """The unfinished jobs of all stores that have a unique key now, of which there should be one at most."""
+        jobs = [job for store in self.stores for job in store.jobs() if job.finished_at_ms is None]
+        return [job for job in jobs if job.unique is not None and job.unique.key == key]
 
     def jobs(self) -> list[Record]:
         """All jobs, as they are: for verdicts."""
@@ -476,12 +485,15 @@ class Session:
         """Ids of a slot that was lost are refused, since another server makes the same."""
 
         def insert() -> list[Any]:
-            return [
+            answers = [
                 ShardConnectionFailed("this server's slot was taken over", retry_after_ms=0)
                 if any(slot_of(job.id) in self.lost for job in request.jobs)
                 else at_once(self.store.data.insert_jobs([request], now_ms))[0]
                 for request in requests
             ]
+            keys = {job.unique.key for request in requests for job in request.jobs if job.unique is not None}
+            self.store.doubled_keys += [key for key in sorted(keys) if len(self.store.holders_of(key)) > 1]
+            return answers
 
         for request in requests:
             self.store.stored_by.update(dict.fromkeys([job.id for job in request.jobs], self.server))

@@ -10,11 +10,13 @@ import pytest
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.dispatch.others import Others
 from pinlater.domain.job import Holder, JobState, Outcome
+from pinlater.domain.queue import Queue
 from pinlater.service.identity import Identity
 from pinlater.storage.interface import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
 from pinlater.storage.memory import claiming, finishing, inserting
 from pinlater.storage.memory.queue_state import QueueState
 from pinlater.storage.memory.record import Record
+from pinlater.storage.together import BytesTogether
 from tests.simulation.run import SMALL, Run, Verdict, carry_out, plan_of, simulate
 from tests.simulation.store import Session, SharedStore, at_once
 
@@ -87,8 +89,8 @@ def test_a_job_that_is_handed_out_though_it_is_claimed_is_caught(monkeypatch: py
     """Each job once, so that workers do not run after the same one for ever."""
     plain, given_away = claiming.claim, set[bytes]()
 
-    def claim(queue: QueueState, order: ClaimOrder, now_ms: int) -> Claimed:
-        given = plain(queue, order, now_ms)
+    def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesTogether) -> Claimed:
+        given = plain(queue, order, now_ms, together)
         for job in list(queue.jobs.values()):
             if job.claim is not None and job.body not in given_away:
                 given_away.add(job.body)
@@ -124,6 +126,16 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(Dispatcher, "_wake", lambda *_: None)
     monkeypatch.setattr(Others, "look", look_nowhere)
     assert "UNWOKEN" in caught()
+
+
+def test_a_unique_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QueueState, "key_holder", lambda *_: None)
+    assert "TWINS" in caught()
+
+
+def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "changed", lambda self, *_: self)
+    assert caught() >= {"UNSETTLED", "UNPAUSED"}
 
 
 def test_jobs_whose_claims_never_time_out_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, ClaimedJob, Job, Outcome
+from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, ClaimedJob, Job, Outcome, UniqueKey
 from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
@@ -30,6 +30,7 @@ _ATTEMPTS = 1_000  # so that no job ever fails for want of them
 # Request keys are kept for two minutes, so nobody repeats a request that is older.
 _ENQUEUE_PATIENCE_S = 90.0
 _ACK_PATIENCE_S = 15.0
+_UNIQUE_KEYS = 3
 
 
 class Load(NamedTuple):
@@ -44,6 +45,7 @@ class Load(NamedTuple):
     wait_ms: int = 1_000
     client_timeout_ms: int = 2_000
     scratch: float = 0.0  # of the requests
+    unique: float = 0.0  # of the other requests: one job with a unique key of a few
     delayed: float = 0.1  # of the jobs
     failed: float = 0.06
     forgotten: float = 0.05
@@ -193,10 +195,17 @@ class Process:
         for number in range(load.requests):
             await asyncio.sleep(dice.expovariate(1 / load.pause_s))
             queue = SCRATCH if dice.random() < load.scratch else QUEUE
-            await self.enqueue(queue, f"{self.name}-{number}", dice.randint(1, load.jobs_max))
+            unique = None
+            if queue == QUEUE and load.unique and dice.random() < load.unique:
+                unique = UniqueKey(f"key{dice.randint(1, _UNIQUE_KEYS)}")
+            jobs = dice.randint(1, load.jobs_max) if unique is None else 1
+            await self.enqueue(queue, f"{self.name}-{number}", jobs, unique)
 
-    async def enqueue(self, queue: str, key: str, jobs: int) -> bool:
-        """One request, as a repeat once it may have taken effect; whether it was answered."""
+    async def enqueue(self, queue: str, key: str, jobs: int, unique: UniqueKey | None = None) -> bool:
+        """One request, as a repeat once it may have taken effect; whether it was answered.
+
+        Of a unique key that another job has, no answer is written down: the request stored nothing.
+        """
         dice, load = self.dice, self.load
         bodies = [f"{key}-{index}" for index in range(jobs)]
         now_ms = self._wall_ms()
@@ -205,6 +214,7 @@ class Process:
                 body.encode(),
                 priority=dice.randint(1, 3),
                 attempts_allowed=_ATTEMPTS,
+                unique=unique,
                 claim_timeout_ms=load.claim_timeout_ms,
                 run_after_ms=now_ms + dice.randint(1, 500) if dice.random() < load.delayed else None,
             )
@@ -221,7 +231,8 @@ class Process:
             except PinLaterError as error:
                 repeat = repeat or not is_unsent(error)
             else:
-                self.trace.answer(call, descriptors=list(enqueued.descriptors))
+                if not enqueued.existing:
+                    self.trace.answer(call, descriptors=list(enqueued.descriptors))
                 return True
             await asyncio.sleep(dice.uniform(0.02, 0.3))
         return False

@@ -10,9 +10,12 @@ from typing import NoReturn
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.storage.interface import JobKey
-from pinlater.storage.sqlite import SqliteSettings
-from pinlater.storage.sqlite.queue_cache import Transaction
+from pinlater.storage.relational import in_hand
+from pinlater.storage.sqlite import SqliteSettings, queues
+from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
+from pinlater.storage.sqlite.queue_cache import QueueCache, Transaction
 from pinlater.storage.sqlite.writer import Writer
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
@@ -88,7 +91,7 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
         queue = transaction.queue_cache.queues[QUEUE]
         transaction.queue_cache.counter(queue, 1).pending += 100
         transaction.queue_cache.counter(queue, 2).pending += 1
-        transaction.queue_cache.add(77, "ghost")
+        transaction.queue_cache.add(77, Queue("ghost"))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -97,6 +100,49 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
     assert "ghost" not in writer_of(either)._queue_cache.queues
     assert {priority: counter.pending for priority, counter in queue.counters.items()} == {1: 5}
     assert len(await either.claim(100)) == 5
+
+
+def _memory_of(queue_cache: QueueCache) -> object:
+    """All that the queue cache knows of queues."""
+    queues = {
+        entry.name: (entry.queue_id, entry.settings, [counter.row() for counter in entry.counters.values()])
+        for entry in queue_cache.queues.values()
+    }
+    dropped = {queue_id: [counter.row() for counter in counters] for queue_id, counters in queue_cache.dropped.items()}
+    return queues, sorted(queue_cache.by_id), dropped, queue_cache.first_expiry_ms
+
+
+async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand queues would keep the loop busy for a tenth of a second."""
+    others = [f"other {number}" for number in range(10)]
+    await bench.shard.create_queues(others, NOW)
+    await bench.insert(5)
+    await bench.claim(2)
+    await bench.shard.delete_queues(["other 9"])
+    queue_cache = writer_of(bench)._queue_cache
+    before = _memory_of(queue_cache)
+
+    def halfway(transaction: Transaction) -> None:
+        queues.merge(
+            transaction,
+            [Queue("new"), Queue("other 4", paused=True, versions=Versions("", Versions().following(NOW, 1)))],
+            NOW,
+        )
+        queues.delete(transaction, ["other 1", "other 2"], 0)
+        queues.merge(transaction, [Queue("other 1")], NOW)
+        queues.configure(transaction, "other 3", QueueConfig(max_backlog=7), True, "v")
+        ids = [job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]
+        keys = [JobKey(QUEUE, 1, job_id) for job_id in ids]
+        at_once(in_hand.cancel(SqliteDialect(transaction), keys, NOW))
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(QueueCache, "reload", None)
+        with pytest.raises(ZeroDivisionError):
+            await writer_of(bench).carry_out(halfway)
+    assert _memory_of(queue_cache) == before
+    queue_cache.reload(bench.shard._open.connection.execute)
+    assert _memory_of(queue_cache) == before
 
 
 async def test_too_many_waiting_calls_are_refused(bench: Bench) -> None:

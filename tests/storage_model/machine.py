@@ -26,6 +26,7 @@ from pinlater.storage.interface import (
     Page,
     Purge,
     Requeue,
+    RunOrder,
     TimeToLive,
 )
 from tests.storage_model import drawn
@@ -212,6 +213,11 @@ class ShardMachine(RuleBasedStateMachine):
     def cancel(self, picks: list[int]) -> None:
         keys = list(self.picked(picks))
         self.pair.both(lambda shard: shard.cancel_jobs(keys, self.now))
+
+    @rule(picks=drawn.picks, attempts=st.integers(1, 4), delay_ms=st.sampled_from([-100, 0, 400]))
+    def run_jobs(self, picks: list[int], attempts: int, delay_ms: int) -> None:
+        orders = [RunOrder(key, attempts, self.now + delay_ms) for key in self.picked(picks)]
+        self.pair.both(lambda shard: shard.run_jobs(orders, self.now))
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 

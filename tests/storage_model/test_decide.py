@@ -15,6 +15,7 @@ from pinlater.storage.decide import (
     Heartbeat,
     Release,
     RetryFailed,
+    Run,
     TimeOut,
     cut_bytes,
     decide,
@@ -37,6 +38,7 @@ HAPPENINGS: list[Happening] = [
     TimeOut(),
     Expire(),
     RetryFailed(2, NOW_MS),
+    Run(2, NOW_MS),
 ]
 CASES = list(itertools.product(HAPPENINGS, JobState, (1, 3)))
 

@@ -78,8 +78,10 @@ class Desk:
         self.server = ThriftServer(cast(Operations, self.operations), settings, self.metrics, clock)
         self._clients: list[Client] = []
 
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.server.port, limit=2**25))
+    async def connect(self, host: str = "127.0.0.1") -> Client:
+        """A client at that address of this machine."""
+        streams = await asyncio.open_connection("127.0.0.1", self.server.port, limit=2**25, local_addr=(host, 0))
+        client = Client(*streams)
         self._clients.append(client)
         return client
 

@@ -15,9 +15,12 @@ from pinlater.service.values import (
     Dequeued,
     Enqueued,
     HandedOut,
+    JobCount,
     QueueStats,
     Scanned,
     ServerInfo,
+    SettingsInForce,
+    WaitingDequeues,
 )
 
 DESCRIPTOR = "emails:s1:p1:73"
@@ -63,14 +66,18 @@ ANSWERS: dict[str, Any] = {
     "cancel": OUTCOMES,
     "lookup": [(DESCRIPTOR, JOB)],
     "count": 2**40,
+    "count_jobs": JobCount(2**40, True),
     "scan": Scanned([(DESCRIPTOR, JOB)], "next", True),
     "retry_failed": 4,
+    "run_jobs": OUTCOMES,
     "delete_jobs": 5,
     "delete_jobs_by_descriptor": 6,
     "configure_queue": None,
     "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
+    "settings_in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
+    "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
     "set_paused": None,
-    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3)],
+    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
     "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
 }
 

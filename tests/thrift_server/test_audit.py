@@ -26,6 +26,7 @@ HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
+    "countJobs", "getSettingsInForce", "getWaitingDequeues",
 }  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, 3, bodyRegexToMatch=SECRET, limit=9)},
         "deleteJobsByDescriptor": {"queueName": queue, "jobDescriptors": names},
         "cancelJobs": {"queueName": queue, "jobDescriptors": names},
+        "runJobs": {"request": types.RunJobsRequest(queue, names)},
     }
 
 
@@ -91,7 +93,7 @@ async def test_an_administrative_call_is_one_line_with_who_what_and_outcome(
     assert (line["level"], line["event"], line["method"]) == ("info", "administrative call", method)
     assert (line["source"], line["request_id"], line["queue"]) == ("worker-1", "request-1", "emails")
     assert line["peer"] == str(client.writer.get_extra_info("sockname"))
-    affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1}
+    affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1, "runJobs": 1}
     assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
 
 
@@ -111,6 +113,7 @@ async def test_what_was_asked_is_shown_as_far_as_it_is_no_secret(desk: Desk, lin
     assert (shown["retryFailedJobs"]["priority"], shown["retryFailedJobs"]["limit"]) == (2, 9)
     assert (shown["deleteJobs"]["state"], shown["deleteJobs"]["by_regex"]) == ("FAILED", True)
     assert shown["cancelJobs"]["named"] == 3
+    assert shown["runJobs"]["named"] == 3
     for text in lines.texts:
         assert SECRET not in text.getvalue()
 
@@ -145,6 +148,19 @@ async def test_a_failure_of_ours_and_an_overload_are_lines_too(start: Any, lines
     await client.call("createQueue", name="emails")
     outcomes = [(record.__dict__["outcome"], record.__dict__["detail"]) for record in lines.records]
     assert outcomes == [("UNKNOWN", "TOO_MANY_WAITING"), ("UNKNOWN", "INTERNAL")]
+
+
+async def test_a_delete_by_regex_whose_caller_goes_is_a_line_too(desk: Desk, lines: Lines) -> None:
+    """It may have deleted some of the jobs."""
+    gate = Gate("delete_jobs")
+    desk.operations.before = gate
+    client = await desk.connect()
+    request = types.PinLaterDeleteJobsRequest("emails", 0, 1, bodyRegexToMatch="x")
+    client.send("deleteJobs", request=request)
+    await gate.arrived.wait()
+    client.close()
+    await desk.until(lambda: desk.operations.cancelled)
+    assert (lines.only["outcome"], lines.only["queue"]) == ("interrupted", "emails")
 
 
 async def test_a_call_that_the_end_of_the_server_cuts_off_is_a_line_too(start: Any, lines: Lines) -> None:

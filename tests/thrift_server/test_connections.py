@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.thrift_server.open_files import RESERVED, make_room
+from pinlater.thrift_server.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk
@@ -449,9 +449,9 @@ async def test_two_thousand_silent_connections_harm_nobody(start: Start) -> None
 async def test_connections_are_bound_by_what_the_system_lets_a_process_open(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + 4, RESERVED + 4))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + CONNECTIONS_MIN, RESERVED + CONNECTIONS_MIN))
     desk = await start(max_connections=1000, max_connections_refused=2)
-    clients = [await desk.connect() for _ in range(2)]
+    clients = [await desk.connect() for _ in range(CONNECTIONS_MIN - 2)]
     for client in clients:
         assert (await client.call("getQueueNames")).exception is None
     assert (await (await desk.connect()).call("getQueueNames")).exception.detail == "TOO_MANY_CONNECTIONS"
@@ -461,15 +461,25 @@ async def test_with_few_files_most_connections_are_served_and_not_refused(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There had been fewer than none: the places for those that are refused had taken them all."""
-    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + 4, RESERVED + 4))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + CONNECTIONS_MIN, RESERVED + CONNECTIONS_MIN))
     desk = await start(max_connections=1000, max_connections_refused=256)
-    assert desk.server.max_connections == 2
+    assert desk.server.max_connections == CONNECTIONS_MIN // 2
     assert (await (await desk.connect()).call("getQueueNames")).exception is None
 
 
 def test_room_is_left_for_the_connections_of_other_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
     assert make_room(20_000, 272) == 4096 - RESERVED - 272
+
+
+async def test_a_server_with_too_few_open_files_does_not_start_and_says_how_many_it_needs(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not answer health checks while its clients hold the few that there are."""
+    allowed = RESERVED + CONNECTIONS_MIN - 1
+    monkeypatch.setattr("resource.getrlimit", lambda _: (allowed, allowed))
+    with pytest.raises(TooFewOpenFiles, match=f"may open {allowed} files.* at least {allowed + 1}: raise"):
+        await start()
 
 
 def test_room_is_made_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,10 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "pauseQueue": ("set_paused", ("emails", True), {}),
     "resumeQueue": ("set_paused", ("emails", False), {}),
     "getQueueStats": ("queue_stats", (["emails"],), {}),
+    "runJobs": ("run_jobs", ("emails", [DESCRIPTOR], 3, 1_767_225_600_000), {}),
+    "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
+    "getSettingsInForce": ("settings_in_force", ("emails",), {}),
+    "getWaitingDequeues": ("waiting_dequeues", (), {}),
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
 
@@ -222,8 +226,25 @@ ANSWERED: dict[str, Any] = {
             "oldestWaitingMillis": 50,
             "rates": {"enqueued": 1.5, "claimed": 2.5, "succeeded": 3.5, "failed": 4.5, "retried": 5.5},
             "waitingDequeues": 3,
+            "incomplete": True,
         }
     ],
+    "runJobs": OUTCOMES,
+    "countJobs": {"jobs": 2**40, "incomplete": True},
+    "getSettingsInForce": {
+        "values": {
+            "maxJobsPerSecond": 2.5,
+            "claimTimeoutMillis": 1,
+            "succeededTtlMillis": 2,
+            "failedTtlMillis": 3,
+            "maxBacklog": 4,
+            "defaultAttempts": 5,
+            "defaultExpiryMillis": 6,
+            "paused": None,
+        },
+        "origins": {"claimTimeoutMillis": "queue"},
+    },
+    "getWaitingDequeues": [{"queueName": "emails", "source": "w-1", "number": 2}],
     "deleteJobsByDescriptor": 6,
 }
 

@@ -87,6 +87,10 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "pauseQueue": {"queueName": "emails"},
         "resumeQueue": {"queueName": "emails"},
         "getQueueStats": {"queueNames": ["emails"]},
+        "runJobs": {"request": types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3)},
+        "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
+        "getSettingsInForce": {"queueName": "emails"},
+        "getWaitingDequeues": {},
         "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
     }
 

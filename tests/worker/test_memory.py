@@ -1,6 +1,6 @@
 """A worker holds no more after many jobs than after some, whatever becomes of them.
 
-`PINLATER_WORKER_JOBS=1000000 .venv/bin/pytest tests/worker/test_memory.py -s` takes minutes and says what it measured.
+`PINLATER_WORKER_JOBS=1000000 .venv/bin/pytest tests/worker/test_memory.py -s` takes minutes and prints the worker's memory on the way.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ WARM_UP = max(2_000, min(50_000, JOBS // 4))
 A_REQUEST = 500
 # Objects that a job may leave behind, of those that the collector knows.
 LEFT_A_JOB_MAX = 0.02
+MARKS = [*(mark for mark in (10_000, 100_000, 500_000) if WARM_UP < mark < WARM_UP + JOBS), WARM_UP + JOBS]
 FILLING_UP_MAX = 500  # of pools and reservoirs, however many jobs there are
 MIB = 2**20
 PATIENCE_S = 60
@@ -108,7 +110,9 @@ async def work_through(client: AsyncClient) -> None:
     async with running(worker):
         await work(0, WARM_UP)
         before, began = Held.now(), time.monotonic()
-        await work(WARM_UP, WARM_UP + JOBS)
+        for first, last in pairwise([WARM_UP, *MARKS]):
+            await work(first, last)
+            print(f"\n{last} jobs: {resident_bytes() / MIB:.1f} MiB", end="", flush=True)
         took_s, after = time.monotonic() - began, Held.now()
     grown = after.objects - before.objects
     print(

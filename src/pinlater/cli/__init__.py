@@ -1,1 +1,1 @@
-"""One command, `pinlater`. Each module holds one group of commands; `main` knows where each is, and loads it when it is asked for."""
+"""The command `pinlater`: `main` finds and runs commands, `commands` holds them, the other modules are what several of them share."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
@@ -23,42 +23,38 @@ import typer.core
 from pinlater.cli import exits
 from pinlater.version import __version__
 
-WITH_JOBS, WITH_QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
+JOBS, QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
 
-
-class Place(NamedTuple):
-    """Where a command is: `attribute` of `module` is its function, or the Typer app of its group."""
-
-    module: str
-    attribute: str
-    panel: str
-
-
-COMMANDS: dict[str, Place] = {
-    "serve": Place("serve", "serve", RUNNING),
-    "worker": Place("work", "worker", RUNNING),
-    "demo": Place("demo", "demo", TRYING),
-    "queue": Place("queues", "app", WITH_QUEUES),
-    "enqueue": Place("produce", "enqueue", WITH_JOBS),
-    "dequeue": Place("consume", "dequeue", WITH_JOBS),
-    "check-dequeue": Place("consume", "check_dequeue", WITH_JOBS),
-    "peek": Place("consume", "peek", WITH_JOBS),
-    "ack": Place("finish", "ack", WITH_JOBS),
-    "cancel": Place("finish", "cancel", WITH_JOBS),
-    "lookup": Place("look", "lookup", WITH_JOBS),
-    "count": Place("look", "count", WITH_JOBS),
-    "scan": Place("look", "scan", WITH_JOBS),
-    "retry-failed": Place("bulk", "retry_failed", WITH_JOBS),
-    "delete-jobs": Place("bulk", "delete_jobs", WITH_JOBS),
-    "load": Place("load", "load", TRYING),
-    "client-tool": Place("client_tool", "client_tool", TRYING),
-    "hash-password": Place("password", "hash_password", RUNNING),
-    "settings": Place("settings", "settings", RUNNING),
-    "migrate": Place("migrate", "migrate", RUNNING),
-    "shards": Place("shards", "app", RUNNING),
-    "backup": Place("backup", "backup", RUNNING),
-    "import-original": Place("import_original", "import_original", RUNNING),
-    "version": Place("about", "version", TRYING),
+# Each command and the panel of the help it is in. Its module in `commands` has its name and holds a function of that name, or, for a group
+# of commands, `app`.
+COMMANDS: dict[str, str] = {
+    "serve": RUNNING,
+    "worker": RUNNING,
+    "workers": RUNNING,
+    "cron": RUNNING,
+    "demo": TRYING,
+    "queue": QUEUES,
+    "enqueue": JOBS,
+    "dequeue": JOBS,
+    "check-dequeue": JOBS,
+    "peek": JOBS,
+    "ack": JOBS,
+    "cancel": JOBS,
+    "lookup": JOBS,
+    "count": JOBS,
+    "scan": JOBS,
+    "run-now": JOBS,
+    "retry-failed": JOBS,
+    "delete-jobs": JOBS,
+    "load": TRYING,
+    "client-tool": TRYING,
+    "hash-password": RUNNING,
+    "settings": RUNNING,
+    "migrate": RUNNING,
+    "shards": RUNNING,
+    "backup": RUNNING,
+    "import-original": RUNNING,
+    "version": TRYING,
 }
 
 
@@ -69,19 +65,20 @@ class LazyCommands(typer.core.TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        place = COMMANDS.get(cmd_name)
-        if place is not None:
-            return _load(cmd_name, place)
+        if cmd_name in COMMANDS:
+            return _load(cmd_name)
         near = get_close_matches(cmd_name, COMMANDS, n=1)
         if near and not ctx.resilient_parsing:
             ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?")
         return None
 
 
-def _load(name: str, place: Place) -> Any:
+def _load(name: str) -> Any:
     """The command, or one in its place that says what is missing."""
+    word = name.replace("-", "_")
     try:
-        found = getattr(import_module(f"pinlater.cli.{place.module}"), place.attribute)
+        module = import_module(f"pinlater.cli.commands.{word}")
+        found = getattr(module, "app", None) or getattr(module, word)
     except ImportError as error:
         found = _missing(name, error)
     loaded: Any
@@ -92,12 +89,12 @@ def _load(name: str, place: Place) -> Any:
         alone.command(name, context_settings=getattr(found, "context_settings", None))(_guarded(found))
         loaded = typer.main.get_command(alone)
     loaded.name = name
-    loaded.rich_help_panel = place.panel
+    loaded.rich_help_panel = COMMANDS[name]
     return loaded
 
 
 def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A module that turns out to be missing while the command runs is said like one that is missing at the start."""
+    """Reports a module that turns out to be missing while the command runs like one that is missing at the start."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -165,11 +162,11 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Its options have taken effect when they were read."""
+    """The callbacks of the options have done all there is to do."""
 
 
 def _say_usage(error: Any) -> int:
-    """What the parser found wrong, in one line; the help where nothing was said at all. Typer's versions differ in the class."""
+    """Prints what the parser found wrong in one line, or the help where the command line is empty. Typer's versions differ in the class."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
@@ -183,7 +180,7 @@ _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def _reader_is_gone(error: str = "") -> NoReturn:
-    """Whoever read our output has stopped, as `head` does: that is no error, and what is left to write has nowhere to go."""
+    """The reader of our output has stopped, as `head` does: that is no error, and the rest of the output goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error:
         sys.stderr.write(f"error: {error}\n")
@@ -198,7 +195,7 @@ def _say_bug(error: Exception) -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Where one was closed by whoever started us, files and sockets would take its number, and our output could end up in them."""
+    """Opens those that the parent process closed: else files and sockets would take their numbers, and our output could end up there."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -210,8 +207,10 @@ def _open_standard_streams() -> None:
 
 
 def main() -> None:
-    """The process's entry. Every end has an exit code of the table in `exits`; a bug is one line, with `--traceback` all of it."""
+    """The process's entry. It ends with a code from `exits`; a bug is one line on standard error, `--traceback` shows where."""
     _open_standard_streams()
+    exits.tracebacks(False)
+    exits.print_errors_as_json(False)
     try:
         code = app(standalone_mode=False, prog_name="pinlater") or exits.OK
         sys.stdout.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import Enum
@@ -14,12 +14,15 @@ import typer
 from pinlater.cli import exits
 from pinlater.client import AsyncClient
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE
+from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.durations import duration_ms
 from pinlater.domain.errors import DescriptorInvalid
 from pinlater.domain.job import JobState
 
 T = TypeVar("T")
+_COMPLETION_MS = 1_000
 
 Server = Annotated[
     str,
@@ -30,6 +33,20 @@ Server = Annotated[
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
 
 
+def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
+    """Queues whose names begin so, for the shell; none where the server does not answer at once."""
+    server = context.params.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+
+    async def names() -> list[str]:
+        async with AsyncClient(server, timeout_ms=_COMPLETION_MS, retries=0) as client:
+            return await client.queue_names()
+
+    try:
+        return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
+    except (PinLaterError, ValueError, OSError):
+        return []
+
+
 def _print_json(wanted: bool) -> bool:
     exits.print_errors_as_json(wanted)
     return wanted
@@ -38,7 +55,7 @@ def _print_json(wanted: bool) -> bool:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors.", callback=_print_json, is_eager=True)]
 Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
 Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
 Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR...", show_default=False)]
 
 SERVER = DEFAULT_SERVER
@@ -56,6 +73,10 @@ class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
     @property
     def wire(self) -> JobState:
         return JobState[self.name]
+
+
+StateOption = Annotated[State, typer.Option("--state", help="Jobs in this state.")]
+Future = Annotated[bool, typer.Option("--future", help="Of the pending jobs those that are not due yet.")]
 
 
 def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
@@ -78,18 +99,14 @@ def client_for(server: str, timeout_s: float, *, connections: int = 1, request_k
         raise typer.BadParameter(str(error), param_hint="--server") from None
 
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
-
-
 def span_ms(text: str | None) -> int | None:
-    """Milliseconds of `90s`, `500ms`, `5m`, `1.5h`, `2d`; a bare number is seconds."""
+    """Milliseconds of a duration such as `90s` or `10m`; a number without a unit is in seconds."""
     if text is None:
         return None
-    match = _SPAN.fullmatch(text.strip())
-    if match is None:
-        raise typer.BadParameter(f"{text!r} is no span of time; write 500ms, 90s, 5m, 2h or 1d")
-    return round(float(match[1]) * _UNITS_MS[match[2] or "s"])
+    try:
+        return duration_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} {error}") from None
 
 
 def moment_ms(text: str | None) -> int | None:
@@ -122,3 +139,21 @@ def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
         except DescriptorInvalid as error:
             exits.fail(error.message, exits.REFUSED)
     return grouped
+
+
+def check_queue(queue: str, descriptors: list[str]) -> None:
+    """A usage error where one of the jobs is of another queue than the one that is named beside it."""
+    others = sorted(by_queue(descriptors).keys() - {queue})
+    if others:
+        raise typer.BadParameter(f"a job of queue {others[0]}, not {queue}", param_hint="--descriptor")
+
+
+def headers_of(texts: list[str]) -> dict[str, str] | None:
+    """`NAME=VALUE` texts as headers; None where there are none."""
+    headers = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+        headers[name] = value
+    return headers or None

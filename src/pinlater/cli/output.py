@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from pinlater.cli import tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
+from pinlater.domain.clock import SystemClock
 
 Row = Sequence[object]
+# As `pinlater.worker.envelope` writes it; importing that would load all of the worker.
+TASK_HEADER = "pinlater-task"
 
 
 def print_json(data: object) -> None:
@@ -33,18 +33,45 @@ def print_lines(lines: Sequence[str]) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
+def on_terminal() -> bool:
+    """Whether an operator reads the output, and not a program."""
+    return tables.screen().columns is not None
+
+
+def clear_screen() -> None:
+    """Makes way for the next picture on a terminal; does nothing elsewhere."""
+    if on_terminal():
+        sys.stdout.write("\x1b[H\x1b[2J")
+
+
+def warn_incomplete(reason: str = "a shard is out of reach, and its jobs are not counted") -> None:
+    """Says on standard error that the answer lacks something."""
+    sys.stderr.write(f"incomplete: {reason}\n")
+
+
+def print_text(lines: Sequence[str]) -> None:
+    """Lines that others wrote, with control characters escaped; on a terminal a long one wraps between words."""
+    columns = tables.screen().columns
+    print_lines([part for line in lines for part in tables.wrap_line(one_line(line), columns)])
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
     """A table on a terminal; elsewhere a line of names and a line for each row, with tabs between."""
-    console = Console()
-    if not console.is_terminal:
-        print_lines(["\t".join(map(_cell, row)) for row in (columns, *rows)])
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    console.print(table)
+    print_lines(tables.table(columns, _cells(rows), tables.screen()))
+
+
+def print_blocks(columns: Sequence[str], rows: Sequence[Row], head: str = "") -> None:
+    """As `print_table`; a table too wide for the terminal becomes one block a row, headed by `head` and the row's first cell."""
+    print_lines(tables.blocks_or_table(columns, _cells(rows), tables.screen(), head))
+
+
+def print_fields(named: Mapping[str, object]) -> None:
+    """A name and its value a line."""
+    print_lines(tables.fields([(name, cell(value)) for name, value in named.items()], tables.screen()))
+
+
+def _cells(rows: Sequence[Row]) -> list[list[str]]:
+    return [[cell(value) for value in row] for row in rows]
 
 
 def _plain(value: object) -> object:
@@ -53,7 +80,8 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value in a table. Control characters are escaped; what is not known is `-`."""
     if value is None:
         return "-"
     if isinstance(value, Enum):
@@ -61,7 +89,9 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value))
+        return ", ".join(map(cell, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{cell(name)}={cell(each)}" for name, each in value.items())
     if isinstance(value, float):
         return f"{value:.1f}"
     return one_line(str(value))
@@ -81,6 +111,21 @@ def iso(moment_ms: int | None) -> str | None:
     except (OverflowError, ValueError, OSError):
         return str(moment_ms)
     return text.replace("+00:00", "Z")
+
+
+def age(span_ms: int | None) -> str | None:
+    """A span for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`; None where it is not known."""
+    if span_ms is None:
+        return None
+    if span_ms < 1_000:
+        return f"{max(0, span_ms)}ms"
+    seconds = span_ms // 1_000
+    parts = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        number, seconds = divmod(seconds, length)
+        parts.append((number, unit))
+    first = next(index for index, (number, _) in enumerate(parts) if number)
+    return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number)
 
 
 def body_text(body: bytes) -> str:
@@ -117,11 +162,39 @@ def claimed_json(job: ClaimedJob) -> dict[str, Any]:
     }
 
 
+def task_of(job: JobInfo) -> str | None:
+    """The task that the job is for, where its headers name one."""
+    return job.headers.get(TASK_HEADER)
+
+
+def holder_of(job: JobInfo) -> str | None:
+    """The source that holds the job, or held it last; None where none does."""
+    return source_of(job.claim_descriptor or "")
+
+
+def source_of(claim_descriptor: str) -> str | None:
+    """The source in `host:port:serverStartMillis:source:counter`; it may hold colons itself."""
+    parts = claim_descriptor.split(":", 3)
+    return parts[3].rpartition(":")[0] if len(parts) == 4 and ":" in parts[3] else None
+
+
+def age_of(job: JobInfo) -> str | None:
+    """How long ago the job was enqueued, by this machine's clock."""
+    return age(max(0, SystemClock().now_ms() - job.created_at_ms))
+
+
+def first_line(error_type: str, error_text: str) -> str | None:
+    """An error in one line; workers put where it was raised below that."""
+    return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None
+
+
 def info_json(job: JobInfo) -> dict[str, Any]:
     """All that is known of a job."""
     known = job._asdict()
     known.pop("body")
     known["state"] = job.state.name
+    known["task"] = task_of(job)
+    known["holder"] = holder_of(job)
     known["headers"] = dict(job.headers)
     known["attempts"] = [attempt._asdict() for attempt in job.attempts]
     return {**known, **body_json(job.body)}

@@ -1,7 +1,7 @@
 """Writes the commands' part of docs/reference/cli.md from the commands themselves, and the table of exit codes.
 
-`python -m pinlater.cli.reference docs/reference/cli.md` puts it behind the page's marker. A tool for whoever changes a command: nothing
-at run time imports it, and a test says when the page is stale.
+`python -m pinlater.cli.reference docs/reference/cli.md` puts it behind the page's marker. A tool for contributors who change a command:
+nothing at run time imports it, and a test fails when the page is stale.
 """
 
 from __future__ import annotations

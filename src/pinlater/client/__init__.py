@@ -15,6 +15,7 @@ from pinlater.client.values import (
     Dequeued,
     Enqueued,
     Job,
+    JobCount,
     JobInfo,
     JobState,
     Outcome,
@@ -25,8 +26,10 @@ from pinlater.client.values import (
     Rates,
     Scanned,
     ServerInfo,
+    SettingsInForce,
     UniqueKey,
     UniqueScope,
+    WaitingDequeues,
 )
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "EnqueueBatcher",
     "Enqueued",
     "Job",
+    "JobCount",
     "JobInfo",
     "JobState",
     "Outcome",
@@ -55,6 +59,8 @@ __all__ = [
     "Rates",
     "Scanned",
     "ServerInfo",
+    "SettingsInForce",
     "UniqueKey",
     "UniqueScope",
+    "WaitingDequeues",
 ]

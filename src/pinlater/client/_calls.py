@@ -237,10 +237,23 @@ def lookup(descriptors: Sequence[str], *, bodies: bool) -> Call[dict[str, values
 
 
 def count(queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None) -> Call[int]:
-    request = types.PinLaterGetJobCountRequest(
+    request = _count_request(queue, state, priority, future, regex)
+    return Call("getJobCount", (request,), _same, Resend.SAFE)
+
+
+def count_jobs(
+    queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None
+) -> Call[values.JobCount]:
+    request = _count_request(queue, state, priority, future, regex)
+    return Call("countJobs", (request,), _parsing.job_count, Resend.SAFE)
+
+
+def _count_request(
+    queue: str, state: JobState, priority: int | None, future: bool, regex: str | None
+) -> types.PinLaterGetJobCountRequest:
+    return types.PinLaterGetJobCountRequest(
         queueName=queue, jobState=int(state), priority=priority, countFutureJobs=future, bodyRegexToMatch=regex
     )
-    return Call("getJobCount", (request,), _same, Resend.SAFE)
 
 
 def scan(
@@ -276,6 +289,13 @@ def retry_failed(queue: str, *, priority: int, attempts: int, run_after_ms: int 
     return Call("retryFailedJobs", (request,), _same)
 
 
+def run_jobs(
+    queue: str, descriptors: Sequence[str], *, attempts: int, run_after_ms: int | None
+) -> Call[list[values.AckResult]]:
+    request = types.RunJobsRequest(queue, list(descriptors), run_after_ms, attempts)
+    return Call("runJobs", (request,), _parsing.ack_results)
+
+
 def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> Call[int]:
     request = types.PinLaterDeleteJobsRequest(
         queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=regex, limit=limit
@@ -288,20 +308,20 @@ def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> Call[in
 
 
 def configure_queue(queue: str, config: QueueConfig) -> Call[None]:
-    wire = types.QueueConfig(
-        maxJobsPerSecond=config.max_jobs_per_second,
-        claimTimeoutMillis=config.claim_timeout_ms,
-        succeededTtlMillis=config.succeeded_ttl_ms,
-        failedTtlMillis=config.failed_ttl_ms,
-        maxBacklog=config.max_backlog,
-        defaultAttempts=config.default_attempts,
-        defaultExpiryMillis=config.default_expiry_ms,
-    )
+    wire = types.QueueConfig(**{name: getattr(config, field) for field, name in _parsing.QUEUE_SETTINGS.items()})
     return Call("configureQueue", (queue, wire), _nothing, Resend.SAFE)
 
 
 def queue_config(queue: str) -> Call[values.QueueInfo]:
     return Call("getQueueConfig", (queue,), lambda answer: _parsing.queue_info(queue, answer), Resend.SAFE)
+
+
+def settings_in_force(queue: str) -> Call[values.SettingsInForce]:
+    return Call("getSettingsInForce", (queue,), _parsing.settings_in_force, Resend.SAFE)
+
+
+def waiting_dequeues() -> Call[list[values.WaitingDequeues]]:
+    return Call("getWaitingDequeues", (), _parsing.waiting_dequeues, Resend.SAFE)
 
 
 def pause_queue(queue: str) -> Call[None]:

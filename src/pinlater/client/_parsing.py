@@ -122,21 +122,41 @@ def scanned(response: types.PinLaterScanJobsResponse) -> values.Scanned:
     )
 
 
+def job_count(count: types.JobCount) -> values.JobCount:
+    """How many jobs a filter finds."""
+    return values.JobCount(count.jobs, bool(count.incomplete))
+
+
+# The wire's names of a queue's settings, by ours.
+QUEUE_SETTINGS = {
+    "max_jobs_per_second": "maxJobsPerSecond",
+    "claim_timeout_ms": "claimTimeoutMillis",
+    "succeeded_ttl_ms": "succeededTtlMillis",
+    "failed_ttl_ms": "failedTtlMillis",
+    "max_backlog": "maxBacklog",
+    "default_attempts": "defaultAttempts",
+    "default_expiry_ms": "defaultExpiryMillis",
+}
+
+
 def queue_info(name: str, config: types.QueueConfig) -> values.QueueInfo:
     """A queue's settings."""
-    return values.QueueInfo(
-        name,
-        QueueConfig(
-            max_jobs_per_second=config.maxJobsPerSecond,
-            claim_timeout_ms=config.claimTimeoutMillis,
-            succeeded_ttl_ms=config.succeededTtlMillis,
-            failed_ttl_ms=config.failedTtlMillis,
-            max_backlog=config.maxBacklog,
-            default_attempts=config.defaultAttempts,
-            default_expiry_ms=config.defaultExpiryMillis,
-        ),
-        bool(config.paused),
-    )
+    return values.QueueInfo(name, _queue_config(config), bool(config.paused))
+
+
+def settings_in_force(settings: types.SettingsInForce) -> values.SettingsInForce:
+    """What holds for a queue. An origin whose setting this client does not know is passed over."""
+    origins = {field: settings.origins[name] for field, name in QUEUE_SETTINGS.items() if name in settings.origins}
+    return values.SettingsInForce(_queue_config(settings.values), origins)
+
+
+def _queue_config(config: types.QueueConfig) -> QueueConfig:
+    return QueueConfig(**{field: getattr(config, name) for field, name in QUEUE_SETTINGS.items()})
+
+
+def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.WaitingDequeues]:
+    """Who waits, by queue and source."""
+    return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]
 
 
 def queue_stats(stats: types.QueueStats) -> values.QueueStats:
@@ -149,6 +169,7 @@ def queue_stats(stats: types.QueueStats) -> values.QueueStats:
         stats.oldestWaitingMillis,
         values.Rates(rates.enqueued, rates.claimed, rates.succeeded, rates.failed, rates.retried),
         stats.waitingDequeues,
+        bool(stats.incomplete),
     )
 
 

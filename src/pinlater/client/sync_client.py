@@ -50,6 +50,14 @@ class Client(SyncFace):
         """The queue's settings."""
         return self._run(_calls.queue_config(queue))
 
+    def settings_in_force(self, queue: str) -> values.SettingsInForce:
+        """The queue's settings as they hold on the server that answers, the server's own among them, and where each comes from."""
+        return self._run(_calls.settings_in_force(queue))
+
+    def waiting_dequeues(self) -> list[values.WaitingDequeues]:
+        """Who waits for jobs on the server that answers, by queue and source."""
+        return self._run(_calls.waiting_dequeues())
+
     def pause_queue(self, queue: str) -> None:
         """Stops dequeues; enqueues and acks go on."""
         self._run(_calls.pause_queue(queue))
@@ -143,6 +151,18 @@ class Client(SyncFace):
         """How many jobs are in `state`; of the PENDING ones those that are due, or with `future` those that aren't yet."""
         return self._run(_calls.count(queue, state, priority=priority, future=future, regex=regex))
 
+    def count_jobs(
+        self,
+        queue: str,
+        state: JobState = JobState.PENDING,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        regex: str | None = None,
+    ) -> values.JobCount:
+        """As `count`, and says where a shard out of reach is not counted. An original server raises UnknownMethod."""
+        return self._run(_calls.count_jobs(queue, state, priority=priority, future=future, regex=regex))
+
     def scan(
         self,
         queue: str,
@@ -189,6 +209,12 @@ class Client(SyncFace):
             if done >= limit:
                 break
         return done
+
+    def run_jobs(
+        self, queue: str, descriptors: Sequence[str], *, attempts: int = 1, run_after_ms: int | None = None
+    ) -> list[values.AckResult]:
+        """These jobs become due, now unless a time is given: waiting ones as they are, failed ones with `attempts`."""
+        return self._run(_calls.run_jobs(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
 
     def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000

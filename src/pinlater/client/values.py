@@ -184,7 +184,10 @@ class Rates(NamedTuple):
 
 
 class QueueStats(NamedTuple):
-    """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None."""
+    """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
+
+    `incomplete`: a shard was out of reach, and its jobs are not counted.
+    """
 
     queue: str
     paused: bool
@@ -192,6 +195,7 @@ class QueueStats(NamedTuple):
     oldest_waiting_ms: int | None
     rates: Rates
     waiting_dequeues: int
+    incomplete: bool = False
 
     def total(self, field: str) -> int:
         """The sum of a count over all priorities, by its name in `PriorityCounts`."""
@@ -204,6 +208,28 @@ class QueueInfo(NamedTuple):
     name: str
     config: QueueConfig
     paused: bool = False
+
+
+class JobCount(NamedTuple):
+    """How many jobs a filter finds. `incomplete`: a shard was out of reach, and its jobs are not counted."""
+
+    jobs: int
+    incomplete: bool = False
+
+
+class SettingsInForce(NamedTuple):
+    """A queue's settings as they hold on the server that answers. `origins`, by field: `queue`, `limits file` or the server's setting."""
+
+    values: QueueConfig
+    origins: Mapping[str, str]
+
+
+class WaitingDequeues(NamedTuple):
+    """Long polls of one caller on one queue that wait on the server that answers."""
+
+    queue: str
+    source: str
+    number: int
 
 
 class ServerInfo(NamedTuple):

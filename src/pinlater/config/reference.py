@@ -39,14 +39,15 @@ store = "sqlite:/var/lib/pinlater/jobs.db"
 port = 9010
 
 [jobs]
-claim_timeout_ms = "10 min"
+claim_timeout_ms = "10m"
 max_body_bytes = "1 MiB"
 ```
 
 Everything is checked before anything starts, and all problems are reported at once, with the file and line, variable or flag.
-An unknown key in a file is refused; an unknown variable only gives a warning. An empty value means not set. Keys that end in
-`_ms`, `_s` or hold `bytes` take a plain number, or text with a unit: `500 ms`, `90 s`, `10 min`, `24 h`, `7 d`; `512 KiB`,
-`16 MiB`. Relative paths count from the file that they stand in; in variables and flags, from the working directory.
+An unknown key in a file is refused; an unknown variable only gives a warning. An empty value means not set. A key that ends in
+`_ms` or `_s` takes a duration with its unit (`500ms`, `90s`, `10m` or `10 min`, `24h`, `7d`) or a plain number of what its name ends in;
+one that holds `bytes` takes `512 KiB`, `16 MiB` or a plain number. Relative paths count from the file that they
+stand in; in variables and flags, from the working directory.
 
 No variable of ours begins with `PINLATER_PORT_` or `PINLATER_SERVICE_` or is called `PINLATER_PORT`: Kubernetes sets those beside a Service
 called `pinlater`. That is why the service's own settings are the table `jobs`.

@@ -10,7 +10,8 @@ from pathlib import Path
 from pinlater.config.paths import resolved
 from pinlater.config.schema import Key, Kind
 from pinlater.config.store import StoreLocation, parse_store, without_password
-from pinlater.config.units import duration_ms, size_bytes
+from pinlater.config.units import size_bytes
+from pinlater.domain.durations import duration_ms
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*", re.ASCII)
 _YES = frozenset({"true", "yes", "on", "1"})
@@ -34,7 +35,9 @@ def _read_int(key: Key, raw: object, _base: Path | None) -> int:
         text = raw.strip()
         if _WHOLE.fullmatch(text) and len(text) <= 40:
             return int(text)
-        if key.unit in ("ms", "bytes"):
+        if (
+            key.unit in ("ms", "bytes") and text[-1:].isalpha()
+        ):  # a bare number is in the unit of the key's name, and whole
             return _with_unit(key, raw)
     raise ValueError(_not_a(key, raw))
 
@@ -118,9 +121,9 @@ _READERS: Mapping[Kind, Callable[[Key, object, Path | None], object]] = {
 def _not_a(key: Key, raw: object) -> str:
     expected = key.kind.value
     if key.unit == "ms":
-        expected += " of milliseconds, or text such as 90 s or 10 min"
+        expected += " of milliseconds, or a duration such as 90s or 10m"
     elif key.unit == "seconds":
-        expected += " of seconds, or text such as 90 s or 10 min"
+        expected += " of seconds, or a duration such as 90s or 10m"
     elif key.unit == "bytes":
         expected += " of bytes, or text such as 16 MiB"
     return _shown(key, raw, f"is not {expected}")

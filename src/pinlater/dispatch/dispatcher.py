@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -63,14 +64,12 @@ class FromShard(NamedTuple):
 
 
 def _holder_of(wish: ClaimWish, attempt: int, place: int) -> Holder:
-    """Whose claim it is that attempt `attempt` of the wish sends to the shard at `place` in its order, both counted from 0.
+    """Whose claim it is that attempt `attempt` of the wish sends to the shard at `place` in its order, both counted from 0 and not both 0.
 
     A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
     token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
     """
     holder = wish.holder
-    if not (attempt or place):
-        return holder  # most dequeues claim once
     return Holder(holder.descriptor, holder.source, f"{holder.token}.{attempt:x}.{place:x}")
 
 
@@ -85,6 +84,7 @@ class Dispatcher:
         self._rooms: dict[str, WaitingRoom] = {}
         self._patience: dict[str, Patience] = {}  # by shard
         self._waiting = 0
+        self._waiting_wishes: dict[int, ClaimWish] = {}
         self._draining = False
         self._giving_back: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
@@ -102,6 +102,8 @@ class Dispatcher:
         """
         if wish.wait_ms and wish.limit > 0:
             return await self._claim_or_wait(wish)
+        if self.limits.is_open(wish.queue):
+            return (await self._claim_now(wish, None, 0))[0]
         claimed, _, block = await self._claim_if_allowed(wish)
         if block is not None:
             raise DequeueRateLimited(wish.queue, retry_after_ms=block.retry_after_ms, paused=block.paused)
@@ -158,10 +160,12 @@ class Dispatcher:
                 f"{self._waiting} dequeues wait already, the most this server takes", retry_after_ms=1000
             )
         self._waiting += 1
+        self._waiting_wishes[id(wish)] = wish
         try:
             await room.wait(wish.limit, seconds, next_due_ms)
         finally:
             self._waiting -= 1
+            del self._waiting_wishes[id(wish)]
 
     async def _claim_if_allowed(
         self, wish: ClaimWish, room: WaitingRoom | None = None, attempt: int = 0
@@ -204,7 +208,7 @@ class Dispatcher:
                 try:
                     alone = len(shards) == 1 or shard.trusted
                     patient = None if alone else self._patient(shard, room, anything=bool(claimed))
-                    holder = _holder_of(wish, attempt, place)
+                    holder = _holder_of(wish, attempt, place) if attempt or place else wish.holder
                     answer = await self._claim_from(shard, wish, ClaimCall(left, holder, bytes_left), patient)
                 except PinLaterError as error:
                     failures.append(error)
@@ -376,6 +380,10 @@ class Dispatcher:
             return self._waiting
         room = self._rooms.get(queue)
         return 0 if room is None else len(room)
+
+    def waiting_by_source(self) -> Counter[tuple[str, str]]:
+        """How many dequeues wait, by queue and source."""
+        return Counter((wish.queue, wish.holder.source) for wish in self._waiting_wishes.values())
 
     def waiting_by_queue(self) -> dict[str, float]:
         """How many dequeues wait on each queue where any do."""

@@ -70,6 +70,10 @@ class RateLimits:
         self._accounts: dict[str, _Account] = {}
         self._paused: set[str] = set()
 
+    def of_file(self, queue: str) -> float | None:
+        """The queue's limit in the limits file, for all servers together."""
+        return self._file_limits().get(queue)
+
     def refresh(self, queues: Mapping[str, Queue]) -> None:
         """Takes over what the files and the store say now. Queues whose limit is unchanged keep their balance."""
         file_limits = self._file_limits()

@@ -38,4 +38,4 @@ def parse_descriptor(text: str) -> JobDescriptor:
     number = int(local_id)
     if number > I64_MAX:
         raise DescriptorInvalid(text)
-    return JobDescriptor(queue, shard, int(priority), number)
+    return tuple.__new__(JobDescriptor, (queue, shard, int(priority), number))  # quicker than the class's own call

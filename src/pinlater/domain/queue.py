@@ -46,8 +46,34 @@ class Versions(NamedTuple):
 
     def following(self, now_ms: int, random_bits: int) -> str:
         """The version of a change that is made now, later than both. Two servers' changes never have the same."""
-        newest_ms = int(max(self).partition(".")[0] or 0)
-        return f"{max(now_ms, newest_ms + 1):013d}.{random_bits:016x}"
+        return f"{max(now_ms, _ms(max(self)) + 1):013d}.{random_bits:016x}"
+
+
+def _ms(version: str) -> int:
+    """When the change was made, as its server's clock said."""
+    return int(version.partition(".")[0] or 0)
+
+
+class Life(NamedTuple):
+    """When a queue was last made, and when a queue of this name was last deleted before that; 0 where it is not known.
+
+    Both are times of servers' clocks, each later than all that its server saw on the shards in reach.
+    """
+
+    made_ms: int = 0
+    deleted_ms: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the newest deletion is not earlier than the newest creation: there is no such queue."""
+        return 0 < self.deleted_ms >= self.made_ms
+
+    def joined(self, other: Life) -> Life:
+        """The newest creation and the newest deletion that two shards know of."""
+        return Life(max(self.made_ms, other.made_ms), max(self.deleted_ms, other.deleted_ms))
+
+
+LIFE_UNKNOWN = Life()
 
 
 class Queue(NamedTuple):
@@ -57,10 +83,18 @@ class Queue(NamedTuple):
     config: QueueConfig = QueueConfig()
     paused: bool = False
     versions: Versions = Versions()
+    life: Life = Life()
+
+    @property
+    def newest_ms(self) -> int:
+        """The newest time that the queue carries."""
+        return max(*self.life, _ms(max(self.versions)))
 
     def changed(self, config: QueueConfig | None, paused: bool | None, version: str) -> Queue:
-        """With other settings and/or the pause switch (None leaves as is). What has a later version, or the same, stays as it is; '' is
-        a change by someone who keeps no versions, and always counts."""
+        """With other settings and/or the pause switch (None leaves as is). What has a later version, or the same, stays as it is, and a
+        change from before the last deletion does nothing; '' is a change by a server that keeps no versions, and always counts."""
+        if version and self.life.deleted_ms and _ms(version) <= self.life.deleted_ms:
+            return self
         queue = self
         if config is not None and (not version or version > queue.versions.config):
             queue = queue._replace(config=config, versions=queue.versions._replace(config=version))
@@ -69,34 +103,61 @@ class Queue(NamedTuple):
         return queue
 
     def newest(self, other: Queue) -> Queue:
-        """The newer settings, and the newer pause switch, of two shards' rows of one queue; this one's where neither is newer."""
+        """Two shards' rows of one queue as one: the newer settings and the newer pause switch, this one's where neither is newer; nothing
+        that was set before the last deletion that either knows of."""
         queue = self
+        if self.life != other.life:
+            life = self.life.joined(other.life)
+            queue, other = self.with_life(life), other.with_life(life)
         if other.versions.config > queue.versions.config:
             queue = queue.changed(other.config, None, other.versions.config)
         if other.versions.paused > queue.versions.paused:
             queue = queue.changed(None, other.paused, other.versions.paused)
         return queue
 
+    def with_life(self, life: Life) -> Queue:
+        """With another life, which is not earlier. What was set before a later deletion is not set any more."""
+        queue = self._replace(life=life)
+        if life.deleted_ms > self.life.deleted_ms:
+            if _ms(queue.versions.config) <= life.deleted_ms:
+                queue = queue._replace(config=_NOTHING_SET, versions=queue.versions._replace(config=""))
+            if _ms(queue.versions.paused) <= life.deleted_ms:
+                queue = queue._replace(paused=False, versions=queue.versions._replace(paused=""))
+        return queue
+
+    def made_after(self, deleted_ms: int) -> Queue:
+        """As a shard makes it that deleted a queue of this name at `deleted_ms` (0: never). Where its life is `over`, it makes none."""
+        return self.with_life(self.life.joined(Life(0, deleted_ms)))
+
 
 def queue_of(name: str, text: str, paused: bool) -> Queue:
     """A queue as stored: `text` holds the settings. What a newer program wrote and this one doesn't know is passed over."""
-    if text == "{}":  # as it is with most queues, of which there may be thousands
+    # Most queues were never changed, and there may be thousands: these are read without the parser.
+    if text == "{}":
         return Queue(name, _NOTHING_SET, paused)
+    unchanged = _UNCHANGED.fullmatch(text)
+    if unchanged is not None:
+        return Queue(name, _NOTHING_SET, paused, _NO_VERSIONS, Life(int(unchanged[1]), int(unchanged[2])))
     found = json.loads(text)
     config = QueueConfig(**{field: found[field] for field in QueueConfig._fields if field in found})
-    return Queue(name, config, paused, Versions(*found.get(_VERSIONS, ())[:2]))
+    return Queue(name, config, paused, Versions(*found.get(_VERSIONS_KEY, ())[:2]), Life(*found.get(_LIFE_KEY, ())[:2]))
 
 
 def settings_text(queue: Queue) -> str:
-    """What is stored of a queue beside its name and switch; only settings that are set. An older program passes the versions over, and
-    drops them with the next change that it makes."""
-    settings: dict[str, object] = {field: value for field, value in queue.config._asdict().items() if value is not None}
+    """What is stored of a queue beside its name and switch; only what is set. An older program passes versions and life over, and drops
+    them with the next change that it makes."""
+    settings: dict[str, object] = {}
+    if any(queue.life):
+        settings[_LIFE_KEY] = list(queue.life)
+    settings |= {field: value for field, value in queue.config._asdict().items() if value is not None}
     if any(queue.versions):
-        settings[_VERSIONS] = list(queue.versions)
+        settings[_VERSIONS_KEY] = list(queue.versions)
     return json.dumps(settings)
 
 
-_VERSIONS = "versions"
+_NO_VERSIONS = Versions()
+_VERSIONS_KEY, _LIFE_KEY = "versions", "life"
+_UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)\]\}')
 
 
 class QueueCounts(NamedTuple):

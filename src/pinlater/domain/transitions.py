@@ -38,6 +38,7 @@ class Event(Enum):
     CANCEL = "cancel"
     EXPIRE = "past its expiry"
     RETRY_FAILED = "retryFailedJobs"
+    RUN = "runJobs"
 
 
 class Transition(NamedTuple):
@@ -64,6 +65,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(Event.CANCEL, IN_PROGRESS, FAILED),
     Transition(Event.EXPIRE, PENDING, FAILED),
     Transition(Event.RETRY_FAILED, FAILED, PENDING),
+    Transition(Event.RUN, PENDING, PENDING),
+    Transition(Event.RUN, FAILED, PENDING),
 )
 
 

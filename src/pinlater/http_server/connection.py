@@ -10,6 +10,7 @@ sending may be lost to it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -21,6 +22,7 @@ import h11
 
 from pinlater.http_server.messages import BadRequest, Request, Response, parse_request, text_response
 from pinlater.http_server.settings import HttpSettings
+from pinlater.http_server.thrift_hint import thrift_answer
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,14 @@ def _reason(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return ""
+
+
+class _ThriftCall(Exception):
+    """The client speaks Thrift; `answer` tells it so."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__("a Thrift call on the HTTP port")
+        self.answer = answer
 
 
 class Connection:
@@ -66,6 +76,7 @@ class Connection:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=settings.max_header_bytes)
         self._finishing = False
         self._head_only = False
+        self._fresh = True  # nothing was read yet
         self._client_is_due = False
         self.idle = True
         self.streaming = False
@@ -93,6 +104,9 @@ class Connection:
             while await self._serve_one(patience_s):
                 patience_s = self._settings.idle_timeout_s
             await self._close()
+        except _ThriftCall as call:
+            log.warning("a Thrift client has connected to the HTTP port")
+            await self._answer_thrift(call.answer)
         except (OSError, TimeoutError, h11.LocalProtocolError) as error:
             log.debug("http connection ended", extra={"reason": repr(error)})
         finally:
@@ -103,6 +117,11 @@ class Connection:
         self._writer.close()
         async with asyncio.timeout(self._settings.write_timeout_s):
             await self._writer.wait_closed()
+
+    async def _answer_thrift(self, answer: bytes) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            self._writer.write(answer)
+            await self._close()
 
     async def _serve_one(self, patience_s: float) -> bool:
         """One request and its answer; whether another may follow."""
@@ -131,7 +150,13 @@ class Connection:
             event = self._protocol.next_event()
             if event is not h11.NEED_DATA:
                 return cast("h11.Event | type[h11.PAUSED]", event)
-            self._protocol.receive_data(await self._reader.read(_READ_BYTES))
+            data = await self._reader.read(_READ_BYTES)
+            if self._fresh:
+                self._fresh = False
+                answer = thrift_answer(data)
+                if answer is not None:
+                    raise _ThriftCall(answer)
+            self._protocol.receive_data(data)
 
     async def _read_body(self, head: h11.Request) -> bytes:
         limit = self._settings.max_body_bytes

@@ -11,13 +11,13 @@ from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
-from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address_in_turns, on_each_shard
+from pinlater.service.addressing import NOT_FOUND, OnShard, ack_results, address, address_in_turns, on_each_shard
 from pinlater.service.body_limit import BodyLimit
 from pinlater.service.identity import kept_source
 from pinlater.service.per_item import LaneOf, Orders, PerItem
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
-from pinlater.service.turns import in_turns, pairs_in_turns
+from pinlater.service.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.service.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
 from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
@@ -74,9 +74,10 @@ class Acknowledge:
             if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
                 raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
         descriptors = [item.descriptor for item in batch.items]
-        return await address_in_turns(
-            self._shards, batch.queue, descriptors, self._settings.max_descriptors_per_request
-        )
+        most = self._settings.max_descriptors_per_request
+        if len(descriptors) <= ITEMS_A_TURN:
+            return address(self._shards, batch.queue, descriptors, most)
+        return await address_in_turns(self._shards, batch.queue, descriptors, most)
 
     async def carry_out(
         self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
@@ -85,13 +86,20 @@ class Acknowledge:
         items = batch.items
         horizon = I64_MAX - self._clock.now_ms()
 
-        def acks_of(part: OnShard) -> list[Ack]:
-            return [_ack(items[index], key, horizon) for index, key in zip(part.indices, part.keys, strict=True)]
+        def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
+            return part.shard.finish.submit(_acks(items, part, horizon))
 
-        answers = await self._tell(
-            parts, _FINISH, acks_of, len(items), per_item_errors=batch.per_item_errors, then_claims=then_claims
-        )
-        stale = await pairs_in_turns(items, answers, lambda some, of: self._count_acks(batch.queue, some, of))
+        answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(items)
+        if batch.per_item_errors:
+            answers = await self._per_item.carry_out(
+                parts, _FINISH, lambda part: _acks(items, part, horizon), answers, then_claims=then_claims
+            )
+        else:
+            answers = await on_each_shard(parts, finish, answers)
+        if len(items) <= ITEMS_A_TURN:
+            stale = self._count_acks(batch.queue, items, answers)
+        else:
+            stale = await pairs_in_turns(items, answers, lambda some, of: self._count_acks(batch.queue, some, of))
         if stale:
             self._metrics.queue(batch.queue).stale_claim += len(stale)
             _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
@@ -105,12 +113,11 @@ class Acknowledge:
         count: int,
         *,
         per_item_errors: bool,
-        then_claims: bool = False,
     ) -> Awaitable[Sequence[Acked | PinLaterError]]:
         """What a lane of each shard answers, at the request's positions. Errors are raised, or are values where `per_item_errors`."""
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * count
         if per_item_errors:
-            return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=then_claims)
+            return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
 
         def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
             return lane_of(part.shard).submit(orders(part))
@@ -288,17 +295,15 @@ def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[st
         logger.info("%s: and more jobs of the same request", event, extra=more)
 
 
-def _ack(item: AckItem, key: JobKey, delay_ms_max: int) -> Ack:
-    return Ack(
-        key,
-        item.succeeded,
-        item.token,
-        item.append_status,
-        min(max(0, item.retry_delay_ms), delay_ms_max),
-        item.final,
-        item.error_type,
-        item.error_text,
-    )
+def _acks(items: Sequence[AckItem], part: OnShard, delay_ms_max: int) -> list[Ack]:
+    """The part's acks, with retries due within the range of a time."""
+    make = tuple.__new__  # quicker than a class's own call
+    return [
+        make(Ack, (key, succeeded, token, addition, min(max(0, delay_ms), delay_ms_max), final, error_type, error_text))
+        for key, (_, succeeded, token, addition, delay_ms, final, error_type, error_text) in zip(
+            part.keys, map(items.__getitem__, part.indices), strict=True
+        )
+    ]
 
 
 def _orders(items: Sequence[Item], part: OnShard, order: Callable[[Item, JobKey], Order]) -> list[Order]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
 from pinlater.domain.job import Outcome
-from pinlater.service.turns import ITEMS_A_TURN, in_turns
+from pinlater.service.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.service.values import AckResult
 from pinlater.sharding.guarded import out_of_reach
 from pinlater.sharding.shards import ShardLanes, Shards
@@ -41,9 +41,20 @@ def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most:
 
     A descriptor of another queue than `queue` (None: any), or of a shard that isn't ours, names nothing and is left out.
     """
+    if len(descriptors) == 1 <= most:
+        return _address_one(shards, queue, descriptors[0])
     addressed = _Addressed(shards, queue, len(descriptors), most)
     addressed.add(descriptors)
     return addressed.parts()
+
+
+def _address_one(shards: Shards, queue: str | None, descriptor: str) -> list[OnShard]:
+    """As `address`: most requests name one job."""
+    name, shard_name, priority, local_id = parse_descriptor(descriptor)
+    shard = shards.get(shard_name)
+    if shard is None or (queue is not None and name != queue):
+        return []
+    return [OnShard(shard, [0], [JobKey(name, priority, local_id)])]
 
 
 async def address_in_turns(
@@ -75,7 +86,7 @@ class _Addressed:
 
     def add(self, descriptors: Sequence[str]) -> Sequence[None]:
         """The next descriptors of the request."""
-        queue, heads = self._queue, self._heads
+        queue, heads, make = self._queue, self._heads, tuple.__new__  # which is quicker than a class's own call
         for index, text in enumerate(descriptors, self._count):
             head, _, tail = text.rpartition(":")
             known = heads.get(head)
@@ -88,7 +99,7 @@ class _Addressed:
                 local_id = int(tail)
             if part is not None:
                 part.indices.append(index)
-                part.keys.append(JobKey(name, priority, local_id))
+                part.keys.append(make(JobKey, (name, priority, local_id)))
         self._count += len(descriptors)
         return ()
 
@@ -208,13 +219,16 @@ NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 async def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
     """The stores' answers in the service's words."""
-    return await in_turns(list(zip(descriptors, answers, strict=True)), _ack_results)
+    if len(descriptors) <= ITEMS_A_TURN:
+        return _ack_results(descriptors, answers)
+    return await pairs_in_turns(descriptors, answers, _ack_results)
 
 
-def _ack_results(answered: Sequence[tuple[str, Acked | PinLaterError]]) -> list[AckResult]:
+def _ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
+    make = tuple.__new__  # quicker than a class's own call
     return [
         AckResult(descriptor, Outcome.ERROR, error=acked)
         if isinstance(acked, PinLaterError)
-        else AckResult(descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms)
-        for descriptor, acked in answered
+        else make(AckResult, (descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms, None))
+        for descriptor, acked in zip(descriptors, answers, strict=True)
     ]

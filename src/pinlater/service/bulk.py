@@ -8,14 +8,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
-from pinlater.domain.job import JobState
-from pinlater.service.addressing import OnShard, address_in_turns, in_pieces, one_after_another
+from pinlater.domain.job import JobState, Outcome
+from pinlater.service.addressing import (
+    NOT_FOUND,
+    OnShard,
+    ack_results,
+    address_in_turns,
+    in_pieces,
+    on_each_shard,
+    one_after_another,
+)
 from pinlater.service.inspect import Inspect, check_priority
 from pinlater.service.queue_book import QueueBook
 from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import JobFilter
+from pinlater.service.values import AckResult, JobFilter
 from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import Purge, Requeue, raise_error
+from pinlater.storage.interface import Acked, Purge, Requeue, RunOrder, raise_error
 from pinlater.telemetry.metrics import Metrics
 
 _ROWS_A_TRANSACTION = 1_000
@@ -46,8 +54,7 @@ class Bulk:
         """FAILED → PENDING; how many. Skips jobs whose unique key is taken."""
         _check_limit(limit)
         check_priority(priority, self._settings)
-        if not 1 <= attempts <= 2**31 - 1:
-            raise InvalidArgument(f"attemptsToAllow must be at least 1, not {attempts}")
+        check_attempts(attempts)
         await self._book.require(queue)
         now_ms = self._clock.now_ms()
         due_at_ms = now_ms if run_after_ms is None else run_after_ms
@@ -61,6 +68,27 @@ class Bulk:
             due = due_at_ms <= now_ms
             self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
         return done
+
+    async def run_jobs(
+        self, queue: str, descriptors: Sequence[str], attempts: int, run_after_ms: int | None
+    ) -> Sequence[AckResult]:
+        """These jobs become due: waiting ones as they are, failed ones with `attempts`; what became of each."""
+        check_attempts(attempts)
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._book.require(queue)
+        now_ms = self._clock.now_ms()
+        due_at_ms = now_ms if run_after_ms is None else run_after_ms
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            orders = [RunOrder(key, attempts, due_at_ms) for key in part.keys]
+            return await part.shard.shard.run_jobs(orders, self._clock.now_ms())
+
+        answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
+        done = sum(acked.outcome is Outcome.APPLIED for acked in answers)
+        if done:
+            due = due_at_ms <= now_ms
+            self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
+        return await ack_results(descriptors, answers)
 
     async def delete_jobs(self, filter: JobFilter, limit: int) -> int:
         """Up to `limit` jobs in that state and priority, optionally those whose body matches; how many were deleted."""
@@ -132,6 +160,12 @@ class Bulk:
             if isinstance(result, BaseException):
                 raise result  # what others deleted stays deleted, and repeating is safe
         return done
+
+
+def check_attempts(attempts: int) -> None:
+    """Raises `InvalidArgument` where a job that goes back to the queue would get none."""
+    if not 1 <= attempts <= 2**31 - 1:
+        raise InvalidArgument(f"attemptsToAllow must be at least 1, not {attempts}")
 
 
 def _check_limit(limit: int) -> None:

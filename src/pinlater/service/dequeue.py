@@ -18,7 +18,7 @@ from pinlater.service.settings import ServiceSettings
 from pinlater.service.values import AckResult, Caller, DequeueCommand, Dequeued, HandedOut
 from pinlater.sharding.shards import Shards
 from pinlater.storage.interface import raise_error
-from pinlater.telemetry.metrics import Metrics
+from pinlater.telemetry.metrics import Metrics, QueueMetrics
 
 # Long enough that a caller who sends the same acks with each dequeue does not spin.
 _WAIT_WITH_ERRORS_MS = 1_000
@@ -98,9 +98,13 @@ class Dequeue:
         now_ms = self._clock.now_ms()
         metrics = self._metrics.queue(queue)
         handed_out: list[HandedOut] = []
+        make = tuple.__new__  # quicker than a class's own call
         for shard, jobs, token in claimed:
             prefix = f"{queue}:s{shard}:p"
-            handed_out += [HandedOut(f"{prefix}{job.priority}:{job.id}", token, job) for job in jobs]
+            handed_out += [make(HandedOut, (f"{prefix}{job.priority}:{job.id}", token, job)) for job in jobs]
+            if len(jobs) == 1:
+                _record_delays(metrics, jobs[0], now_ms)
+                continue
             metrics.dequeue_delay_ms.record_each([now_ms - job.run_after_ms for job in jobs])
             metrics.first_dequeue_delay_ms.record_each([now_ms - job.created_at_ms for job in jobs if job.attempt == 1])
         metrics.dequeue += len(handed_out)
@@ -139,6 +143,12 @@ class Dequeue:
             # Those of one shard come from one claim call.
             part = FromShard(shard.name, [jobs[index].job for index in indices], jobs[indices[0]].token)
             self._dispatcher.give_back(queue, part)
+
+
+def _record_delays(metrics: QueueMetrics, job: ClaimedJob, now_ms: int) -> None:
+    metrics.dequeue_delay_ms.record(now_ms - job.run_after_ms)
+    if job.attempt == 1:
+        metrics.first_dequeue_delay_ms.record(now_ms - job.created_at_ms)
 
 
 def _shown(queue: str, shard: str, job: ClaimedJob) -> HandedOut:

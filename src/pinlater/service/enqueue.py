@@ -5,6 +5,7 @@ One call of it must stay cheap: tens of thousands a second go through here.
 
 from __future__ import annotations
 
+import asyncio
 import marshal
 from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
@@ -27,6 +28,7 @@ from pinlater.service.queues import YEAR_MS
 from pinlater.service.settings import ServiceSettings
 from pinlater.service.spread import KeyedRequest, Spread
 from pinlater.service.standstill import Standstill
+from pinlater.service.turns import ITEMS_A_TURN
 from pinlater.service.values import Caller, Enqueued, JobToEnqueue
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import Inserted, InsertRequest
@@ -76,13 +78,17 @@ class Enqueue:
         """
         del caller
         standstill = self._standstill
-        if standstill is not None and (now_s := standstill.monotonic()) - standstill.ran_at_s > standstill.limit_s:
+        if standstill is not None and (now_s := standstill.monotonic()) > standstill.until_s:
             standstill.found(now_s)
             raise RequestTooOld
         known = self._book.get(queue) or await self._book.require(queue)
         now_ms = self._clock.now_ms()
         self._check(jobs, request_key)
+        if len(jobs) > ITEMS_A_TURN:
+            await asyncio.sleep(0)
         fingerprint = _fingerprint(jobs) if request_key is not None else b""
+        if fingerprint and len(jobs) > ITEMS_A_TURN:
+            await asyncio.sleep(0)
         try:
             plain = request_key is None and not any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
@@ -158,20 +164,34 @@ class Enqueue:
         attempts = config.default_attempts or settings.default_attempts
         expiry_ms = config.default_expiry_ms
         expires_at_ms = None if expiry_ms is None else now_ms + expiry_ms
+        make = tuple.__new__  # quicker than a class's own call
         new_jobs = [
-            NewJob(
-                job_id,
-                job.body,
-                job.priority,
-                now_ms if job.run_after_ms is None else job.run_after_ms,
-                attempts if job.attempts_allowed is None else job.attempts_allowed,
-                job.custom_status,
-                job.headers,
-                job.unique,
-                job.claim_timeout_ms,
-                expires_at_ms if job.expires_at_ms is None else job.expires_at_ms,
+            make(
+                NewJob,
+                (
+                    job_id,
+                    body,
+                    priority,
+                    now_ms if run_after_ms is None else run_after_ms,
+                    attempts if attempts_allowed is None else attempts_allowed,
+                    status,
+                    headers,
+                    unique,
+                    timeout_ms,
+                    expires_at_ms if expires_ms is None else expires_ms,
+                ),
             )
-            for job_id, job in zip(shard.ids.make(len(jobs)), jobs, strict=True)
+            for job_id, (
+                body,
+                priority,
+                run_after_ms,
+                attempts_allowed,
+                status,
+                headers,
+                unique,
+                timeout_ms,
+                expires_ms,
+            ) in zip(shard.ids.make(len(jobs)), jobs, strict=True)
         ]
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
@@ -198,7 +218,10 @@ class Enqueue:
             return Enqueued(descriptors, sorted(existing) if existing else ())
         metrics.enqueue += len(jobs) - len(existing)
         metrics.unique_existing += len(existing)
-        metrics.job_body_size.record_each([len(job.body) for job in jobs])
+        if len(jobs) == 1:
+            metrics.job_body_size.record(len(jobs[0].body))
+        else:
+            metrics.job_body_size.record_each([len(job.body) for job in jobs])
         return Enqueued(descriptors, sorted(existing) if existing else ())
 
 

@@ -36,12 +36,16 @@ class Identity:
         self._life = f"{slot:x}-{started_at_ms:x}-{nonce:x}"
         self._claims = 0
 
+    @property
+    def address(self) -> str:
+        """`host:port`, as the claims of this server begin."""
+        return f"{self.host}:{self.port}"
+
     def holder(self, source: str) -> Holder:
         """A new holder for one dequeue call."""
         source = kept_source(source)
         self._claims = number = self._claims + 1
-        return Holder(
-            f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}",
-            source,
-            f"{self._life}-{number:x}",
-        )
+        descriptor = f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}"
+        return tuple.__new__(
+            Holder, (descriptor, source, f"{self._life}-{number:x}")
+        )  # quicker than the class's own call

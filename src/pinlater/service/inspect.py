@@ -28,7 +28,7 @@ from pinlater.service.regex import BodyRegex
 from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import DUE_ROWS_MAX, ServiceSettings
 from pinlater.service.turns import in_turns
-from pinlater.service.values import JobFilter, ScanCommand, Scanned
+from pinlater.service.values import JobCount, JobFilter, ScanCommand, Scanned
 from pinlater.sharding.shards import ShardLanes, Shards
 from pinlater.storage.interface import JobKey, Page, PageRow, raise_error
 from pinlater.telemetry.metrics import Metrics
@@ -127,11 +127,15 @@ class Inspect:
     # --- count ------------------------------------------------------------------------------------------------------------
 
     async def count(self, filter: JobFilter) -> int:
+        """As `count_jobs`, without a word of shards that are not counted."""
+        return (await self.count_jobs(filter)).jobs
+
+    async def count_jobs(self, filter: JobFilter) -> JobCount:
         """How many jobs. Without a regex from counters and exact; with one, of at most 100,000 rows a shard and priority."""
         await self._check(filter)
         regex = await self.regex(filter)
         if _names_none(filter):
-            return 0
+            return JobCount(0)
         if regex is not None:
             return await self._count_matching(filter, regex)
 
@@ -141,13 +145,14 @@ class Inspect:
             rows = await shard.shard.count_jobs([filter.queue])
             return sum(_count(row, filter) for row in rows if filter.priority in (None, row.priority))
 
-        return min(sum(await on_reachable(self._shards, self._metrics, "getJobCount", count)), 2**31 - 1)
+        counts = await on_reachable(self._shards, self._metrics, "getJobCount", count)
+        return JobCount(sum(counts), incomplete=len(counts) < len(self._shards))
 
-    async def _count_matching(self, filter: JobFilter, regex: BodyRegex) -> int:
-        seen = 0
+    async def _count_matching(self, filter: JobFilter, regex: BodyRegex) -> JobCount:
+        seen = shards_counted = 0
 
         async def count(shard: ShardLanes) -> int:
-            nonlocal seen
+            nonlocal seen, shards_counted
             found = 0
             for priority in self._priorities(filter):
                 rows_left = self._settings.regex_rows_max
@@ -164,9 +169,11 @@ class Inspect:
                     after = (rows[-1].sort_ms, rows[-1].job.id)
                     if regex.exhausted:
                         raise regex.too_costly(seen)
+            shards_counted += 1
             return found
 
-        return await one_after_another(self._shards, self._metrics, "getJobCount", count)
+        found = await one_after_another(self._shards, self._metrics, "getJobCount", count)
+        return JobCount(found, incomplete=shards_counted < len(self._shards))
 
     # --- scan -------------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import NoHealthyShards, QueueNotFound, WorldError
 from pinlater.domain.queue import Queue
 from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.sharding.watch import newer_settings
+from pinlater.sharding.watch import is_behind
 
 logger = logging.getLogger(__name__)
 
@@ -168,20 +168,21 @@ class QueueBook:
         Only where two looks say so: another server may be about to change the shards one after the other, and one of an older version
         keeps no versions.
         """
-        behind: dict[tuple[str, Queue], ShardLanes] = {}
+        behind: set[tuple[str, Queue]] = set()
         for shard, queues in lists:
+            newer = []
             for queue in queues:
-                if queue.versions != self._queues.get(queue.name, queue).versions:
-                    behind[shard.name, queue] = shard
+                known = self._queues.get(queue.name, queue)
+                if is_behind(queue, known):
+                    behind.add((shard.name, queue))
+                    if (shard.name, queue) in self._behind:
+                        newer.append(known)
+            if newer:
+                with contextlib.suppress(WorldError):  # the next look tries again
+                    await shard.shard.merge_queues(newer, self._clock.now_ms())
+                    logger.info("a shard got newer settings", extra={"shard": shard.name, "queues": len(newer)})
             await asyncio.sleep(0)
-        before, self._behind = self._behind, behind.keys()
-        for (name, queue), shard in behind.items():
-            if (name, queue) not in before:
-                continue
-            for call in newer_settings(shard.shard, queue, self._queues.get(queue.name, queue)):
-                with contextlib.suppress(WorldError, QueueNotFound):  # the next look tries again
-                    await call()
-                    logger.info("a shard got newer settings", extra={"shard": name, "queue": queue.name})
+        self._behind = behind
 
     async def _lists(self) -> Sequence[tuple[ShardLanes, Sequence[Queue]]]:
         found = self._shards.in_reach()

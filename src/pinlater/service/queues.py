@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import reduce
 from typing import TypeVar
 
 from pinlater.dispatch.dispatcher import Dispatcher
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, PasswordInvalid, QueueNotFound, TooManyQueues
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
+from pinlater.domain.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    PasswordInvalid,
+    QueueNotFound,
+    RequestTooOld,
+    TooManyQueues,
+)
+from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
 from pinlater.service.addressing import on_reachable, reachable
 from pinlater.service.passwords import PasswordCheck
 from pinlater.service.queue_book import QueueBook
@@ -23,6 +31,8 @@ from pinlater.telemetry.metrics import Metrics
 Value = TypeVar("Value")
 
 _QUEUES_A_TURN = 250
+# A call that has taken longer may have been given up by its caller, who may have done the opposite since.
+_YOUNG_S = 5.0
 YEAR_MS = 366 * 24 * 3_600_000
 
 
@@ -48,39 +58,76 @@ class Queues:
         self._rates = rates
 
     async def create_queue(self, name: str) -> None:
-        """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back."""
+        """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back.
+
+        A shard on which it was deleted since makes it only with a life that is later, which it is given where this call is young: one
+        that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then.
+        """
         check_queue_name(name)
         if not self._book.has_room_for(name):
             await self._book.look()  # before it refuses: other servers may have deleted queues
             if not self._book.has_room_for(name):
                 raise TooManyQueues(name, self._book.queues_max)
-
-        async def create(shard: ShardLanes) -> Queue:
-            [queue] = await shard.shard.create_queues([name], self._clock.now_ms())
-            return queue
-
         away = [shard for shard in self._shards if not shard.healthy]
-        found = await self._on_each("createQueue", create)
+        known = self._book.get(name)
+        began_s = self._clock.monotonic()
+        # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
+        life = known.life if known is not None and not away else Life(self._later_than(known))
+        queue = await self._create(name, life)
+        while queue.life.over:
+            if self._is_old(began_s):
+                raise OutcomeUnknown(f"This request took so long that queue {name} was deleted meanwhile")
+            queue = await self._create(name, Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1)))
         for shard in away:
             if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
-                await create(shard)
-        self._book.add(next((queue for queue in found if queue != Queue(name)), found[0]))
+                await shard.shard.merge_queues([queue], self._clock.now_ms())
+        self._book.add(queue)
+
+    async def _create(self, name: str, life: Life) -> Queue:
+        """What the shards in reach have then; its life is `over` where one of them has deleted it since."""
+
+        async def create(shard: ShardLanes) -> Queue:
+            [queue] = await shard.shard.create_queues([name], self._clock.now_ms(), life=life)
+            return queue
+
+        found = await self._on_each("createQueue", create)
+        refused = [queue for queue in found if queue.life.over]
+        return reduce(Queue.newest, refused or found)
+
+    def _later_than(self, queue: Queue | None) -> int:
+        """Now, or later where the queue carries times of a clock that is ahead."""
+        return max(self._clock.now_ms(), 0 if queue is None else queue.newest_ms + 1)
 
     async def delete_queue(self, name: str, password: str) -> None:
         """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
 
-        A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe.
+        A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
+        later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` where this call stood still
+        and the queue was made again meanwhile.
         """
         if not await self._passwords.check(password):
             raise PasswordInvalid(configured=self._passwords.configured)
         kept_by = [
             shard.name for shard in self._shards if not shard.healthy
         ]  # also if they are back before this is done
-        await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name]))
+        began_s = self._clock.monotonic()
+        deleted_ms = self._later_than(self._book.get(name))
+        newest_ms = await self._delete(name, deleted_ms)
+        while newest_ms >= deleted_ms:  # by a clock that is ahead of this server's, or just now
+            if self._is_old(began_s):
+                raise OutcomeUnknown(f"This request took so long that queue {name} was made or changed meanwhile")
+            deleted_ms = newest_ms + 1
+            newest_ms = await self._delete(name, deleted_ms)
         if kept_by:
             raise out_of_reach(kept_by[0]).adding("; the queue was deleted from the others")
         self._book.remove(name)
         self._metrics.forget_queue(name)
+
+    async def _delete(self, name: str, deleted_ms: int) -> int:
+        """The newest time that it carried on any shard in reach."""
+        return max(
+            await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name], deleted_ms)), default=0
+        )
 
     async def queue_names(self) -> Sequence[str]:
         """All names, sorted."""
@@ -111,10 +158,19 @@ class Queues:
         await self._book.refresh()
 
     async def _next_version(self, name: str) -> str:
-        """Later than every version that a shard in reach has, also where their servers' clocks are ahead of this one's."""
+        """Later than every version that a shard in reach has, also where their servers' clocks are ahead of this one's.
+
+        Raises `RequestTooOld` where the call has stood still: it must not undo, or do to another queue, what came since.
+        """
+        began_s = self._clock.monotonic()
         await self._book.refresh()
         queue = await self._book.require(name)
-        return queue.versions.following(self._clock.now_ms(), self._shards.random.getrandbits(64))
+        if self._is_old(began_s):
+            raise RequestTooOld
+        return queue.versions.following(self._later_than(queue), self._shards.random.getrandbits(64))
+
+    def _is_old(self, began_s: float) -> bool:
+        return self._clock.monotonic() - began_s > _YOUNG_S
 
     async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
@@ -137,13 +193,18 @@ class Queues:
                 await asyncio.sleep(0)
             return counted
 
-        for counted in await on_reachable(self._shards, self._metrics, "getQueueStats", count):
+        counted_by_shard = await on_reachable(self._shards, self._metrics, "getQueueStats", count)
+        incomplete = len(counted_by_shard) < len(self._shards)
+        for counted in counted_by_shard:
             for row in counted:
                 counts[row.queue].append(row)
             await asyncio.sleep(0)
         stats: list[QueueStats] = []
         for start in range(0, len(wanted), _QUEUES_A_TURN):
-            stats += [self._stats(name, merge_counts(counts[name])) for name in wanted[start : start + _QUEUES_A_TURN]]
+            stats += [
+                self._stats(name, merge_counts(counts[name]), incomplete)
+                for name in wanted[start : start + _QUEUES_A_TURN]
+            ]
             await asyncio.sleep(0)
         return stats
 
@@ -161,7 +222,7 @@ class Queues:
             raise (grave or failures)[0]
         return [result for result in results if not isinstance(result, BaseException)]
 
-    def _stats(self, name: str, counts: Sequence[QueueCounts]) -> QueueStats:
+    def _stats(self, name: str, counts: Sequence[QueueCounts], incomplete: bool) -> QueueStats:
         queue = self._book.get(name)
         due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
@@ -173,6 +234,7 @@ class Queues:
             oldest,
             self._rates(name),
             self._dispatcher.waiting(name),
+            incomplete,
         )
 
 

@@ -21,6 +21,7 @@ from pinlater.service.queue_book import QueueBook
 from pinlater.service.queues import Queues
 from pinlater.service.searches import SearchProcesses
 from pinlater.service.settings import ServiceSettings
+from pinlater.service.settings_in_force import QueueSettings
 from pinlater.service.standstill import Standstill
 from pinlater.service.values import (
     AckBatch,
@@ -31,12 +32,15 @@ from pinlater.service.values import (
     DequeueCommand,
     Dequeued,
     Enqueued,
+    JobCount,
     JobFilter,
     JobToEnqueue,
     QueueStats,
     ScanCommand,
     Scanned,
     ServerInfo,
+    SettingsInForce,
+    WaitingDequeues,
 )
 from pinlater.sharding.shards import Shards
 from pinlater.telemetry.metrics import Metrics
@@ -72,14 +76,20 @@ class Operations(Protocol):
     async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]: ...
     async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, Job]]: ...
     async def count(self, filter: JobFilter) -> int: ...
+    async def count_jobs(self, filter: JobFilter) -> JobCount: ...
     async def scan(self, command: ScanCommand) -> Scanned: ...
     async def retry_failed(
         self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
     ) -> int: ...
+    async def run_jobs(
+        self, queue: str, descriptors: Sequence[str], attempts: int, run_after_ms: int | None
+    ) -> Sequence[AckResult]: ...
     async def delete_jobs(self, filter: JobFilter, limit: int) -> int: ...
     async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int: ...
     async def configure_queue(self, name: str, config: QueueConfig) -> None: ...
     async def queue_config(self, name: str) -> Queue: ...
+    async def settings_in_force(self, name: str) -> SettingsInForce: ...
+    async def waiting_dequeues(self) -> Sequence[WaitingDequeues]: ...
     async def set_paused(self, name: str, paused: bool) -> None: ...
     async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]: ...
     async def server_info(self) -> ServerInfo: ...
@@ -102,6 +112,10 @@ FEATURES = (
     "queue-stats",
     "paged-scan",
     "per-item-errors",
+    "incomplete-counts",
+    "run-jobs",
+    "settings-in-force",
+    "waiting-dequeues",
 )
 
 
@@ -139,6 +153,7 @@ class Service:
         self.queue_config = queues.queue_config
         self.set_paused = queues.set_paused
         self.queue_stats = queues.queue_stats
+        self.settings_in_force = QueueSettings(self.book, dispatcher.limits, settings).in_force
 
         self.enqueue = Enqueue(shards, self.book, metrics, clock, settings, self.body_limit, standstill).enqueue
 
@@ -157,16 +172,23 @@ class Service:
         inspect = Inspect(shards, self.book, metrics, clock, settings, self.searches)
         self.lookup = inspect.lookup
         self.count = inspect.count
+        self.count_jobs = inspect.count_jobs
         self.scan = inspect.scan
 
         bulk = Bulk(shards, self.book, inspect, dispatcher, metrics, clock, settings)
         self.retry_failed = bulk.retry_failed
+        self.run_jobs = bulk.run_jobs
         self.delete_jobs = bulk.delete_jobs
         self.delete_jobs_by_descriptor = bulk.delete_jobs_by_descriptor
 
     async def close(self) -> None:
         """Ends the search processes. The shards are not its own."""
         await self.searches.close()
+
+    async def waiting_dequeues(self) -> Sequence[WaitingDequeues]:
+        """Who waits for jobs on this server, by queue and source."""
+        waiting = sorted(self.dispatcher.waiting_by_source().items())
+        return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
 
     async def server_info(self) -> ServerInfo:
         """What a client may want to know before it talks."""

@@ -16,26 +16,32 @@ from collections.abc import Callable
 class Standstill:
     """`noticed` is called with the seconds of a standstill of more than `limit_s`, at once, where it is found first.
 
-    `monotonic`, `ran_at_s` and `limit_s` are for the hot paths, which compare by themselves before they call `found`.
+    `monotonic` and `until_s` are for the hot paths, which compare by themselves before they call `found`: later than `until_s` it stood
+    still, unless the timer says first that it runs.
     """
 
     def __init__(self, monotonic: Callable[[], float], limit_s: float) -> None:
         self.monotonic = monotonic
         self.limit_s = limit_s
         self.noticed: Callable[[float], None] = lambda _: None
-        self.ran_at_s = monotonic()
+        self._runs_at(monotonic())
 
     def begin(self) -> None:
         """From now on the loop is to run; what was before counts for nothing."""
-        self.ran_at_s = self.monotonic()
+        self._runs_at(self.monotonic())
 
     def runs(self, now_s: float) -> None:
         """The loop runs at `now_s`: by a timer, several times in the time of the limit."""
-        if now_s - self.ran_at_s > self.limit_s:
+        if now_s > self.until_s:
             self.found(now_s)
-        self.ran_at_s = now_s
+        self._runs_at(now_s)
 
     def found(self, now_s: float) -> None:
         """It had stood still until `now_s`: what came from before must not be carried out."""
-        stood_s, self.ran_at_s = now_s - self.ran_at_s, now_s
+        stood_s = now_s - self._ran_at_s
+        self._runs_at(now_s)
         self.noticed(stood_s)
+
+    def _runs_at(self, now_s: float) -> None:
+        self._ran_at_s = now_s
+        self.until_s = now_s + self.limit_s

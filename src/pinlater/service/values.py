@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import ClaimedJob, Job, JobState, Outcome, UniqueKey
-from pinlater.domain.queue import QueueCounts, Rates
+from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
 
 
 class Caller(NamedTuple):
@@ -152,6 +152,29 @@ class QueueStats(NamedTuple):
     oldest_waiting_ms: int | None
     rates: Rates
     waiting_dequeues: int
+    incomplete: bool = False
+
+
+class JobCount(NamedTuple):
+    """How many jobs a filter finds. `incomplete`: a shard was out of reach, and its jobs are not counted."""
+
+    jobs: int
+    incomplete: bool = False
+
+
+class SettingsInForce(NamedTuple):
+    """A queue's settings as they hold on this server, and where each value comes from, by its field."""
+
+    values: QueueConfig
+    origins: Mapping[str, str]
+
+
+class WaitingDequeues(NamedTuple):
+    """Long polls of one caller on one queue that wait on this server now."""
+
+    queue: str
+    source: str
+    number: int
 
 
 class ServerInfo(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.sharding.settings import ShardingSettings
 from pinlater.storage.interface import (
     Ack,
@@ -31,6 +31,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Shard,
     Swept,
     TimedKeys,
@@ -137,11 +138,14 @@ class GuardedShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        return await self._work(self._shard.create_queues, names, now_ms)
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self._work(self._shard.create_queues, names, now_ms, life=life)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
-        await self._work(self._shard.delete_queues, names)
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return await self._work(self._shard.merge_queues, queues, now_ms)
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        return await self._work(self._shard.delete_queues, names, deleted_ms)
 
     async def list_queues(self) -> Sequence[Queue]:
         return await self._look(self._shard.list_queues)
@@ -197,6 +201,9 @@ class GuardedShard:
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return await self._change(self._shard.cancel_jobs, keys, now_ms)
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._change(self._shard.run_jobs, orders, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 

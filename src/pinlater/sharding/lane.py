@@ -18,7 +18,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, TooManyWaiting
 
@@ -28,10 +28,18 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
+class NotBegun:
+    """What `execute` answers for an item that this call had no space for: the item goes first into the next call."""
+
+
+NOT_BEGUN: Final = NotBegun()
+
+
 class Lane(Generic[Item, Result]):
     """Joins single items into batches for `execute`, one batch under way at a time.
 
-    `execute` answers in order, with a `PinLaterError` value for an item that can't be done. `orphaned` is told of results whose
+    `execute` answers in order, with a `PinLaterError` value for an item that can't be done and `NOT_BEGUN` for one that is to be in the
+    next call; at least one item of each call must be answered otherwise. `orphaned` is told of results whose
     caller has gone away meanwhile. `weigh` says how much an item counts against `batch_max` and `waiting_max` (default: one).
     `observe` is told how each call ended: None, or the error of all of it. `monotonic` (seconds) measures calls.
     `whole_up_to`: so many items that wait go into one call; of more it takes half, so that the store works on some while the answers to
@@ -43,7 +51,7 @@ class Lane(Generic[Item, Result]):
     def __init__(
         self,
         name: str,
-        execute: Callable[[list[Item]], Awaitable[Sequence[Result | PinLaterError]]],
+        execute: Callable[[list[Item]], Awaitable[Sequence[Result | PinLaterError | NotBegun]]],
         *,
         batch_max: int = 5_000,
         whole_up_to: int | None = None,
@@ -265,9 +273,15 @@ class Lane(Generic[Item, Result]):
             await self._carry_out([entry])
 
     def _answer(
-        self, batch: list[tuple[Item, asyncio.Future[Result], int]], results: Sequence[Result | PinLaterError]
+        self,
+        batch: list[tuple[Item, asyncio.Future[Result], int]],
+        results: Sequence[Result | PinLaterError | NotBegun],
     ) -> None:
+        if NOT_BEGUN in results:
+            self._put_back([entry for entry, result in zip(batch, results, strict=True) if result is NOT_BEGUN])
         for (item, future, weight), result in zip(batch, results, strict=True):
+            if isinstance(result, NotBegun):
+                continue
             self._weight -= weight
             if isinstance(result, PinLaterError):
                 if not future.done():
@@ -277,13 +291,21 @@ class Lane(Generic[Item, Result]):
             elif self._orphaned is not None:
                 self._orphaned(item, result)
 
+    def _put_back(self, entries: list[tuple[Item, asyncio.Future[Result], int]]) -> None:
+        """They go first into the next call."""
+        self._waiting.extendleft(reversed(entries))
+        if self._successor is not None:
+            self.hand_over(self._successor)
+
     def _orphan(
-        self, batch: list[tuple[Item, asyncio.Future[Result], int]], results: Sequence[Result | PinLaterError]
+        self,
+        batch: list[tuple[Item, asyncio.Future[Result], int]],
+        results: Sequence[Result | PinLaterError | NotBegun],
     ) -> None:
         """The answer of a call that was given up: nobody waits for it any more."""
         if self._orphaned is not None:
             for (item, _, _), result in zip(batch, results, strict=True):
-                if not isinstance(result, PinLaterError):
+                if not isinstance(result, PinLaterError | NotBegun):
                     self._orphaned(item, result)
 
     def _fail(self, batch: Sequence[tuple[Item, asyncio.Future[Result], int]], error: Exception) -> None:

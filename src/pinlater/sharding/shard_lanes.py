@@ -16,7 +16,7 @@ from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, Store
 from pinlater.domain.ids import IdMaker
 from pinlater.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
 from pinlater.sharding.health import Health, speaks_of_shard
-from pinlater.sharding.lane import Lane
+from pinlater.sharding.lane import NOT_BEGUN, Lane, NotBegun
 from pinlater.sharding.settings import ShardingSettings
 from pinlater.storage.interface import (
     Ack,
@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 _CLAIMS_WAITING_MAX = 10_000_000
 # So many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
 _BYTES_A_JOB = 4096
-# Of bodies that one joined claim may load, unless each of its calls takes a single job.
+# Of bodies that one joined claim loads; a call that it has no space for is in the next one.
 _CLAIM_BYTES_MAX = 64 * 1024 * 1024
 # Where the store is another process, a call with all that waits would have it and us wait for each other. So few requests share one anyhow.
 _WHOLE_UP_TO_ELSEWHERE = 24
@@ -215,30 +215,39 @@ class ShardLanes:
                 awaited |= inserting(self.name, request, now_ms)
         return awaited
 
-    async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError]:
+    async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
         """Joins the calls of each queue into one order, and shares its answer out again.
 
-        Together they hold no more bodies than a few large calls do; a call that takes one job takes it whatever its size.
+        Together they hold no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
         """
         most_bytes = _CLAIM_BYTES_MAX // len(requests)
         joined: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
             joined.setdefault(request[0], []).append(index)
         orders = [
-            ClaimOrder(queue, [_within(requests[i][1], most_bytes) for i in indices], requests[indices[0]][2])
+            ClaimOrder(
+                queue,
+                _within([requests[i][1] for i in indices], most_bytes),
+                requests[indices[0]][2],
+                _CLAIM_BYTES_MAX,
+            )
             for queue, indices in joined.items()
         ]
         results = await self.raw.claim_jobs(orders, self.clock.now_ms())
-        answers: list[Claimed | PinLaterError] = [_NOTHING] * len(requests)
+        answers: list[Claimed | PinLaterError | NotBegun] = [_NOTHING] * len(requests)
+        make = tuple.__new__  # quicker than a class's own call
         for indices, result in zip(joined.values(), results, strict=True):
             if isinstance(result, PinLaterError):
                 for i in indices:
                     answers[i] = result
                 continue
-            for position, i in enumerate(indices):
-                answers[i] = Claimed(
-                    (result.jobs[position],), result.next_due_ms, result.expired if not position else 0
-                )
+            all_jobs, next_due_ms, expired, cut_short = result
+            for i, jobs in zip(indices, all_jobs, strict=True):
+                if cut_short and not jobs and requests[i][1].limit > 0:
+                    answers[i] = NOT_BEGUN
+                else:
+                    answers[i] = make(Claimed, ((jobs,), next_due_ms, expired, False))
+                expired = 0  # counted once
         return answers
 
     def _give_back(self, request: ClaimRequest, claimed: Claimed) -> None:
@@ -373,11 +382,12 @@ class ShardLanes:
             raise error
 
 
-def _within(call: ClaimCall, most_bytes: int) -> ClaimCall:
-    """The call with its share of the bytes that a joined claim may load."""
-    if call.limit == 1 or call.max_bytes <= most_bytes:
-        return call
-    return ClaimCall(call.limit, call.holder, most_bytes)
+def _within(calls: list[ClaimCall], most_bytes: int) -> list[ClaimCall]:
+    """The calls, each with its share of the bytes that a joined claim may load."""
+    return [
+        call if call.limit == 1 or call.max_bytes <= most_bytes else ClaimCall(call.limit, call.holder, most_bytes)
+        for call in calls
+    ]
 
 
 def _weight_of_insert(request: InsertRequest) -> int:

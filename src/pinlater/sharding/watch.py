@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Queue, Versions
 from pinlater.sharding.guarded import ping, too_late, within
 from pinlater.sharding.shard_lanes import ShardLanes
 from pinlater.sharding.shards import Shards
-from pinlater.storage.interface import Shard
 
 logger = logging.getLogger(__name__)
 
@@ -138,8 +134,9 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
     With `settings` False queues that it has keep theirs where it is not known which are newer (earlier servers kept no versions).
     Where no other shard can be asked, a shard that was away stays as it is: what this server remembers is older, and would bring back
     deleted queues and undo changes of settings. Only a new shard gets that.
+    The shard takes no queue that it has deleted since it was made, so however old what was read here is, it brings none back.
 
-    Weakness: a queue that was deleted from the others meanwhile is still there; whoever deleted it was told so.
+    Weakness: a queue that was deleted from the others meanwhile is still there; the caller of the delete was told so.
     """
     seconds = shard.settings.work_timeout_ms / 1000
     late = too_late(shard.name, seconds)
@@ -157,27 +154,20 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
             extra={"shard": shard.name, "reason": "what it held at the old one is out of sight"},
         )
     shard.moved = False
-    if missing:
-        await within(shard.raw.create_queues(missing, shard.clock.now_ms()), seconds, late)
-        logger.info("queues made on a shard", extra={"shard": shard.name, "queues": len(missing)})
-    for queue in known:
-        has = found.get(queue.name, Queue(queue.name))
-        calls = newer_settings(shard.raw, has, queue)
-        if has.versions == queue.versions == Versions() and has != queue and (settings or queue.name not in found):
-            calls = [partial(shard.raw.configure_queue, queue.name, config=queue.config, paused=queue.paused)]
-        for call in calls:
-            await within(call(), seconds, late)
+    newer = [queue for queue in known if queue.name not in found or is_behind(found[queue.name], queue)]
+    if newer:
+        await within(shard.raw.merge_queues(newer, shard.clock.now_ms()), seconds, late)
+        logger.info("queues brought up to date on a shard", extra={"shard": shard.name, "queues": len(newer)})
+    for queue in known if settings else ():
+        has = found.get(queue.name, queue)
+        if has.versions == queue.versions == Versions() and (has.config, has.paused) != (queue.config, queue.paused):
+            await within(shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused), seconds, late)
     shard.is_new = shard.is_behind = False
 
 
-def newer_settings(shard: Shard, has: Queue, wanted: Queue) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-    """The calls that give a shard, which has a queue with settings, those that are newer on others. Safe whoever else makes them."""
-    calls: list[Callable[[], Coroutine[Any, Any, None]]] = []
-    if wanted.versions.config > has.versions.config:
-        calls.append(partial(shard.configure_queue, has.name, config=wanted.config, version=wanted.versions.config))
-    if wanted.versions.paused > has.versions.paused:
-        calls.append(partial(shard.configure_queue, has.name, paused=wanted.paused, version=wanted.versions.paused))
-    return calls
+def is_behind(has: Queue, known: Queue) -> bool:
+    """Whether a shard that has a queue so lacks what is known of it."""
+    return has.versions != known.versions or has.life != known.life
 
 
 async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:

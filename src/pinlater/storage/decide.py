@@ -62,7 +62,14 @@ class RetryFailed(NamedTuple):
     run_after_ms: int
 
 
-Happening = Ack | Heartbeat | Checkpoint | Release | Cancel | TimeOut | Expire | RetryFailed
+class Run(NamedTuple):
+    """An operator makes a job due. A FAILED one gets `attempts`."""
+
+    attempts: int
+    run_after_ms: int
+
+
+Happening = Ack | Heartbeat | Checkpoint | Release | Cancel | TimeOut | Expire | RetryFailed | Run
 
 
 class Change(NamedTuple):
@@ -140,6 +147,7 @@ _EVENTS: dict[type, Event] = {
     Cancel: Event.CANCEL,
     Expire: Event.EXPIRE,
     RetryFailed: Event.RETRY_FAILED,
+    Run: Event.RUN,
 }
 
 
@@ -207,6 +215,14 @@ def _retried(_: JobRecord, retry: RetryFailed, __: Context) -> Fields:
     return {"attempts_remaining": retry.attempts, "run_after_ms": retry.run_after_ms}
 
 
+def _run(job: JobRecord, run: Run, _: Context) -> Fields:
+    """A PENDING job keeps its attempts."""
+    fields: Fields = {"run_after_ms": run.run_after_ms}
+    if job.finished:
+        fields["attempts_remaining"] = run.attempts
+    return fields
+
+
 _EFFECTS: dict[type, Callable[[JobRecord, Any, Context], Fields]] = {
     Ack: _acked,
     TimeOut: _timed_out,
@@ -216,6 +232,7 @@ _EFFECTS: dict[type, Callable[[JobRecord, Any, Context], Fields]] = {
     Cancel: _cancelled,
     Expire: _expired,
     RetryFailed: _retried,
+    Run: _run,
 }
 
 

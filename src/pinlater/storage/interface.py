@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, Outcome
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 
 
 class Capabilities(NamedTuple):
@@ -146,11 +146,13 @@ class ClaimOrder(NamedTuple):
     """All calls that claim from one queue now. The first call gets the first jobs.
 
     A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
+    Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies (the lowest of theirs), they hand out no more.
     """
 
     queue: str
     calls: Sequence[ClaimCall]
     claim_timeout_ms: int
+    bytes_together_max: int = 64 * 1024 * 1024
 
 
 class Claimed(NamedTuple):
@@ -158,11 +160,13 @@ class Claimed(NamedTuple):
 
     `next_due_ms` is the earliest run-after of the jobs that still wait, where a call got fewer than it asked for (else None): when
     to look again. It may be in the past where a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
+    `cut_short`: a due job stayed because of `bytes_together_max`; calls that got none may come again at once.
     """
 
     jobs: Sequence[Sequence[ClaimedJob]]
     next_due_ms: int | None = None
     expired: int = 0
+    cut_short: bool = False
 
 
 class Ack(NamedTuple):
@@ -223,6 +227,14 @@ class Requeue(NamedTuple):
     attempts: int
     run_after_ms: int
     limit: int
+
+
+class RunOrder(NamedTuple):
+    """runJobs: this job becomes due at `run_after_ms`. A PENDING one keeps its attempts, a FAILED one gets `attempts`."""
+
+    key: JobKey
+    attempts: int
+    run_after_ms: int
 
 
 class Purge(NamedTuple):
@@ -295,6 +307,10 @@ class Member(NamedTuple):
     seen_at_ms: int
 
 
+DELETION_KEPT_MS = 24 * 3_600_000
+"""How long a shard remembers that it deleted a queue: a server that stood still for less does not make it again."""
+
+
 class Shard(Protocol):
     """One shard of the store. Every method may be called concurrently; every method is one transaction."""
 
@@ -352,15 +368,25 @@ class Shard(Protocol):
         ...
 
     # --- queues -----------------------------------------------------------------------------------------------------------
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        """Makes them; one that exists stays as it is. All of them as they are now, in this order.
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        """Makes them, as `merge_queues` does with queues of that life on which nothing is set."""
+        ...
 
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        """Makes those that are missing as they are given, and gives those that are there what is newer (`Queue.newest`). All of them as
+        they are now, in this order.
+
+        One that was deleted here not before it was made is not made; its answer says so (`Queue.life.over`).
         Its cost must not grow with the number of queues that there are.
         """
         ...
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
-        """Removes them with all their jobs, at once for every caller (the space may be freed later). Missing ones: nothing."""
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms` for at
+        least `DELETION_KEPT_MS`, also of those that are missing. 0: nothing is remembered.
+
+        One that was made after `deleted_ms` stays. Answers the newest time that any of them carried (`Queue.newest_ms`), 0 for none.
+        """
         ...
 
     async def list_queues(self) -> Sequence[Queue]:
@@ -443,6 +469,13 @@ class Shard(Protocol):
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones: ALREADY_FINAL."""
+        ...
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        """PENDING or FAILED → PENDING, as ordered; a FAILED one as `requeue_failed_jobs` does it.
+
+        STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded, or whose UNFINISHED key is taken.
+        """
         ...
 
     # --- bulk -------------------------------------------------------------------------------------------------------------

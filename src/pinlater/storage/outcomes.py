@@ -1,17 +1,17 @@
-"""Acks, checkpoints, heartbeats, releases and cancels of one call, decided on loaded jobs in the order of the arguments.
+"""Acks, checkpoints, heartbeats, releases, cancels and orders to run of one call, decided on loaded jobs in the order of the arguments.
 
 The first of two acks of one job counts; the second finds the job as the first left it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.storage.changes import Changes
-from pinlater.storage.decide import Cancel, Happening, Heartbeat, Release
-from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.storage.decide import Cancel, Happening, Heartbeat, Release, Run
+from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
 from pinlater.storage.record import JobRecord
 
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
@@ -59,6 +59,31 @@ def cancel(changes: Changes, keys: Sequence[JobKey]) -> list[Acked]:
     return results
 
 
+def failed_of(changes: Changes, orders: Sequence[RunOrder]) -> list[JobRecord]:
+    """The FAILED jobs among those ordered to run, each once: they must take their unique keys again before `run`."""
+    jobs = (changes.find(key) for key in dict.fromkeys(order.key for order in orders))
+    return [job for job in jobs if job is not None and job.state is JobState.FAILED]
+
+
+def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -> list[Acked]:
+    """PENDING jobs become due, FAILED ones go back to the queue. `barred`: ids of failed jobs whose unique key another job has."""
+    results = []
+    for order in orders:
+        job = changes.find(order.key)
+        if job is None:
+            results.append(NOT_FOUND)
+            continue
+        is_barred = job.state is JobState.FAILED and job.id in barred
+        after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
+        if after is not None:
+            results.append(_acked(Outcome.APPLIED, after))
+        elif job.state is JobState.IN_PROGRESS:
+            results.append(_held(job))
+        else:
+            results.append(_acked(Outcome.ALREADY_FINAL, job))
+    return results
+
+
 def _token_is(job: JobRecord, ref: ClaimRef) -> bool:
     return job.token == ref.token
 
@@ -80,11 +105,16 @@ def _apply(
         elif job.state is JobState.PENDING:
             results.append(_acked(Outcome.STALE_CLAIM, job))
         elif not allowed(job, item):
-            refused = _acked(Outcome.STALE_CLAIM, job)
-            results.append(refused._replace(holder=job.holder or "", held_since_ms=job.claimed_at_ms))
+            results.append(_held(job))
         else:
             results.append(_acked(Outcome.APPLIED, changes.apply(job, happening(item)) or job))
     return results
+
+
+def _held(job: JobRecord) -> Acked:
+    """The refusal that names the holder."""
+    refused = _acked(Outcome.STALE_CLAIM, job)
+    return refused._replace(holder=job.holder or "", held_since_ms=job.claimed_at_ms)
 
 
 def _acked(outcome: Outcome, job: JobRecord) -> Acked:

@@ -153,8 +153,10 @@ class Histogram:
                 step = VALUE_MAX
             shift = step.bit_length() - _LINEAR_BITS
             bucket = (shift << _SUB_BITS) + (step >> shift)
-        counts = self._counts
-        counts[bucket] = counts.get(bucket, 0) + times
+        try:
+            self._counts[bucket] += times
+        except KeyError:  # only the first of its kind
+            self._counts[bucket] = times
         self.count += times
         self._total += step * times
         if step > self._maximum:

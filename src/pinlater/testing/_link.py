@@ -32,7 +32,7 @@ class _Caller:
         self.last_request = False
         self.active_at_s = 0.0
         self.handed_out: Delivery | None = None
-        self.peer = HOST
+        self.peer = self.host = HOST
 
 
 class InProcessLink:

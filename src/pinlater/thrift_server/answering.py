@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
@@ -64,6 +64,9 @@ class Recipient(Protocol):
     @property
     def peer(self) -> str: ...  # who is at the other end, for the log
 
+    @property
+    def host(self) -> str: ...  # the address of the other end, without its port
+
 
 class Route(NamedTuple):
     """Where a method's calls go."""
@@ -74,6 +77,7 @@ class Route(NamedTuple):
     cost: Cost | None
     audited: audit.Audited | None
     searches: bool
+    needs_care: bool  # may wait, search, or need much memory
 
 
 class Answering:
@@ -114,6 +118,7 @@ class Answering:
                 cost.get(name),
                 audit.AUDITED.get(name),
                 name in METHODS_THAT_SEARCH,
+                name == METHOD_THAT_HANDS_OUT or name in METHODS_THAT_SEARCH or name in cost,
             )
             for name, handle in HANDLERS.items()
         }
@@ -126,32 +131,47 @@ class Answering:
             if len(frame) <= self._inline_bytes_max or self._large_frames is None:
                 call = self._decode(frame)
             else:
-                call = await self._large_frames.decode(frame)
+                call = await self._large_frames.decode(frame, recipient.host)
         except WireError as error:
             return self._undecodable(error)
         route = self._routes[call.method.name]
         route.metrics.requests += 1
-        waits = route.hands_out and bool(call.arguments.request.waitMillis) and not call.arguments.request.dryRun
-        if recipient.over_limit or (self.running >= self._requests_max and not waits):
-            reply = self._failed(call, route, recipient, self._refusal(recipient))
-        elif waits:
-            reply = await self._wait(call, route, recipient)
+        asked = call.arguments
+        if (
+            recipient.over_limit
+            or self.running >= self._requests_max
+            or (route.needs_care and (not route.hands_out or asked.request.waitMillis or asked.request.dryRun))
+        ):
+            reply = await self._answer_with_care(call, route, recipient)
         else:
             self.running += 1
-            recipient.waiting = route.searches and call.arguments.request.bodyRegexToMatch is not None
             try:
-                if route.cost is not None and (cost_bytes := route.cost(call.arguments)):
-                    reply = await self._carry_out_within(cost_bytes, call, route, recipient)
-                else:
-                    reply = await self._carry_out(call, route, recipient)
+                reply = await self._carry_out(call, route, recipient)
             finally:
                 self.running -= 1
-                recipient.waiting = False
         recipient.active_at_s = ended_s = self._monotonic()
         route.metrics.msec.record((ended_s - arrived_s) * 1000)
         if self._debug:
             self._log(call, frame, reply, ended_s - arrived_s)
         return NO_ANSWER if call.oneway else reply
+
+    async def _answer_with_care(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+        """A call that waits, searches or needs much memory, or that comes where there are too many."""
+        request: Any = call.arguments.request if route.needs_care else None
+        waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
+        if recipient.over_limit or (self.running >= self._requests_max and not waits):
+            return self._failed(call, route, recipient, self._refusal(recipient))
+        if waits:
+            return await self._wait(call, route, recipient)
+        self.running += 1
+        recipient.waiting = route.searches and request.bodyRegexToMatch is not None
+        try:
+            if route.cost is not None and (cost_bytes := route.cost(call.arguments)):
+                return await self._carry_out_within(cost_bytes, call, route, recipient)
+            return await self._carry_out(call, route, recipient)
+        finally:
+            self.running -= 1
+            recipient.waiting = False
 
     def _refusal(self, recipient: Recipient) -> PinLaterError:
         if recipient.over_limit:
@@ -183,10 +203,10 @@ class Answering:
     async def _carry_out(self, call: Call, route: Route, recipient: Recipient) -> bytes:
         if route.hands_out and recipient.gone:
             return NO_ANSWER
-        answer: object = None
+        answer: Any = None
         try:
             answer = await route.handle(self._operations, call.arguments)
-            if isinstance(answer, list | dict) and len(answer) > ITEMS_A_TURN:
+            if call.method.returns_many and len(answer) > ITEMS_A_TURN:
                 steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
                 reply = await step_by_step(steps)
             else:
@@ -206,14 +226,17 @@ class Answering:
             reply = self._failed(call, route, recipient, unexpected())
             undelivered = True
         else:
-            undelivered = route.hands_out and (recipient.gone or call.oneway)
             if route.audited is not None:
                 audit.succeeded(route.audited, call.method.name, call.arguments, recipient.peer, answer)
+            if not route.hands_out:
+                return reply
+            undelivered = recipient.gone or call.oneway
         if isinstance(answer, Delivery):
             if undelivered:
                 self.undelivered(answer)
                 return NO_ANSWER if recipient.gone else reply
-            if answer.hands_out:
+            jobs = answer.dequeued.jobs
+            if jobs and jobs[0].token:  # a dry run shows jobs without one
                 recipient.handed_out = answer
         return reply
 

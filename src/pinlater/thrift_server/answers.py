@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt, Job, Outcome
-from pinlater.domain.queue import Queue
-from pinlater.service.values import AckResult, Caller, Dequeued, Enqueued, QueueStats, Scanned, ServerInfo
+from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.service.values import (
+    AckResult,
+    Caller,
+    Dequeued,
+    Enqueued,
+    JobCount,
+    QueueStats,
+    Scanned,
+    ServerInfo,
+    SettingsInForce,
+    WaitingDequeues,
+)
 from pinlater.wire.generated import ttypes as types
 
 I32_MAX = 2**31 - 1
@@ -44,12 +56,6 @@ class Delivery(types.PinLaterDequeueResponse):
         if outcomes is None and dequeued.ack_results:
             self.ackOutcomes = ack_outcomes(dequeued.ack_results)
         self.jobOrder = list(self.jobs) if handed_out else None
-
-    @property
-    def hands_out(self) -> bool:
-        """Whether it claims jobs for its caller; a dry run shows jobs without a token."""
-        jobs = self.dequeued.jobs
-        return bool(jobs) and bool(jobs[0].token)
 
     def forget_bodies(self) -> None:
         """Keeps only what it takes to give the jobs back: the answer is encoded, and its bytes are counted."""
@@ -136,19 +142,41 @@ def number(value: int) -> int:
     return min(value, I32_MAX)
 
 
+def job_count(count: JobCount) -> types.JobCount:
+    """How many jobs a filter finds."""
+    return types.JobCount(count.jobs, count.incomplete or None)
+
+
+# The wire's names of a queue's settings.
+_SETTINGS = {
+    "max_jobs_per_second": "maxJobsPerSecond",
+    "claim_timeout_ms": "claimTimeoutMillis",
+    "succeeded_ttl_ms": "succeededTtlMillis",
+    "failed_ttl_ms": "failedTtlMillis",
+    "max_backlog": "maxBacklog",
+    "default_attempts": "defaultAttempts",
+    "default_expiry_ms": "defaultExpiryMillis",
+}
+
+
 def queue_config(queue: Queue) -> types.QueueConfig:
     """A queue's settings, and whether it is paused."""
-    config = queue.config
-    return types.QueueConfig(
-        config.max_jobs_per_second,
-        config.claim_timeout_ms,
-        config.succeeded_ttl_ms,
-        config.failed_ttl_ms,
-        config.max_backlog,
-        config.default_attempts,
-        config.default_expiry_ms,
-        queue.paused,
-    )
+    return types.QueueConfig(**_settings(queue.config), paused=queue.paused)
+
+
+def settings_in_force(settings: SettingsInForce) -> types.SettingsInForce:
+    """What holds for a queue, and where it comes from."""
+    origins = {_SETTINGS[field]: origin for field, origin in settings.origins.items()}
+    return types.SettingsInForce(types.QueueConfig(**_settings(settings.values)), origins)
+
+
+def _settings(config: QueueConfig) -> dict[str, Any]:
+    return {_SETTINGS[field]: value for field, value in config._asdict().items()}
+
+
+def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
+    """Who waits, by queue and source."""
+    return [types.WaitingDequeues(*each) for each in found]
 
 
 async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:
@@ -181,7 +209,13 @@ def queue_stats(stats: QueueStats) -> types.QueueStats:
     ]
     rates = types.QueueRates(*stats.rates)
     return types.QueueStats(
-        stats.queue, stats.paused, counts, stats.oldest_waiting_ms, rates, number(stats.waiting_dequeues)
+        stats.queue,
+        stats.paused,
+        counts,
+        stats.oldest_waiting_ms,
+        rates,
+        number(stats.waiting_dequeues),
+        stats.incomplete or None,
     )
 
 

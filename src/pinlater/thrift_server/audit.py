@@ -53,6 +53,10 @@ def _delete_jobs(call: Any) -> Fields:
     }
 
 
+def _run_jobs(call: Any) -> Fields:
+    return {"queue": call.request.queueName, "named": len(call.request.jobDescriptors)}
+
+
 def _named_jobs(call: Any) -> Fields:
     return {"queue": call.queueName, "named": len(call.jobDescriptors)}
 
@@ -70,7 +74,7 @@ def _queue_named(call: Any) -> Fields:
     return {"queue": call.queueName}
 
 
-def _cancelled(answer: Any) -> int:
+def _applied(answer: Any) -> int:
     return sum(each.outcome == Outcome.APPLIED for each in answer)
 
 
@@ -83,7 +87,8 @@ AUDITED: dict[str, Audited] = {
     "retryFailedJobs": Audited(_retry_failed_jobs, int),
     "deleteJobs": Audited(_delete_jobs, int),
     "deleteJobsByDescriptor": Audited(_named_jobs, int),
-    "cancelJobs": Audited(_named_jobs, _cancelled),
+    "cancelJobs": Audited(_named_jobs, _applied),
+    "runJobs": Audited(_run_jobs, _applied),
 }
 
 

@@ -5,7 +5,7 @@ requests that take no waiting go out together.
 
 What bounds it: reading stops while too much waits unanswered, answering stops while the kernel doesn't take the answers, and the
 server's sweep cuts a connection that makes no progress. All that it holds, in and out, is counted in the server's budget; what doesn't
-fit is thrown away as it comes and answered with an error, in its turn.
+fit is thrown away as it comes and answered with an error, in its turn. So is what has to give way to others' requests (`shed`).
 
 Nothing is read while reading is paused, not even that the peer has gone. So the sweep asks the kernel, and goes on reading, only to
 refuse what comes, where requests wait behind a long poll: the news that the peer has gone may be behind them.
@@ -25,6 +25,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from pinlater.thrift_server.answers import Delivery
+from pinlater.thrift_server.shedding import HELD_BYTES_MIN
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong
 
@@ -64,7 +65,6 @@ class Connection(asyncio.Protocol):
         "_queued_bytes",
         "_reading_paused",
         "_refusing",
-        "_running_bytes",
         "_server",
         "_splitter",
         "_stalled_since_s",
@@ -76,6 +76,7 @@ class Connection(asyncio.Protocol):
         "handed_out",
         "last_request",
         "over_limit",
+        "silent",
         "waiting",
     )
 
@@ -85,10 +86,9 @@ class Connection(asyncio.Protocol):
         self._answer = server.answering.answer
         self._budget = server.answering.budget
         self._splitter = FrameSplitter(server.settings.max_frame_bytes)
-        # When it came, and the frame; or, where the last is true, the beginning of one that is refused.
-        self._queue: deque[tuple[float, bytes, bool]] = deque()
+        # When it came, the frame, and what the budget counts for it; where the last is true, the beginning of a frame that is refused.
+        self._queue: deque[tuple[float, bytes, int, bool]] = deque()
         self._queued_bytes = 0
-        self._running_bytes = 0
         self._partial_bytes = 0
         self._partial_since_s = 0.0
         self._out: list[bytes] = []
@@ -111,6 +111,7 @@ class Connection(asyncio.Protocol):
         self.gone = False
         self.handed_out: Delivery | None = None
         self.waiting = False
+        self.silent = True  # the server is to be told of the next request
         self.over_limit = False
         self.last_request = False
 
@@ -133,14 +134,14 @@ class Connection(asyncio.Protocol):
             return
         frames, error = self._splitter.take_while_good(data)
         if frames:
-            self._budget.free_bytes += self._partial_bytes
-            self._partial_bytes = 0
+            if self._partial_bytes:
+                self._budget.free_bytes += self._partial_bytes
+                self._partial_bytes = 0
             self._accept(frames)
         if error is not None:
             self._refuse(error)
-        partial = 0 if error is not None else self._splitter.buffered_bytes
-        if partial or self._partial_bytes:
-            self._hold_partial(partial)
+        if self._splitter.partial or self._partial_bytes:
+            self._hold_partial(len(self._splitter.partial))
 
     def eof_received(self) -> bool:
         if self._task is None:
@@ -189,6 +190,8 @@ class Connection(asyncio.Protocol):
         budget.free_bytes -= more_bytes
         if more_bytes <= 0:
             return
+        if partial_bytes >= HELD_BYTES_MIN:
+            self._server.holds(self)
         if budget.free_bytes < 0 or self._refusing:
             self._refuse_partial()
         if self._task is not None and self._too_much_waits():
@@ -200,16 +203,42 @@ class Connection(asyncio.Protocol):
             return
         if self._task is not None and not self._refusing:
             return  # reading pauses: it may fit later
+        self._drop_partial()
+
+    def _drop_partial(self) -> None:
         self._budget.free_bytes += self._partial_bytes
         self._partial_bytes = 0
         self._enqueue_refused(self._server.monotonic(), self._splitter.skip(HEAD_BYTES))
         self._start()
 
     def _may_stay(self, frame_bytes: int) -> bool:
-        """Whether a frame, which is counted already, is kept and not refused."""
+        """Whether a frame, which is counted already, is kept and not refused; others' may have to give way to it."""
         if self._refusing and self.waiting:
             return False
-        return self._budget.admits(frame_bytes, alone=self._task is None and not self._queue)
+        alone = self._task is None and not self._queue
+        return self._budget.admits(frame_bytes, alone=alone) or self._server.make_room_for(self)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds of requests that are not begun: of a frame that is not whole, and of frames behind a long poll."""
+        return self._partial_bytes + (self._queued_bytes if self.waiting else 0)
+
+    @property
+    def held_since_s(self) -> float:
+        """Since when it holds the oldest of that."""
+        return self._queue[0][0] if self.waiting and self._queue else self._partial_since_s
+
+    def shed(self) -> None:
+        """Throws away what `held_bytes` counts, but for the beginnings of frames; each is answered with an error in its turn."""
+        if self.waiting:
+            for index, (arrived_s, frame, size, refused) in enumerate(self._queue):
+                shed_bytes = len(frame) - HEAD_BYTES
+                if not refused and shed_bytes > 0:
+                    self._queue[index] = arrived_s, frame[:HEAD_BYTES], size - shed_bytes, True
+                    self._queued_bytes -= shed_bytes
+                    self._budget.free_bytes += shed_bytes
+        if self._partial_bytes >= HEAD_BYTES:
+            self._drop_partial()
 
     def _pause_reading(self) -> None:
         """Reads no more before all that waits is answered, or the sweep sees that it waits for long."""
@@ -318,27 +347,34 @@ class Connection(asyncio.Protocol):
         queue, budget = self._queue, self._budget
         for frame in frames:
             size = len(frame) + QUEUED_BYTES
-            budget.free_bytes -= size
-            if (budget.free_bytes < 0 or self._refusing) and not self._may_stay(size):
+            budget.free_bytes = free_bytes = budget.free_bytes - size
+            if (free_bytes < 0 or self._refusing) and not self._may_stay(size):
                 budget.free_bytes += size
                 self._enqueue_refused(now_s, frame[:HEAD_BYTES])
             else:
                 self._queued_bytes += size
-                queue.append((now_s, frame, False))
-        self._start()
+                queue.append((now_s, frame, size, False))
+        if self._task is None and not self.silent:  # as most requests come
+            self._task = self._loop.create_task(self._serve())
+        else:
+            self._start()
 
     def _enqueue_refused(self, now_s: float, head: bytes) -> None:
         """It is answered in its turn, with an error; until then only its beginning is kept."""
         size = len(head) + QUEUED_BYTES
         self._budget.free_bytes -= size
         self._queued_bytes += size
-        self._queue.append((now_s, head, True))
+        self._queue.append((now_s, head, size, True))
 
     def _start(self) -> None:
         if self._task is None:
-            self._server.spoke(self)
+            if self.silent:
+                self._server.spoke(self)
             self._task = self._loop.create_task(self._serve())
-        elif self._too_much_waits():
+            return
+        if self._queued_bytes >= HELD_BYTES_MIN:
+            self._server.holds(self)
+        if self._too_much_waits():
             self._pause_reading()
 
     def _too_much_waits(self) -> bool:
@@ -354,31 +390,31 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         """Answers what is queued, in order, until nothing is left."""
-        queue, server, budget = self._queue, self._server, self._budget
-        standstill, monotonic = server.standstill, server.monotonic
+        queue, budget, standstill = self._queue, self._budget, self._server.standstill
+        size = 0
         try:
             while queue and not self.last_request:
                 if self._drained is not None:
                     await self._drained
                     continue
-                now_s = monotonic()
-                if now_s - standstill.ran_at_s > standstill.limit_s:
+                if (now_s := standstill.monotonic()) > standstill.until_s:
                     standstill.found(now_s)
                     return  # nothing that came before is carried out; every connection has been cut, this one too
-                arrived_s, frame, refused = queue.popleft()
-                size = self._running_bytes = len(frame) + QUEUED_BYTES
+                arrived_s, frame, size, refused = queue.popleft()
                 self._queued_bytes -= size
                 if refused:
                     reply = self._server.answering.refuse_unread(frame, pipelined=self._refusing)
                 else:
                     reply = await self._answer(frame, arrived_s, self)
                 budget.free_bytes += size
-                self._running_bytes = 0
-                if reply:
+                size = 0
+                if self.handed_out is not None:
+                    self._deliver(reply)
+                elif reply and (queue or self._out):
                     self._out.append(reply)
                     self._out_bytes += len(reply)
-                if self.handed_out is not None:
-                    self._deliver()
+                elif reply:
+                    self._write(reply)
                 if queue:
                     await self._between_requests()
                 elif self._reading_paused:
@@ -389,19 +425,22 @@ class Connection(asyncio.Protocol):
             self.last_request = True
         finally:
             self._task = None
-            budget.free_bytes += self._running_bytes
-            self._running_bytes = 0
-            self._flush()
+            budget.free_bytes += size
+            if self._out or self._farewell:
+                self._flush()
             if self.last_request or self._draining or self.gone:
                 self._close()
 
-    def _deliver(self) -> None:
-        """Writes the answer just made, which hands out jobs. Those of which the kernel doesn't take all wait for `resume_writing`."""
+    def _deliver(self, reply: bytes) -> None:
+        """Writes an answer that hands out jobs. Those of which the kernel doesn't take all wait for `resume_writing`."""
         if self._reading_paused and self._peer_left():
-            self._out.pop()
             self._take_back()
             return
-        self._flush()
+        if self._out:
+            self._out.append(reply)
+            self._flush()
+        else:
+            self._write(reply)
         if self._transport is None or self._transport.is_closing():
             self._take_back()
         elif self._drained is None:
@@ -428,20 +467,27 @@ class Connection(asyncio.Protocol):
             self._out.append(self._farewell)
             self._farewell = b""
         out = self._out
-        if not out:
-            return
-        if self._transport is not None and not self._transport.is_closing():
-            data = out[0] if len(out) == 1 else b"".join(out)
-            self._transport.write(data)
+        if out:
+            self._write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+
+    def _write(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
             if self._drained is not None:
                 self._hold_answers(len(data))
-        out.clear()
 
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property
     def peer(self) -> str:
         """Who is, or was, at the other end, for the log."""
         return str(self._peer)
+
+    @property
+    def host(self) -> str:
+        """The address of the other end, without its port."""
+        return str(self._peer[0]) if isinstance(self._peer, tuple) else str(self._peer)
 
     @property
     def busy(self) -> bool:

@@ -53,7 +53,9 @@ async def dequeue_jobs(operations: Operations, call: Any) -> Any:
 async def ack_dequeued_jobs(operations: Operations, call: Any) -> None:
     # Its answer has no outcomes: an error that were one would be lost.
     batch = await requests.ack_batch(call.request)
-    await operations.acknowledge(caller(call.context), batch._replace(per_item_errors=False))
+    if batch.per_item_errors:
+        batch = batch._replace(per_item_errors=False)
+    await operations.acknowledge(caller(call.context), batch)
 
 
 async def ack_jobs(operations: Operations, call: Any) -> Any:
@@ -113,6 +115,10 @@ async def get_job_count(operations: Operations, call: Any) -> int:
     return answers.number(await operations.count(requests.count_filter(call.request)))
 
 
+async def count_jobs(operations: Operations, call: Any) -> Any:
+    return answers.job_count(await operations.count_jobs(requests.count_filter(call.request)))
+
+
 async def get_queue_names(operations: Operations, call: Any) -> set[str]:
     del call
     return set(await operations.queue_names())
@@ -135,6 +141,14 @@ async def retry_failed_jobs(operations: Operations, call: Any) -> int:
     )
 
 
+async def run_jobs(operations: Operations, call: Any) -> Any:
+    request = call.request
+    results = await operations.run_jobs(
+        request.queueName, request.jobDescriptors, request.attemptsToAllow, request.runAfterTimestampMillis
+    )
+    return await in_turns(results, answers.ack_outcomes)
+
+
 async def delete_jobs(operations: Operations, call: Any) -> int:
     return answers.number(await operations.delete_jobs(requests.delete_filter(call.request), call.request.limit))
 
@@ -149,6 +163,15 @@ async def configure_queue(operations: Operations, call: Any) -> None:
 
 async def get_queue_config(operations: Operations, call: Any) -> Any:
     return answers.queue_config(await operations.queue_config(call.queueName))
+
+
+async def get_settings_in_force(operations: Operations, call: Any) -> Any:
+    return answers.settings_in_force(await operations.settings_in_force(call.queueName))
+
+
+async def get_waiting_dequeues(operations: Operations, call: Any) -> Any:
+    del call
+    return await in_turns(await operations.waiting_dequeues(), answers.waiting_dequeues)
 
 
 async def pause_queue(operations: Operations, call: Any) -> None:
@@ -192,5 +215,9 @@ HANDLERS: dict[str, Handler] = {
     "pauseQueue": pause_queue,
     "resumeQueue": resume_queue,
     "getQueueStats": get_queue_stats,
+    "runJobs": run_jobs,
+    "countJobs": count_jobs,
+    "getSettingsInForce": get_settings_in_force,
+    "getWaitingDequeues": get_waiting_dequeues,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,
 }

@@ -2,14 +2,16 @@
 
 What a frame costs does not follow from its length: sixteen mebibytes hold a few bodies, or sixteen million empty structs. So the thread
 decodes piece by piece, lets the loop go on in between, and gives up a frame that takes much longer than a request at its bounds. One at
-a time, because what is decoded takes up to twenty times the frame's bytes.
+a time, because what is decoded takes up to twenty times the frame's bytes. The addresses that have frames waiting take turns, so that a
+frame waits for few of each other address, however many those send.
 
-Weakness: a frame that is decoded slowly holds up other large ones for that long.
+Weakness: a frame that is decoded slowly holds up other large ones for that long. Frames of one address are decoded in order of arrival.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from pinlater.wire.codec import Call, Decoder
@@ -27,12 +29,42 @@ class LargeFrames:
     def __init__(self, limits: WireLimits) -> None:
         self._decode = Decoder(limits, piece_bytes=_PIECE_BYTES, cpu_s_max=_CPU_S_MAX).call
         self._thread = ThreadPoolExecutor(1, "large-frames")
-        self._turn = asyncio.Lock()
+        self._decoding = False
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by address, the next one first
 
-    async def decode(self, frame: bytes) -> Call:
-        """As `Decoder.call`. Raises `WireError` also where it takes too long."""
-        async with self._turn:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._decode, frame)
+    async def decode(self, frame: bytes, host: str) -> Call:
+        """As `Decoder.call`, for a caller at that address. Raises `WireError` also where it takes too long."""
+        loop = asyncio.get_running_loop()
+        if self._decoding:
+            await self._wait(loop, host)
+        self._decoding = True
+        try:
+            return await loop.run_in_executor(self._thread, self._decode, frame)
+        finally:
+            self._next()
+
+    async def _wait(self, loop: asyncio.AbstractEventLoop, host: str) -> None:
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault(host, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # its turn has come in the same moment
+                self._next()
+            raise
+
+    def _next(self) -> None:
+        """The first frame of the next address has its turn; the address goes behind the others."""
+        while self._waiting:
+            host = next(iter(self._waiting))
+            turns = self._waiting.pop(host)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[host] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._decoding = False
 
     def close(self) -> None:
         """The thread ends after the frame that it decodes now. May be called twice."""

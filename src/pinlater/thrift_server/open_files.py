@@ -9,12 +9,23 @@ from __future__ import annotations
 import resource
 
 RESERVED = 128  # stores, logs, listeners, the event loop's own
+CONNECTIONS_MIN = 16
+
+
+class TooFewOpenFiles(OSError):
+    """The system lets this process open so few files that it could not serve."""
+
+    def __init__(self, allowed: int, needed: int) -> None:
+        super().__init__(
+            f"this process may open {allowed} files, and a server needs at least {needed}: raise the limit (ulimit -n, LimitNOFILE)"
+        )
 
 
 def make_room(connections: int, others: int = 0) -> int:
     """Raises the process's soft limit of open files, as far as it may, towards `connections`; returns how many fit.
 
-    `others`: how many descriptors the connections of other listeners may take.
+    `others`: how many descriptors the connections of other listeners may take. Raises `TooFewOpenFiles` where fewer than
+    `CONNECTIONS_MIN` connections would fit: with fewer files, clients of one listener would keep those of the others out.
     """
     reserved = RESERVED + others
     wanted = connections + reserved
@@ -25,4 +36,7 @@ def make_room(connections: int, others: int = 0) -> int:
     if soft < possible:
         soft = possible
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return min(connections, max(1, soft - reserved))
+    least = min(connections, CONNECTIONS_MIN)
+    if soft - reserved < least:
+        raise TooFewOpenFiles(soft, reserved + least)
+    return min(connections, soft - reserved)

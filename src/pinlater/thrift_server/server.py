@@ -20,6 +20,7 @@ from pinlater.thrift_server.connection import Connection
 from pinlater.thrift_server.large_frames import LargeFrames
 from pinlater.thrift_server.open_files import make_room
 from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.thrift_server.shedding import SHED_SHARE, beyond_their_share, is_slow, slow_ones
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ REFUSING_TURNS = 20
 LAST_CALL_S = 0.05
 # While memory is scarce, a frame must be whole within this time.
 PARTIAL_FRAME_S_MAX = 30.0
+# A search for requests that could give way, and found none, is not repeated for the same address for so long.
+FRUITLESS_S = 0.01
 
 
 class ThriftServer:
@@ -63,6 +66,9 @@ class ThriftServer:
         self._silent: dict[Connection, None] = {}  # never sent a request, oldest first
         self._paused: dict[Connection, None] = {}  # not read from: too much waits on them
         self._stalled: dict[Connection, None] = {}  # with answers that the kernel doesn't take, oldest first
+        self._holders: dict[Connection, None] = {}  # that may hold large requests which no operation works on yet
+        self._fruitless: set[str] = set()  # addresses for which nothing could give way
+        self._fruitless_until_s = 0.0
         self.max_connections = settings.max_connections
         self._max_refused = settings.max_connections_refused
         self._other_connections = other_connections
@@ -196,10 +202,11 @@ class ThriftServer:
             oldest.abort()
 
     def spoke(self, connection: Connection) -> None:
-        """A request came on it."""
+        """A request came on it: its first, or one while it is over the limit."""
         self._silent.pop(connection, None)
         if connection.over_limit and len(self._connections) <= self.max_connections:
             connection.over_limit = False
+        connection.silent = connection.over_limit
 
     def closed(self, connection: Connection) -> None:
         """It is gone."""
@@ -207,6 +214,7 @@ class ThriftServer:
         self._silent.pop(connection, None)
         self._paused.pop(connection, None)
         self._stalled.pop(connection, None)
+        self._holders.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
@@ -230,6 +238,46 @@ class ThriftServer:
     def unstalled(self, connection: Connection) -> None:
         """The kernel has all of its answers, or the connection is gone."""
         self._stalled.pop(connection, None)
+
+    # --- requests that give way -------------------------------------------------------------------------------------------
+    def holds(self, connection: Connection) -> None:
+        """It holds much of requests that are not begun."""
+        self._holders[connection] = None
+
+    def make_room_for(self, asker: Connection) -> bool:
+        """Sheds what others hold where the bytes in flight are used up; whether there is space again.
+
+        First what is held too slowly, then what callers hold beyond their share.
+        """
+        now_s, budget = self.monotonic(), self.budget
+        if now_s > self._fruitless_until_s:
+            self._fruitless.clear()
+            self._fruitless_until_s = now_s + FRUITLESS_S
+        if asker.host in self._fruitless:
+            return False
+        if not is_slow(asker, now_s):
+            self._shed_slow(now_s, except_for=asker)
+        if budget.free_bytes < 0:
+            for holder in beyond_their_share(list(self._holders), asker, self._bytes_to_shed(), budget.limit_bytes):
+                self._shed(holder)
+        if budget.free_bytes < 0:
+            self._fruitless.add(asker.host)
+        return budget.free_bytes >= 0
+
+    def _shed_slow(self, now_s: float, except_for: Connection | None = None) -> None:
+        self._holders = {each: None for each in self._holders if each.held_bytes}
+        for holder in slow_ones(
+            [each for each in self._holders if each is not except_for], now_s, self._bytes_to_shed()
+        ):
+            self._shed(holder)
+
+    def _bytes_to_shed(self) -> int:
+        return self.budget.limit_bytes // SHED_SHARE - self.budget.free_bytes
+
+    def _shed(self, holder: Connection) -> None:
+        holder.shed()
+        if not holder.held_bytes:
+            self._holders.pop(holder, None)
 
     # --- standing still ---------------------------------------------------------------------------------------------------
     def _beat_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -277,6 +325,8 @@ class ThriftServer:
         self._look_at_paused()
         if self.budget.scarce:
             self._cut_partial_frames(now_s)
+            if self._bytes_to_shed() > 0:
+                self._shed_slow(now_s)
         else:  # while memory is scarce, progress gives a slow reader no more time
             for connection in list(self._stalled):
                 connection.look_at_progress(now_s)

@@ -141,13 +141,20 @@ def _missing_in_child(
 
 
 def _build_suspicious(spec: tuple[Any, ...]) -> Callable[[Any], bool]:
+    """Plain texts first, without a call for each."""
+    entries = [entry for entry in spec if entry is not None]
+    texts = tuple(attrgetter(entry[2]) for entry in entries if entry[1] == TType.STRING and entry[3] != "BINARY")
     looks = tuple(
         (attrgetter(entry[2]), look)
-        for entry in spec
-        if entry is not None and (look := _look_for(entry[1], entry[3])) is not None
+        for entry in entries
+        if entry[1] != TType.STRING and (look := _look_for(entry[1], entry[3])) is not None
     )
 
     def suspicious(value: Any) -> bool:
+        for read in texts:
+            text = read(value)
+            if text and REPLACEMENT in text:
+                return True
         for read, look in looks:
             inner = read(value)
             if inner is not None and look(inner):

@@ -24,24 +24,19 @@ class FrameTooLong(WireError):
 
 
 class FrameSplitter:
-    """One direction of one connection."""
+    """One direction of one connection. `partial`: what is held of a frame that isn't whole yet; not to be changed from outside."""
 
-    __slots__ = ("_max_frame_bytes", "_partial", "_skipping_bytes")
+    __slots__ = ("_max_frame_bytes", "_skipping_bytes", "partial")
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._partial = bytearray()
+        self.partial = bytearray()
         self._skipping_bytes = 0
 
     @property
-    def buffered_bytes(self) -> int:
-        """What is held of a frame that isn't whole yet."""
-        return len(self._partial)
-
-    @property
     def buffered(self) -> bytes:
-        """That itself."""
-        return bytes(self._partial)
+        """What is held of a frame that isn't whole yet, as bytes."""
+        return bytes(self.partial)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes, in order. Raises `WireError` (fatal) at a length that can't be.
@@ -59,34 +54,34 @@ class FrameSplitter:
             skipped = min(self._skipping_bytes, len(data))
             self._skipping_bytes -= skipped
             data = data[skipped:]
-        if not self._partial:
+        if not self.partial:
             if LENGTH_BYTES < len(data) <= self._max_frame_bytes and _read_length(data)[0] == len(data) - LENGTH_BYTES:
                 return [data[LENGTH_BYTES:]], None  # mostly one whole frame comes at a time
             frames, used, error = self._cut(data)
             if used < len(data):
-                self._partial += memoryview(data)[used:]
+                self.partial += memoryview(data)[used:]
             return frames, error
-        self._partial += data
-        if len(self._partial) < self._wanted():
+        self.partial += data
+        if len(self.partial) < self._wanted():
             return [], None
-        whole = bytes(self._partial)
+        whole = bytes(self.partial)
         frames, used, error = self._cut(whole)
-        del self._partial[:used]
+        del self.partial[:used]
         return frames, error
 
     def skip(self, head_bytes: int) -> bytes:
         """Drops the frame that is not whole yet, with what is still to come of it; returns its first bytes.
 
-        At least its length must have come (`buffered_bytes` of `LENGTH_BYTES` or more).
+        At least its length must have come (`LENGTH_BYTES` of `partial`).
         """
-        partial, self._partial = self._partial, bytearray()
+        partial, self.partial = self.partial, bytearray()
         size: int = _read_length(partial)[0]
         self._skipping_bytes = LENGTH_BYTES + size - len(partial)
         return bytes(partial[LENGTH_BYTES : LENGTH_BYTES + head_bytes])
 
     def _wanted(self) -> int:
         """How many bytes it takes to go on: the whole first frame, or its length."""
-        partial = self._partial
+        partial = self.partial
         if len(partial) < LENGTH_BYTES:
             return LENGTH_BYTES
         size: int = _read_length(partial)[0]

@@ -44,6 +44,7 @@ class Method(NamedTuple):
     strict_arguments: Shape  # the same with all text as bytes
     check_arguments: Check
     returns: bool
+    returns_many: bool  # a list or a map
     result_pair: list[Any]
     received_result: Shape
     check_result: Check
@@ -117,6 +118,8 @@ def _build(name: str, received: ReceivedTypes, as_bytes: ReceivedTypes) -> Metho
             arguments.cls, arguments.spec, {**REQUIRED, arguments.cls.__name__: every_argument}
         ),
         returns=result_class.thrift_spec[0] is not None,
+        returns_many=result_class.thrift_spec[0] is not None
+        and result_class.thrift_spec[0][1] in (TType.LIST, TType.MAP),
         result_pair=[result_class, result_class.thrift_spec],
         received_result=result,
         check_result=build_check(result.cls, result.spec, REQUIRED),

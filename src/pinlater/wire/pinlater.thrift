@@ -308,6 +308,15 @@ struct PinLaterDeleteJobsRequest {
   5: optional i32 limit = 1000
 }
 
+struct RunJobsRequest {
+  1: required string queueName
+  2: required list<string> jobDescriptors
+  // When they become due. Without it: now.
+  3: optional i64 runAfterTimestampMillis
+  // Attempts that a FAILED job gets; a PENDING one keeps its own.
+  4: optional i32 attemptsToAllow = 1
+}
+
 // A claim as its holder names it.
 struct ClaimRef {
   1: required string jobDescriptor
@@ -383,6 +392,30 @@ struct QueueStats {
   5: required QueueRates rates
   // Long polls that wait on this server now.
   6: required i32 waitingDequeues
+  // A shard was out of reach; its jobs are not counted.
+  7: optional bool incomplete
+}
+
+// How many jobs a filter finds.
+struct JobCount {
+  1: required i64 jobs
+  // A shard was out of reach; its jobs are not counted.
+  2: optional bool incomplete
+}
+
+// A queue's settings as they hold on this server.
+struct SettingsInForce {
+  1: required QueueConfig values
+  // Where each value comes from, by its name in QueueConfig: `queue`, `limits file`, or the name of the server's setting. A name that is
+  // not there has no value.
+  2: required map<string, string> origins
+}
+
+// Long polls of one caller on one queue that wait on this server now.
+struct WaitingDequeues {
+  1: required string queueName
+  2: required string source
+  3: required i32 number
 }
 
 struct ServerInfo {
@@ -470,6 +503,19 @@ service PinLater {
 
   // An empty list asks for all queues. Never scans jobs.
   list<QueueStats> getQueueStats(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
+
+  // Jobs by name: PENDING ones become due at that time, FAILED ones go back to the queue, as retryFailedJobs does it. STALE_CLAIM for a job in
+  // hand, ALREADY_FINAL for one that succeeded or whose uniqueKey another job holds.
+  list<AckOutcome> runJobs(1: RequestContext context, 2: RunJobsRequest request) throws (1: PinLaterException e)
+
+  // As getJobCount; the number is not cut, and the answer says where a shard is missing.
+  JobCount countJobs(1: RequestContext context, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)
+
+  // What holds for the queue now: its own settings, and the server's where it has none.
+  SettingsInForce getSettingsInForce(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
+
+  // Who waits for jobs on this server, by queue and source.
+  list<WaitingDequeues> getWaitingDequeues(1: RequestContext context) throws (1: PinLaterException e)
 
   // How many were deleted, in whatever state they were.
   i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)

@@ -324,6 +324,11 @@ class Worker:
                 made += not placed.existing
         return made
 
+    @property
+    def cron_entries(self) -> Sequence[Cron]:
+        """The cron entries, in the order of their registration."""
+        return tuple(self._crons)
+
     def next_cron(self, after: datetime) -> datetime | None:
         """When the first cron entry fires after that moment; None where none does."""
         return min((firing for entry in self._crons for firing in islice(entry.after(after), 1)), default=None)

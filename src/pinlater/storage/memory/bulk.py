@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from pinlater.domain.job import JobState
-from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.domain.job import JobState, Outcome
+from pinlater.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.storage.memory import events
+from pinlater.storage.memory.finishing import answer
 from pinlater.storage.memory.queue_state import QueueState
+from pinlater.storage.memory.record import Record
 
 
 def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> int:
@@ -24,6 +26,19 @@ def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> int:
             events.requeue(job, order.attempts, order.run_after_ms, now_ms)
         requeued += 1
     return requeued
+
+
+def run(queue: QueueState, job: Record, order: RunOrder, now_ms: int) -> Acked:
+    """A waiting job becomes due, a failed one goes back to the queue unless another job has its key."""
+    if job.claim is not None:
+        refused = answer(Outcome.STALE_CLAIM, job)
+        return refused._replace(holder=job.claim.holder.descriptor, held_since_ms=job.claim.at_ms)
+    if job.state is JobState.SUCCEEDED or (job.state is JobState.FAILED and not queue.retake_key(job, now_ms)):
+        return answer(Outcome.ALREADY_FINAL, job)
+    attempts = order.attempts if job.state is JobState.FAILED else job.attempts_remaining
+    with queue.changing(job):
+        events.requeue(job, attempts, order.run_after_ms, now_ms)
+    return answer(Outcome.APPLIED, job)
 
 
 def purge(queue: QueueState, order: Purge) -> int:

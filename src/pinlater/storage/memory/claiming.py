@@ -9,15 +9,16 @@ from pinlater.storage.interface import Claimed, ClaimOrder
 from pinlater.storage.memory import events
 from pinlater.storage.memory.queue_state import QueueState
 from pinlater.storage.memory.record import Record
+from pinlater.storage.together import BytesTogether
 
 
-def claim(queue: QueueState, order: ClaimOrder, now_ms: int) -> Claimed:
+def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesTogether) -> Claimed:
     """Goes through the due jobs once; the first call is served first."""
     expired = 0
     due = _due_jobs(queue, now_ms)
     waiting: Record | None = None  # a job that did not fit into the call before
     given: list[list[ClaimedJob]] = []
-    short = False
+    short = cut_short = False
     for call in order.calls:
         jobs: list[ClaimedJob] = []
         left_bytes = call.max_bytes
@@ -30,10 +31,12 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int) -> Claimed:
                 expire(queue, job, now_ms)
                 expired += 1
                 continue
-            if jobs and len(job.body) > left_bytes:
+            if together.left <= 0 or (jobs and len(job.body) > left_bytes):
                 waiting = job
+                cut_short = together.left <= 0
                 break
             left_bytes -= len(job.body)
+            together.left -= len(job.body)
             with queue.changing(job) as line:
                 events.claim(job, call.holder, order.claim_timeout_ms, now_ms)
                 line.claimed += 1
@@ -41,7 +44,7 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int) -> Claimed:
             jobs.append(job.handed_out(job.claim.deadline_ms))
         short = short or len(jobs) < call.limit
         given.append(jobs)
-    return Claimed(given, next_due(queue) if short else None, expired)
+    return Claimed(given, next_due(queue) if short else None, expired, cut_short)
 
 
 def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob]:

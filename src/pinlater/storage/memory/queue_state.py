@@ -85,9 +85,9 @@ class RequestSeen:
 class QueueState:
     """A queue. Every change of a job goes through `add`, `changing` or `drop`, so that no order or count can be forgotten."""
 
-    def __init__(self, name: str, status_rule: StatusRule = MYSQL_STATUS) -> None:
+    def __init__(self, settings: Queue, status_rule: StatusRule = MYSQL_STATUS) -> None:
         self.status_rule = status_rule
-        self.settings = Queue(name)
+        self.settings = settings
         self.jobs: dict[int, Record] = {}
         self.lines: dict[int, Line] = {}
         self.deadlines = SortedKeys()

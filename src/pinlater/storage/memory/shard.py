@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState, UniqueScope
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.storage.interface import (
+    DELETION_KEPT_MS,
     TIMED_KEYS_COUNTED,
     Ack,
     Acked,
@@ -29,6 +30,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -38,6 +40,7 @@ from pinlater.storage.interface import (
 from pinlater.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
 from pinlater.storage.memory.queue_state import QueueState
 from pinlater.storage.memory.record import Record
+from pinlater.storage.together import BytesTogether
 
 
 class MemoryShard:
@@ -60,6 +63,7 @@ class MemoryShard:
             )
         self._status_rule = status_rule
         self._queues: dict[str, QueueState] = {}
+        self._deleted: dict[str, int] = {}
         self._highest_id = 0
         self._map: tuple[str, int] | None = None
 
@@ -96,15 +100,37 @@ class MemoryShard:
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        for name in names:
-            if name not in self._queues:
-                self._queues[name] = QueueState(name, self._status_rule)
-        return [self._queues[name].settings for name in names]
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return [self._merge(queue) for queue in queues]
+
+    def _merge(self, given: Queue) -> Queue:
+        state = self._queues.get(given.name)
+        if state is not None:
+            state.settings = state.settings.newest(given)
+            return state.settings
+        queue = given.made_after(self._deleted.get(given.name, 0))
+        if not queue.life.over:
+            self._queues[given.name] = QueueState(queue, self._status_rule)
+        return queue
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = 0
         for name in names:
-            self._queues.pop(name, None)
+            state = self._queues.get(name)
+            if state is not None:
+                newest_ms = max(newest_ms, state.settings.newest_ms)
+                if deleted_ms and state.settings.life.made_ms > deleted_ms:
+                    continue
+                del self._queues[name]
+            if deleted_ms:
+                self._deleted[name] = max(deleted_ms, self._deleted.get(name, 0))
+        before_ms = deleted_ms - DELETION_KEPT_MS
+        for name in [name for name, at_ms in self._deleted.items() if at_ms < before_ms]:
+            del self._deleted[name]
+        return newest_ms
 
     async def list_queues(self) -> Sequence[Queue]:
         return [self._queues[name].settings for name in sorted(self._queues)]
@@ -128,8 +154,9 @@ class MemoryShard:
         ]
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        together = BytesTogether(orders)
         return [
-            claiming.claim(queue, order, now_ms)
+            claiming.claim(queue, order, now_ms, together)
             if (queue := self._queues.get(order.queue))
             else QueueNotFound(order.queue)
             for order in orders
@@ -206,6 +233,12 @@ class MemoryShard:
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else finishing.NOT_FOUND for key in keys]
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return [
+            bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else finishing.NOT_FOUND
+            for order in orders
+        ]
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 

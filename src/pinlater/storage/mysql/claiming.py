@@ -23,6 +23,7 @@ from pinlater.storage.options import options_of
 from pinlater.storage.record import later
 from pinlater.storage.relational import sweeping
 from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.storage.together import BytesTogether
 
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
@@ -45,11 +46,12 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
     """All orders at once."""
     results: list[Claimed | PinLaterError] = [QueueNotFound(order.queue) for order in orders]
     claims: list[tuple[int, _Claim]] = []
+    together = BytesTogether(orders)
     queues = await transaction.queues_named([order.queue for order in orders])
     for index, order in enumerate(orders):
         queue = queues.get(order.queue)
         if queue is not None:
-            claims.append((index, _Claim(transaction, queue, order, now_ms)))
+            claims.append((index, _Claim(transaction, queue, order, now_ms, together)))
     if claims:
         await _find([one for _, one in claims], transaction, now_ms)
         await _store([one for _, one in claims], transaction, now_ms)
@@ -76,7 +78,7 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         if not expired:
             return
         await sweeping.expire(MysqlDialect(transaction), expired, now_ms)
-        unfilled = [one for one in unfilled if one.passed_over and one.left]
+        unfilled = [one for one in unfilled if one.passed_over and one.left and not one.cut_short]
         if not unfilled:
             return
         _move(claims, transaction)
@@ -138,7 +140,9 @@ class _Share:
 class _Claim:
     """One order being filled."""
 
-    def __init__(self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int) -> None:
+    def __init__(
+        self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
+    ) -> None:
         self._transaction = transaction
         self.queue = queue
         self._now_ms = now_ms
@@ -146,6 +150,8 @@ class _Claim:
         self._shares = [_Share(call) for call in order.calls]
         self._cut = False
         self._short = False
+        self._together = together
+        self.cut_short = False
         self._floors = transaction.queue_cache.floors(queue)
         self._about: dict[int, ClaimedJob] = {}
         self.taken: list[tuple[int, int, int, int]] = []
@@ -191,6 +197,10 @@ class _Claim:
                 share = next(shares, None)
             if share is None:
                 break
+            if self._together.left <= 0:
+                self._cut = self.cut_short = True
+                break
+            self._together.left -= size
             share.picked.append((priority, run_after_ms, job_id, flags))
             share.bytes_left -= size
             if flags & SPECIAL:
@@ -286,4 +296,4 @@ class _Claim:
                     self._due_ms = now_ms + _LOOK_AGAIN_MS
 
     def result(self) -> Claimed:
-        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired)
+        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.cut_short)

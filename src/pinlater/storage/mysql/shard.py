@@ -19,7 +19,7 @@ from asyncmy import errors as driver
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.storage.interface import (
     Ack,
@@ -38,13 +38,15 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, queues, reading
+from pinlater.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, reading
+from pinlater.storage.mysql import queues as queue_rows
 from pinlater.storage.mysql.change_poller import ChangePoller
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
 from pinlater.storage.mysql.dialect import MysqlDialect, MysqlReader
@@ -277,13 +279,17 @@ class MysqlShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        """The queue cache learns of them at their first use."""
-        return await self._other.carry_out(lambda t: queues.create(t, names, now_ms))
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
-        await self._other.carry_out(lambda t: queues.delete(t, names))
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        """The queue cache learns of them at their first use."""
+        return await self._other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = await self._other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
         await self._refresh()
+        return newest_ms
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
@@ -295,7 +301,7 @@ class MysqlShard:
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        if not await self._other.carry_out(lambda t: queues.configure(t, name, config, paused, version)):
+        if not await self._other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
             raise QueueNotFound(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
@@ -359,6 +365,9 @@ class MysqlShard:
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         self._check_open()
         return await self._change(in_hand.cancel, keys, now_ms)
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._change(bulk.run, orders, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.storage import outcomes
 from pinlater.storage.decide import RetryFailed
-from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.storage.record import JobRecord
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.changes import Changes
@@ -48,6 +49,27 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
         if not seen:
             break
     return done
+
+
+async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
+    """Waiting jobs become due, failed ones go back to the queue unless another job has their key."""
+    queues = access.ids_of([order.key.queue for order in orders])
+    ids = dict(queues)
+    refs = [
+        ref_of(ids[key.queue], key.priority, key.id)
+        for key in (order.key for order in orders)
+        if key.queue in ids and may_exist(key)
+    ]
+    for _ in range(_TRIES):
+        changes = Changes(now_ms)
+        await changes.load(access.readers, refs, queues)
+        failed = outcomes.failed_of(changes, orders)
+        await _load_keys(access, changes, failed)
+        barred = {job.id for job in failed if not _retake_key(changes, job, now_ms)}
+        answers = outcomes.run(changes, orders, barred)
+        if await access.write(changes, now_ms, queues) == [0]:
+            return answers
+    raise conflict()
 
 
 async def _requeue_some(

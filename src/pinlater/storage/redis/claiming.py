@@ -19,11 +19,13 @@ from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.changes import Changes
 from pinlater.storage.redis.keys import line_of
 from pinlater.storage.redis.packing import HEAD, HEAD_BYTES, I64, pack_holder, read_job, read_past
+from pinlater.storage.together import BytesTogether
 
 logger = logging.getLogger(__name__)
 
 _ENTRY = Struct(">Bq?")
 REF_BYTES = 13
+_CUT_SHORT = 2
 
 
 async def claim(
@@ -47,7 +49,8 @@ async def claim(
                             (line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder[2])
                         )
 
-        request = encode(([name for name, _ in checked], [queue for _, queue in checked], packed))
+        bytes_max = BytesTogether(known).left
+        request = encode(([name for name, _ in checked], [queue for _, queue in checked], packed, bytes_max))
         answers, records = await access.writer.run(
             "claim_jobs", now_ms, I64.pack(now_ms), request, if_answered=made_after_all
         )
@@ -58,13 +61,13 @@ async def claim(
         if order.queue not in queues:
             results.append(QueueNotFound(order.queue))
             continue
-        shares, due, expired, _, lost = next(found)
+        shares, due, expired, cut, lost = next(found)
         jobs = [_jobs(share, values, now_ms, order.claim_timeout_ms) if share else [] for share in shares]
         if lost:
             access.stats.jobs_lost += lost
             logger.error("jobs are gone from Redis: %d of queue %s that waited", lost, order.queue)
         ended = await _expire(access, expired, now_ms) if expired else 0
-        results.append(Claimed(jobs, _time(due), ended))
+        results.append(Claimed(jobs, _time(due), ended, cut == _CUT_SHORT))
     return results
 
 

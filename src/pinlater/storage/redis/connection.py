@@ -23,12 +23,18 @@ from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
 from pinlater.storage.redis.tls import tls_arguments, wants_tls
 
+Address = tuple[str, int]
+"""Host and port."""
+
 
 class Connection:
-    """An open connection. Not for two callers at once."""
+    """An open connection to `address`. Not for two callers at once."""
 
-    def __init__(self, raw: Any, endpoint: RedisEndpoint, front: bytes, settings: RedisSettings, stats: Stats) -> None:
+    def __init__(
+        self, raw: Any, endpoint: RedisEndpoint, address: Address, front: bytes, settings: RedisSettings, stats: Stats
+    ) -> None:
         self._raw = raw
+        self.address = address
         self._front = front
         self._stats = stats
         stats.connections += 1
@@ -103,7 +109,7 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
     raw: Any = None
     try:
         async with asyncio.timeout(limit_s):
-            host, port = await _address(endpoint, settings)
+            host, port = await master_address(endpoint, settings)
             raw = _raw_connection(endpoint, settings, host, port)
             await raw.connect()
     except TimeoutError as error:
@@ -126,7 +132,7 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
     except BaseException:
         await _drop(raw)
         raise
-    return Connection(raw, endpoint, front, settings, stats)
+    return Connection(raw, endpoint, (host, port), front, settings, stats)
 
 
 async def _drop(raw: Any) -> None:
@@ -156,8 +162,11 @@ def _raw_connection(endpoint: RedisEndpoint, settings: RedisSettings, host: str,
     return TcpConnection(host=host, port=port, **arguments)
 
 
-async def _address(endpoint: RedisEndpoint, settings: RedisSettings) -> tuple[str, int]:
-    """Where to go: as it is written, or where the Sentinels say that the master is. The first that knows it counts."""
+async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Address:
+    """Where to go: as it is written, or where the Sentinels say that the master is. The first that knows it counts.
+
+    Raises `NotSent` where none does.
+    """
     if not endpoint.sentinels:
         return endpoint.host, endpoint.port
     trouble = "none answered"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pinlater.domain.errors import TooManyWaiting
-from pinlater.storage.redis.connection import Connection
+from pinlater.storage.redis.connection import Address, Connection
 from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, StaleQueues, translate
 from pinlater.storage.redis.scripts import script
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
@@ -87,6 +87,14 @@ class Readers:
         finally:
             if connection.open:
                 self._idle.append(connection)
+
+    def leave(self, address: Address) -> int:
+        """Cuts the idle connections to any other address; how many there were."""
+        elsewhere = [connection for connection in self._idle if connection.address != address]
+        for connection in elsewhere:
+            self._idle.remove(connection)
+            connection.close()
+        return len(elsewhere)
 
     async def close(self) -> None:
         while self._idle:

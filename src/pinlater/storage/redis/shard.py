@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, settings_text
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts, settings_text
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.storage.interface import (
+    DELETION_KEPT_MS,
     Ack,
     Acked,
     Capabilities,
@@ -35,6 +36,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -44,8 +46,9 @@ from pinlater.storage.interface import (
 from pinlater.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.arguments import encode
-from pinlater.storage.redis.connection import Connection, connect
+from pinlater.storage.redis.connection import Address, Connection, connect
 from pinlater.storage.redis.errors import StaleQueues
+from pinlater.storage.redis.failover import MasterWatch
 from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.index_repair import IndexRepair
 from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
@@ -111,6 +114,7 @@ class RedisShard:
             Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, _WRITERS) for _ in range(_WRITERS)
         ]
         self._joining = asyncio.Lock()
+        self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
@@ -158,12 +162,14 @@ class RedisShard:
             self._is_open = False
             with contextlib.suppress(PinLaterError):  # the lease lapses by itself
                 await self._membership.leave(self._readers.run)
+        await self._master.close()
         await asyncio.gather(*(writer.close() for writer in self._writers))
         await self._readers.close()
 
     async def ping(self, now_ms: int | None = None) -> None:
         """A sign of life in the store, which is a write."""
         self._check_open()
+        self._master.look()
         slot, asked = self._membership.slot, self._monotonic()
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
         if not await self._membership.renew(self._readers.run, time_ms):
@@ -200,6 +206,9 @@ class RedisShard:
     async def _connect(self) -> Connection:
         return await connect(self.endpoint, self._front, self._settings, self.stats)
 
+    def _leave(self, address: Address) -> int:
+        return self._readers.leave(address) + sum(writer.leave(address) for writer in self._writers)
+
     async def _refresh(self) -> None:
         """Reads the queue cache anew."""
         found = await reading.list_queues(self._readers)
@@ -229,19 +238,39 @@ class RedisShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        kept: list[bytes] = []
-        for start in range(0, len(names), _QUEUES_A_CALL):
-            some = list(names[start : start + _QUEUES_A_CALL])
-            part = encode(some)
-            kept += await self._other.run("create_queues", part, secrets.randbelow(_FIRST_NUMBER_MAX))
-            self._queue_cache.learn(zip(some, await self._readers.run("find_queues", part), strict=True))
-        return [reading.unpacked(name, settings) for name, settings in zip(names, kept, strict=True)]
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        merged: list[Queue] = []
+        for start in range(0, len(queues), _QUEUES_A_CALL):
+            some = queues[start : start + _QUEUES_A_CALL]
+            merged += await self._merge(some)
+            names = [queue.name for queue in some]
+            self._queue_cache.learn(zip(names, await self._readers.run("find_queues", encode(names)), strict=True))
+        return merged
+
+    async def _merge(self, queues: Sequence[Queue]) -> list[Queue]:
+        """Decided here from what Redis has, and decided anew where that has changed meanwhile."""
+        for _ in range(_SETTINGS_TRIES):
+            states = await self._readers.run("find_states", encode([queue.name for queue in queues]))
+            decided = [reading.merged(queue, state) for queue, state in zip(queues, states, strict=True)]
+            changes = [change for _, change in decided if change is not None]
+            if not changes:
+                return [queue for queue, _ in decided]
+            first_number = secrets.randbelow(_FIRST_NUMBER_MAX)
+            if await self._other.run("merge_queues", encode(changes), first_number) == [_CONFIGURED]:
+                return [queue for queue, _ in decided]
+        raise conflict()
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = 0
         for start in range(0, len(names), _QUEUES_A_CALL):
-            await self._other.run("delete_queues", encode(list(names[start : start + _QUEUES_A_CALL])))
+            part = encode(list(names[start : start + _QUEUES_A_CALL]))
+            [found] = await self._other.run("delete_queues", part, deleted_ms, deleted_ms - DELETION_KEPT_MS)
+            newest_ms = max(newest_ms, int(found))
         await self._refresh()
+        return newest_ms
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
@@ -357,6 +386,11 @@ class RedisShard:
             self._other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
         )
 
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._with_queues(
+            self._other, [order.key.queue for order in orders], lambda access: bulk.run(access, orders, now_ms)
+        )
+
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
@@ -398,6 +432,7 @@ class RedisShard:
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> MaintenanceSnapshot:
+        self._master.look()
         found = await self._readers.run("maintenance_snapshot", self._seen_change)
         self._changed.update(found[7])
         self._seen_change = found[8]

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.storage.redis.connection import Connection
+from pinlater.storage.redis.connection import Address, Connection
 from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, SlotLost, StaleQueues, translate
 from pinlater.storage.redis.scripts import script
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
@@ -101,6 +101,13 @@ class Writer:
             if self._connection is not None:
                 await self._connection.quit()
                 self._connection = None
+
+    def leave(self, address: Address) -> int:
+        """Cuts the connection if it is to another address; a call under way is sent again on the next one. How many there were."""
+        if self._connection is None or not self._connection.open or self._connection.address == address:
+            return 0
+        self._connection.close()
+        return 1
 
     async def settle(self) -> None:
         """Finds out about a call with an unknown outcome, if there is one. Raises `WorldError` where Redis can't be asked."""

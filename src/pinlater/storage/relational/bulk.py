@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
+from pinlater.storage import outcomes
 from pinlater.storage.changes import Changes
 from pinlater.storage.decide import RetryFailed
-from pinlater.storage.interface import JobKey, Purge, Requeue
+from pinlater.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.storage.options import options_of
 from pinlater.storage.record import JobRecord
 from pinlater.storage.relational.changes import load, write
@@ -43,6 +44,17 @@ async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> int | PinLat
         after = found[-1]
     write(dialect, changes)
     return done
+
+
+async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
+    """Makes waiting jobs due, and puts failed ones back unless another job has their key."""
+    changes = Changes(now_ms)
+    await load(dialect, changes, [order.key.id for order in orders])
+    failed = outcomes.failed_of(changes, orders)
+    barred = {job.id for job in failed if not await _retake_key(dialect, job, now_ms)}
+    answers = outcomes.run(changes, orders, barred)
+    write(dialect, changes)
+    return answers
 
 
 async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:

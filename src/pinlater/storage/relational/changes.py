@@ -1,6 +1,7 @@
 """Loads the jobs of a call and writes what became of them: a few statements a call, however many jobs it has.
 
-A row leaves the table of the job's old state and one enters the table of its new state.
+A row leaves the table of the job's old state and one enters the table of its new state. A job that waits on moves too: its place in
+`ready` depends on its run-after.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def write(dialect: Dialect, changes: Changes) -> None:
     moves = changes.moves()
     if not moves:
         return
-    moved = [move for move in moves if move.before.state is not move.after.state]
+    moved = [
+        move for move in moves if move.before.state is not move.after.state or move.after.state is JobState.PENDING
+    ]
     _count(dialect, changes, moved)
     _save_progress(dialect, [move.after for move in moves if move.after.changed])
     _leave(dialect, [move.before for move in moved])

@@ -20,6 +20,7 @@ from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, 
 from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Execute, Rows, sql
+from pinlater.storage.together import BytesTogether
 
 # An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.
 _EXPIRED_MAX = 1_000
@@ -39,9 +40,13 @@ _FREE_UNIQUE_KEY = sql("free_unique_key")
 def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
     """Order by order."""
     results: list[Claimed | PinLaterError] = []
+    together = BytesTogether(orders)
     for order in orders:
         queue = transaction.queue_cache.queues.get(order.queue)
-        results.append(QueueNotFound(order.queue) if queue is None else _Claim(transaction, queue, order, now_ms).run())
+        if queue is None:
+            results.append(QueueNotFound(order.queue))
+        else:
+            results.append(_Claim(transaction, queue, order, now_ms, together).run())
     return results
 
 
@@ -74,7 +79,9 @@ class _Share:
 class _Claim:
     """One order being filled."""
 
-    def __init__(self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int) -> None:
+    def __init__(
+        self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
+    ) -> None:
         self._transaction = transaction
         self._execute = transaction.execute
         self._queue = queue
@@ -87,10 +94,12 @@ class _Claim:
         self._rows: list[object] = []
         self._expired: list[int] = []
         self._cut = False
+        self._together = together
+        self._cut_short = False
 
     def run(self) -> Claimed:
         for counter in list(self._queue.counters.values()):
-            if self._share is None:
+            if self._share is None or self._cut_short:
                 break
             if counter.pending > counter.future or (counter.future and counter.future_from_ms <= self._now_ms):
                 self._take(counter)
@@ -100,7 +109,7 @@ class _Claim:
             at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
         short = self._cut or self._share is not None
         due_ms = first_due(self._execute, self._queue, self._now_ms) if short else None
-        return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired))
+        return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired), self._cut_short)
 
     def _take(self, counter: Counter) -> None:
         """All that can be had of one priority."""
@@ -130,8 +139,12 @@ class _Claim:
         make = tuple.__new__
         take_waiting = counter.take_waiting
         claimed = used = 0
+        bytes_together = self._together.left
         run_after_ms = job_id = 0
         for row in rows:
+            if bytes_together <= 0:
+                self._cut_short = True
+                break
             if row[2] or row[5] is not None:  # changed before, or with options
                 job = self._special(priority, row)
                 if job is None:
@@ -159,6 +172,7 @@ class _Claim:
             else:
                 self._store_special(share, job, row)
             share.bytes_left -= size
+            bytes_together -= size
             share.jobs.append(job)
             take_waiting(run_after_ms, job_id)
             claimed += 1
@@ -171,6 +185,7 @@ class _Claim:
         counter.in_progress += claimed
         counter.claimed_total += claimed
         self._wanted -= claimed
+        self._together.left = bytes_together
         return used, (run_after_ms, job_id) if used else None
 
     def _next_share(self, share: _Share, priority: int) -> _Share | None:

@@ -124,7 +124,9 @@ class _Batch:
         if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         self._add_rows(queue, new_jobs(jobs, existing))
-        return self._answer(queue, request, existing)
+        if existing or request.request_key is not None:
+            return self._answer(queue, request, existing)
+        return Inserted([job[0] for job in jobs], existing)
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """As `add`, with the rows stored step by step."""

@@ -1,7 +1,10 @@
 """Queues and their counters in memory, as the file has them.
 
-Only the writer changes them, within a transaction. After a rollback, and where a transaction finds that another connection has changed
-the file, the writer reads them again (`reload`). Counters that a transaction touched are written once, at its end.
+
+Only the writer changes them, within a transaction. After a rollback the writer reads the queues that the transaction changed again
+(`reload_changed`), and all queues where a transaction finds that another connection has changed the file (`reload`). So every change of
+a queue must be marked before the transaction can fail: `add`, `drop`, `counter`, `touch` and `will_change` mark. Counters that a
+transaction touched are written once, at its end.
 
 The counters tell a claim which priorities have jobs, so that it reads no others.
 """
@@ -17,6 +20,8 @@ from pinlater.storage.relational.dialect import Waiting
 from pinlater.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
+# A transaction that changed more queues than this is undone by reading all of them.
+_CHANGED_MAX = 1_000
 
 
 class Counter:
@@ -141,6 +146,11 @@ class QueueCache:
         self.first_request_key_ms = NEVER_MS
         self.first_key_until_ms = NEVER_MS
         self._touched: dict[Counter, None] = {}
+        self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._changed.clear()
 
     def reload(self, execute: Execute) -> None:
         """Everything as the file has it."""
@@ -157,6 +167,34 @@ class QueueCache:
                 self.by_id[counter.queue_id].counters[counter.priority] = counter
             elif counter.queue_id in self.dropped:
                 self.dropped[counter.queue_id].append(counter)
+        self._reload_bounds(execute)
+
+    def reload_changed(self, execute: Execute) -> None:
+        """What this transaction may have changed, as the file has it."""
+        self._changed.update([counter.queue_id for counter in self._touched])
+        if len(self._changed) > _CHANGED_MAX:
+            self.reload(execute)
+            return
+        self._touched.clear()
+        self._deleted = False
+        for queue_id in self._changed:
+            entry = self.by_id.pop(queue_id, None)
+            if entry is not None:
+                del self.queues[entry.name]
+        for queue_id in self._changed:
+            self._reload_queue(execute, queue_id)
+        dropped = [queue_id for (queue_id,) in execute(sql("list_dropped_queues")).fetchall()]
+        self.dropped = {queue_id: _counters_of(execute, queue_id) for queue_id in dropped}
+        self._reload_bounds(execute)
+
+    def _reload_queue(self, execute: Execute, queue_id: int) -> None:
+        row = execute(sql("load_queue"), (queue_id,)).fetchone()
+        if row is not None:
+            entry = QueueEntry(row[0], queue_of(row[1], row[3], bool(row[2])))
+            entry.counters = {counter.priority: counter for counter in _counters_of(execute, queue_id)}
+            self.queues[entry.name] = self.by_id[queue_id] = entry
+
+    def _reload_bounds(self, execute: Execute) -> None:
         highest_id, self._highest_id_kept = execute(sql("select_highest_id")).fetchone()
         self.highest_id = max(self.highest_id, highest_id, self._highest_id_kept)
         self.reload_expiry(execute)
@@ -171,10 +209,12 @@ class QueueCache:
         self.first_request_key_ms = NEVER_MS if seen_ms is None else seen_ms
         self.first_key_until_ms = NEVER_MS if until_ms is None else until_ms
 
-    def add(self, queue_id: int, name: str) -> None:
-        self.queues[name] = self.by_id[queue_id] = QueueEntry(queue_id, Queue(name))
+    def add(self, queue_id: int, queue: Queue) -> None:
+        self._changed.add(queue_id)
+        self.queues[queue.name] = self.by_id[queue_id] = QueueEntry(queue_id, queue)
 
     def drop(self, entry: QueueEntry) -> None:
+        self._changed.add(entry.queue_id)
         del self.queues[entry.name], self.by_id[entry.queue_id]
         self.dropped[entry.queue_id] = list(entry.counters.values())
 
@@ -193,6 +233,10 @@ class QueueCache:
         self._touched[counter] = None
         return counter
 
+    def will_change(self, entry: QueueEntry) -> None:
+        """The transaction changes its settings."""
+        self._changed.add(entry.queue_id)
+
     def jobs_deleted(self) -> None:
         """This transaction deletes jobs: the highest id given so far must not go with them, or a clock set back would give it again."""
         self._deleted = True
@@ -208,7 +252,12 @@ class QueueCache:
         for counter in self._touched:
             if counter.queue_id in self.by_id:
                 execute(statement, counter.row())
+        self._changed.update([counter.queue_id for counter in self._touched])
         self._touched.clear()
+
+
+def _counters_of(execute: Execute, queue_id: int) -> list[Counter]:
+    return [Counter(row) for row in execute(sql("load_counters_of"), (queue_id,))]
 
 
 class Transaction:

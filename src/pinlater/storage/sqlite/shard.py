@@ -12,7 +12,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.storage.interface import (
     Ack,
@@ -31,6 +31,7 @@ from pinlater.storage.interface import (
     Purge,
     RequestRef,
     Requeue,
+    RunOrder,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -48,10 +49,10 @@ from pinlater.storage.sqlite import (
     garbage,
     inserting,
     migration,
-    queues,
     reading,
     sweeping,
 )
+from pinlater.storage.sqlite import queues as queue_rows
 from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
@@ -199,11 +200,14 @@ class SqliteShard:
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int) -> Sequence[Queue]:
-        return await self._open.writer.carry_out(lambda t: queues.create(t, names, now_ms))
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
-    async def delete_queues(self, names: Sequence[str]) -> None:
-        await self._open.writer.carry_out(lambda t: queues.delete(t, names))
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return await self._open.writer.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        return await self._open.writer.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
 
     async def list_queues(self) -> Sequence[Queue]:
         return await self._open.readers.long(reading.list_queues)
@@ -211,7 +215,7 @@ class SqliteShard:
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        found = await self._open.writer.carry_out(lambda t: queues.configure(t, name, config, paused, version))
+        found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version))
         if not found:
             raise QueueNotFound(name)
 
@@ -264,6 +268,9 @@ class SqliteShard:
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return await self._change(in_hand.cancel, keys, now_ms)
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._change(bulk.run, orders, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 

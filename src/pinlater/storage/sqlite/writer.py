@@ -180,6 +180,7 @@ class Writer:
                 self._stale = False
             connection.execute("BEGIN IMMEDIATE")
             self._busy_since = None
+            self._queue_cache.begin()
             self._look_for_others()
             before = connection.total_changes
             self._run_calls(carried)
@@ -376,7 +377,7 @@ class Writer:
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            self._queue_cache.reload(self._connection.execute)
+            self._queue_cache.reload_changed(self._connection.execute)
             self._stale = False
         except sqlite3.Error as error:
             logger.error("store %s: can't be read after a rollback: %s", self._path, error)  # noqa: TRY400 no stack needed

@@ -1132,6 +1132,198 @@ getQueueStats_result.thrift_spec = (
 )
 
 
+class runJobs_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(runJobs_args)
+runJobs_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [RunJobsRequest, None], None, ),  # 2
+)
+
+
+class runJobs_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(runJobs_result)
+runJobs_result.thrift_spec = (
+    (0, TType.LIST, 'success', (TType.STRUCT, [AckOutcome, None], False), None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
+class countJobs_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(countJobs_args)
+countJobs_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [PinLaterGetJobCountRequest, None], None, ),  # 2
+)
+
+
+class countJobs_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(countJobs_result)
+countJobs_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [JobCount, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
+class getSettingsInForce_args(TBase):
+    """
+    Attributes:
+     - context
+     - queueName
+
+    """
+
+    __slots__ = (
+        'context',
+        'queueName',
+    )
+
+
+    def __init__(self, context=None, queueName=None,):
+        self.context = context
+        self.queueName = queueName
+all_structs.append(getSettingsInForce_args)
+getSettingsInForce_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
+)
+
+
+class getSettingsInForce_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getSettingsInForce_result)
+getSettingsInForce_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [SettingsInForce, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
+class getWaitingDequeues_args(TBase):
+    """
+    Attributes:
+     - context
+
+    """
+
+    __slots__ = (
+        'context',
+    )
+
+
+    def __init__(self, context=None,):
+        self.context = context
+all_structs.append(getWaitingDequeues_args)
+getWaitingDequeues_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+)
+
+
+class getWaitingDequeues_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getWaitingDequeues_result)
+getWaitingDequeues_result.thrift_spec = (
+    (0, TType.LIST, 'success', (TType.STRUCT, [WaitingDequeues, None], False), None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class deleteJobsByDescriptor_args(TBase):
     """
     Attributes:

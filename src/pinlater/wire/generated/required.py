@@ -5,6 +5,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "Attempt": ('number',),
     "ClaimRef": ('jobDescriptor', 'claimToken'),
     "ClaimsRequest": ('queueName', 'claims'),
+    "JobCount": ('jobs',),
     "PinLaterCheckpointJobRequest": ('jobDescriptor',),
     "PinLaterCheckpointJobsRequest": ('queueName', 'requests'),
     "PinLaterDeleteJobsRequest": ('queueName', 'jobState'),
@@ -26,5 +27,8 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "QueueStats": ('queueName', 'paused', 'counts', 'rates', 'waitingDequeues'),
     "ReleaseRequest": ('queueName', 'claims'),
     "RequestContext": ('source',),
+    "RunJobsRequest": ('queueName', 'jobDescriptors'),
     "ServerInfo": ('version', 'features', 'storeKind', 'nowMillis', 'startedAtMillis', 'priorityLevels', 'maxBodyBytes', 'maxFrameBytes', 'maxJobsPerRequest', 'maxDescriptorsPerRequest', 'maxWaitMillis'),
+    "SettingsInForce": ('values', 'origins'),
+    "WaitingDequeues": ('queueName', 'source', 'number'),
 }

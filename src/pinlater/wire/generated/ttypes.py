@@ -779,6 +779,31 @@ class PinLaterDeleteJobsRequest(TBase):
         self.limit = limit
 
 
+class RunJobsRequest(TBase):
+    """
+    Attributes:
+     - queueName
+     - jobDescriptors
+     - runAfterTimestampMillis
+     - attemptsToAllow
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'jobDescriptors',
+        'runAfterTimestampMillis',
+        'attemptsToAllow',
+    )
+
+
+    def __init__(self, queueName=None, jobDescriptors=None, runAfterTimestampMillis=None, attemptsToAllow=1,):
+        self.queueName = queueName
+        self.jobDescriptors = jobDescriptors
+        self.runAfterTimestampMillis = runAfterTimestampMillis
+        self.attemptsToAllow = attemptsToAllow
+
+
 class ClaimRef(TBase):
     """
     Attributes:
@@ -968,6 +993,7 @@ class QueueStats(TBase):
      - oldestWaitingMillis
      - rates
      - waitingDequeues
+     - incomplete
 
     """
 
@@ -978,16 +1004,78 @@ class QueueStats(TBase):
         'oldestWaitingMillis',
         'rates',
         'waitingDequeues',
+        'incomplete',
     )
 
 
-    def __init__(self, queueName=None, paused=None, counts=None, oldestWaitingMillis=None, rates=None, waitingDequeues=None,):
+    def __init__(self, queueName=None, paused=None, counts=None, oldestWaitingMillis=None, rates=None, waitingDequeues=None, incomplete=None,):
         self.queueName = queueName
         self.paused = paused
         self.counts = counts
         self.oldestWaitingMillis = oldestWaitingMillis
         self.rates = rates
         self.waitingDequeues = waitingDequeues
+        self.incomplete = incomplete
+
+
+class JobCount(TBase):
+    """
+    Attributes:
+     - jobs
+     - incomplete
+
+    """
+
+    __slots__ = (
+        'jobs',
+        'incomplete',
+    )
+
+
+    def __init__(self, jobs=None, incomplete=None,):
+        self.jobs = jobs
+        self.incomplete = incomplete
+
+
+class SettingsInForce(TBase):
+    """
+    Attributes:
+     - values
+     - origins
+
+    """
+
+    __slots__ = (
+        'values',
+        'origins',
+    )
+
+
+    def __init__(self, values=None, origins=None,):
+        self.values = values
+        self.origins = origins
+
+
+class WaitingDequeues(TBase):
+    """
+    Attributes:
+     - queueName
+     - source
+     - number
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'source',
+        'number',
+    )
+
+
+    def __init__(self, queueName=None, source=None, number=None,):
+        self.queueName = queueName
+        self.source = source
+        self.number = number
 
 
 class ServerInfo(TBase):
@@ -2576,6 +2664,14 @@ PinLaterDeleteJobsRequest.thrift_spec = (
     (4, TType.STRING, 'bodyRegexToMatch', 'UTF8', None, ),  # 4
     (5, TType.I32, 'limit', None, 1000, ),  # 5
 )
+all_structs.append(RunJobsRequest)
+RunJobsRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'jobDescriptors', (TType.STRING, 'UTF8', False), None, ),  # 2
+    (3, TType.I64, 'runAfterTimestampMillis', None, None, ),  # 3
+    (4, TType.I32, 'attemptsToAllow', None, 1, ),  # 4
+)
 all_structs.append(ClaimRef)
 ClaimRef.thrift_spec = (
     None,  # 0
@@ -2643,6 +2739,26 @@ QueueStats.thrift_spec = (
     (4, TType.I64, 'oldestWaitingMillis', None, None, ),  # 4
     (5, TType.STRUCT, 'rates', [QueueRates, None], None, ),  # 5
     (6, TType.I32, 'waitingDequeues', None, None, ),  # 6
+    (7, TType.BOOL, 'incomplete', None, None, ),  # 7
+)
+all_structs.append(JobCount)
+JobCount.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'jobs', None, None, ),  # 1
+    (2, TType.BOOL, 'incomplete', None, None, ),  # 2
+)
+all_structs.append(SettingsInForce)
+SettingsInForce.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'values', [QueueConfig, None], None, ),  # 1
+    (2, TType.MAP, 'origins', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 2
+)
+all_structs.append(WaitingDequeues)
+WaitingDequeues.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'source', 'UTF8', None, ),  # 2
+    (3, TType.I32, 'number', None, None, ),  # 3
 )
 all_structs.append(ServerInfo)
 ServerInfo.thrift_spec = (

@@ -43,6 +43,24 @@ SELECT queue_id FROM dropped_queues ORDER BY queue_id;
 -- name: delete_dropped_queue(queue_id)
 DELETE FROM dropped_queues WHERE queue_id = :queue_id;
 
+-- name: find_deleted_queue(name)
+-- When a queue of this name was last deleted.
+SELECT deleted_at_ms FROM deleted_queues WHERE name = :name;
+
+-- name: lock_deleted_queue(name)
+SELECT deleted_at_ms FROM deleted_queues WHERE name = :name LOCK IN SHARE MODE;
+
+-- name: hold_deleted_queue(name)
+-- Locks the row, also where there is none yet; 0 is no deletion.
+INSERT INTO deleted_queues (name, deleted_at_ms) VALUES (:name, 0) ON DUPLICATE KEY UPDATE deleted_at_ms = deleted_at_ms;
+
+-- name: save_deleted_queue(deleted_ms, name)
+-- Keeps the newest deletion.
+UPDATE deleted_queues SET deleted_at_ms = GREATEST(deleted_at_ms, :deleted_ms) WHERE name = :name;
+
+-- name: forget_deleted_queues(before_ms, limit)
+DELETE FROM deleted_queues WHERE deleted_at_ms < :before_ms LIMIT :limit;
+
 -- name: check_queues(count, ids)
 -- Fails where one of these queues is deleted: the difference is unsigned and may not be negative.
 SELECT CAST(COUNT(*) AS UNSIGNED) - :count FROM queues WHERE queue_id IN (:ids);

@@ -1,17 +1,17 @@
 -- Hands out due jobs: priority first, then run-after, then id.
 --   ARGV[3] now, in ms        ARGV[4] now, 8 bytes
---   ARGV[5] {names of the queues, their ids, orders}
+--   ARGV[5] {names of the queues, their ids, orders, bytes of bodies that all orders may hold together}
 --   order {queue's place, timeout in ms, timeout in 8 bytes, calls}; call {limit, bytes, the claim behind its times}
 -- Answers {orders, records}. For each order {shares, due, expired, cut, lost}:
 --   shares   for each call 10 bytes a job: priority, id, whether it has a past
 --   due      run-after of the first job that still waits, where a call got too few, else ''
 --   expired  refs of the jobs that were met and passed over, since they are past their expiry
---   cut      1 where a call was cut by its bytes, or the order by the number of rows
+--   cut      2 where a job stayed because of the bytes of all orders, 1 where a call was cut by its own, or the order by the number of rows
 --   lost     how many index entries without a record were met and removed
 -- records: each job's record, in the same order, followed by its past where it has one.
 local PASSED_OVER_MAX = 500
 local READ_MAX, READ_LEAST = 2000, 100
-local names, ids, orders = unpack(cmsgpack.unpack(ARGV[5]))
+local names, ids, orders, bytes_together = unpack(cmsgpack.unpack(ARGV[5]))
 
 -- The records of jobs that were handed out by this call before its answer was lost.
 local function records_of(answers)
@@ -54,6 +54,7 @@ local function fill(order)
     local shares, expired = {}, {}
     local current, picked, bytes_left, share = 0, 0, 0, nil
     local left, cut, short, lost, read = 0, false, false, 0, 0
+    local cut_short = false
     local read_max = math.max(READ_LEAST, READ_MAX - read_before)
     for i = 1, #calls do
         shares[i] = {}
@@ -85,11 +86,15 @@ local function fill(order)
         local step, passed, missing, count = 16, 0, 0, 0
         local deadlines, claims, in_progress, taken = {}, {}, {}, {}
         local heads = {}
-        while share and read < read_max and #expired < PASSED_OVER_MAX do
+        while share and not cut_short and read < read_max and #expired < PASSED_OVER_MAX do
             local asked = math.min(left, step, read_max - read)
             -- Those taken are still there until the end of the line.
             local found = call('ZRANGEBYSCORE', ready, '-inf', now, 'LIMIT', passed + count, asked)
             if #found == 0 then
+                break
+            end
+            if bytes_together <= 0 then
+                cut_short = true
                 break
             end
             local keys = {}
@@ -138,6 +143,9 @@ local function fill(order)
                     if late then
                         passed = passed + 1
                         expired[#expired + 1] = line .. id
+                    elseif bytes_together <= 0 then
+                        cut_short = true
+                        break
                     else
                         while share and picked > 0 and body > bytes_left do
                             cut = true
@@ -181,6 +189,7 @@ local function fill(order)
                         end
                         left = left - 1
                         bytes_left = bytes_left - body
+                        bytes_together = bytes_together - body
                         -- What counts against the limit has been taken off already.
                         if picked >= calls[current][1] then
                             next_call()
@@ -228,7 +237,7 @@ local function fill(order)
     for i = 1, #calls do
         shares[i] = concat(shares[i])
     end
-    return { shares, (short or cut) and due or '', concat(expired), cut and 1 or 0, lost }
+    return { shares, (short or cut) and due or '', concat(expired), cut_short and 2 or cut and 1 or 0, lost }
 end
 
 local answers = {}

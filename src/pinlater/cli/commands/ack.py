@@ -1,0 +1,67 @@
+"""`pinlater ack`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import exits, options, output
+from pinlater.client import Ack, AckResult, AsyncClient
+
+
+def ack(
+    descriptors: options.Descriptors,
+    failed: Annotated[bool, typer.Option("--failed", help="The attempt failed.")] = False,
+    token: Annotated[
+        str, typer.Option("--token", help="Count only for this claim; without it, for any holder of the job.")
+    ] = "",
+    retry_delay: Annotated[str, typer.Option("--retry-delay", help="A failed job is due again after this span.")] = "0",
+    final: Annotated[bool, typer.Option("--final", help="A failed job gets no further attempt.")] = False,
+    error_type: Annotated[str, typer.Option("--error-type", help="What kind of error it was.")] = "",
+    error_text: Annotated[str, typer.Option("--error-text", help="What the error said.")] = "",
+    status: Annotated[str, typer.Option("--status", help="Appended to the custom status.")] = "",
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """End attempts: the jobs in hand succeeded, or with --failed they did not. Exit code 1 if any ack did not count.
+
+    Example: pinlater ack emails:s1:p1:42 --failed --retry-delay 30s --error-text 'mailbox full'
+    """
+    if not failed and (final or error_type or error_text or retry_delay != "0"):
+        raise typer.BadParameter("--final, --retry-delay, --error-type and --error-text need --failed")
+    pattern = Ack(
+        "",
+        succeeded=not failed,
+        token=token,
+        append_status=status,
+        retry_delay_ms=options.span_ms(retry_delay) or 0,
+        final=final,
+        error_type=error_type,
+        error_text=error_text,
+    )
+    grouped = options.by_queue(descriptors)
+
+    async def finish(client: AsyncClient) -> list[AckResult]:
+        results: list[AckResult] = []
+        for queue, names in grouped.items():
+            results += await client.ack(queue, [pattern._replace(descriptor=name) for name in names])
+        return results
+
+    print_results(options.ask(server, timeout, finish), json)
+
+
+def print_results(results: list[AckResult], as_json: bool) -> None:
+    if as_json:
+        output.print_json({"results": [output.result_json(result) for result in results]})
+    else:
+        output.print_blocks(
+            ["descriptor", "outcome", "holder"], [(r.descriptor, r.outcome, r.holder or None) for r in results]
+        )
+    exit_unless_applied(results)
+
+
+def exit_unless_applied(results: list[AckResult]) -> None:
+    if not all(result.applied for result in results):
+        raise typer.Exit(exits.REFUSED)

@@ -1,0 +1,38 @@
+"""`pinlater count`."""
+
+from __future__ import annotations
+
+from pinlater.cli import options, output
+from pinlater.client import AsyncClient, JobCount
+from pinlater.client.errors import UnknownMethod
+
+
+def count(
+    queue: options.QueueName,
+    state: options.StateOption = options.State.PENDING,
+    priority: options.Priority = None,
+    future: options.Future = False,
+    regex: options.Regex = None,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Count jobs; says `incomplete` where a shard is out of reach.
+
+    Example: pinlater count emails --state failed
+    """
+
+    async def ask(client: AsyncClient) -> JobCount:
+        try:
+            return await client.count_jobs(queue, state.wire, priority=priority, future=future, regex=regex)
+        except UnknownMethod:  # an original server
+            return JobCount(await client.count(queue, state.wire, priority=priority, future=future, regex=regex))
+
+    found = options.ask(server, timeout, ask)
+    if json:
+        counted = {"queue": queue, "state": state.name, "future": future}
+        output.print_json({**counted, "count": found.jobs, "incomplete": found.incomplete})
+        return
+    output.print_lines([str(found.jobs)])
+    if found.incomplete:
+        output.warn_incomplete()

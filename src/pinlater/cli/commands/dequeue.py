@@ -1,0 +1,64 @@
+"""`pinlater dequeue`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import options, output
+from pinlater.client import Ack, AsyncClient, ClaimedJob, Dequeued
+
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to take.")]
+
+
+def dequeue(
+    queue: options.QueueName,
+    limit: Limit = 1,
+    wait: Annotated[str, typer.Option("--wait", help="How long to wait for a job, at most 60s.")] = "0",
+    ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs as succeeded once they are printed.")] = False,
+    body_only: Annotated[
+        bool, typer.Option("--body-only", help="Print nothing but the bodies, byte for byte.")
+    ] = False,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Claim jobs and print them. A claim ends with `pinlater ack`, with --ack, or when it times out.
+
+    Example: pinlater dequeue emails --limit 10 --wait 20s --ack
+    """
+    wait_ms = options.span_ms(wait) or 0
+
+    async def claim(client: AsyncClient) -> None:
+        dequeued = await client.dequeue(queue, limit, wait_ms=wait_ms)
+        if body_only:
+            _print_bodies(dequeued.jobs)
+        else:
+            print_jobs(dequeued, json)
+        if ack and dequeued.jobs:
+            await client.ack(queue, [Ack(job.descriptor, token=job.token) for job in dequeued.jobs])
+
+    options.ask(server, timeout, claim)
+
+
+def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
+    jobs = dequeued.jobs
+    if as_json:
+        output.print_json({"jobs": [output.claimed_json(job) for job in jobs]})
+        return
+    columns = ["descriptor", "attempt", "left", "token", "body"]
+    rows = [
+        (job.descriptor, job.attempt, job.attempts_remaining, job.token or None, output.body_text(job.body))
+        for job in jobs
+    ]
+    output.print_blocks(columns, rows)
+
+
+def _print_bodies(jobs: Sequence[ClaimedJob]) -> None:
+    sys.stdout.flush()
+    for job in jobs:
+        sys.stdout.buffer.write(job.body)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,219 @@
+"""`pinlater import-original`: the waiting jobs of an original PinLater's MySQL tables, copied into a running server.
+
+Through the server's own door, so that it works for every store and while the server is in use. How each job comes once: `Copy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from pinlater.cli import exits, options, output
+from pinlater.cli.commands.import_original.copy import Copy, Imported, Plan, Tally, Told
+from pinlater.cli.commands.import_original.servers import PASSWORD_VARIABLE, endpoints
+from pinlater.client import AsyncClient
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.job import JobState
+from pinlater.storage.mysql.settings import MysqlSettings
+
+if TYPE_CHECKING:  # its driver is an extra
+    from pinlater.cli.commands.import_original.source import Original, Table
+
+_LEFT = ("in_progress", "succeeded", "failed", "other")
+_LINE_EVERY_S, _BLINK_S = 30.0, 0.2
+_CONNECT_MS, _STATEMENT_MS = 10_000, 60_000
+_ORIGIN_MAX = 64
+_WAITING = (JobState.PENDING,)
+
+
+def import_original(
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="mysql://USER@HOST:PORT/", help="The old database server; may be repeated."),
+    ] = None,
+    from_shards: Annotated[
+        Path | None,
+        typer.Option("--from-shards", metavar="FILE", help="All servers of the original's shard file, as its users."),
+    ] = None,
+    host_prefix: Annotated[
+        str | None, typer.Option("--host-prefix", help="Only keys of that file that begin so, before a number.")
+    ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--password-file",
+            help=f"Its first line is the database user's password. Else the environment's {PASSWORD_VARIABLE}.",
+        ),
+    ] = None,
+    queue: Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated.")] = None,
+    include_in_progress: Annotated[
+        bool,
+        typer.Option("--include-in-progress", help="Jobs IN_PROGRESS too, as waiting ones. Stop their workers first."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; the new server isn't asked.")] = False,
+    map_file: Annotated[
+        Path | None, typer.Option("--map", metavar="FILE", help="Write old and new descriptors there, as CSV.")
+    ] = None,
+    remember: Annotated[
+        str,
+        typer.Option(
+            "--remember", help="How long the new server remembers what was copied, so that a run can be repeated."
+        ),
+    ] = "30d",
+    origin: Annotated[
+        str, typer.Option("--origin", help="A name for the installation, where several with equal names are merged.")
+    ] = "",
+    retry_for: Annotated[
+        str, typer.Option("--retry-for", help="How long a failure may last before it gives up.")
+    ] = "60s",
+    tls: Annotated[bool, typer.Option("--tls", help="Talk TLS to the database.")] = False,
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca", help="TLS, with a certificate that this authority signed.")
+    ] = None,
+    tls_any_host: Annotated[
+        bool, typer.Option("--tls-any-host", help="Whatever host name the certificate is for.")
+    ] = False,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Copy the waiting jobs of an original PinLater's MySQL tables into a running server, and count them.
+
+    The tables are only read. Interrupted, or run again, it doubles nothing: begin it again in the same way until it ends with 0.
+
+    Example: pinlater import-original --from mysql://pinlater@olddb:3306/ --queue emails --dry-run
+    """
+    from pinlater.cli.commands.import_original.source import Original, SourceFailed
+
+    plan = Plan(
+        queue or (),
+        (*_WAITING, JobState.IN_PROGRESS) if include_in_progress else _WAITING,
+        options.span_ms(remember) or 0,
+        (options.span_ms(retry_for) or 0) / 1000,
+        _checked_origin(origin),
+    )
+    settings = MysqlSettings(
+        connect_timeout_ms=_CONNECT_MS,
+        statement_timeout_ms=_STATEMENT_MS,
+        tls=tls or tls_any_host or tls_ca is not None,
+        tls_ca=tls_ca,
+        tls_check_hostname=not tls_any_host,
+    )
+    if dry_run and map_file is not None:
+        raise typer.BadParameter("--dry-run and --map exclude each other")
+    found = endpoints(source or [], from_shards, host_prefix, password_file)
+    client = None if dry_run else options.client_for(server, timeout, request_keys=False)
+    progress = Progress()
+    with _map(map_file) as told:
+        copy = Copy(plan, client, told, progress.show, SystemClock().monotonic)
+        originals = [Original(endpoint, settings) for endpoint in found]
+        try:
+            with exits.reported():
+                asyncio.run(_run(copy, client, originals))
+        except SourceFailed as failed:
+            exits.fail(failed.message, exits.UNREACHABLE if failed.passing else exits.REFUSED)
+        finally:
+            progress.close()
+            if copy.tallies:
+                _print(copy.tallies, dry_run, json)
+
+
+async def _run(copy: Copy, client: AsyncClient | None, originals: Sequence[Original]) -> None:
+    async with AsyncExitStack() as open_ones:
+        for each in originals:
+            await open_ones.enter_async_context(each)
+        if client is not None:
+            await open_ones.enter_async_context(client)
+        await copy.run(originals)
+
+
+def _checked_origin(name: str) -> str:
+    if len(name.encode()) > _ORIGIN_MAX:
+        raise typer.BadParameter(f"at most {_ORIGIN_MAX} bytes", param_hint="--origin")
+    return name
+
+
+@contextmanager
+def _map(path: Path | None) -> Iterator[Told]:
+    """Where the names of each batch go once it is stored: to a file made anew, or nowhere."""
+    if path is None:
+        yield lambda _: None
+        return
+    try:
+        file = path.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        exits.fail(f"{path}: {error.strerror}", exits.USAGE)
+    with file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Imported._fields)
+
+        def tell(names: Sequence[Imported]) -> None:
+            writer.writerows(names)
+            file.flush()
+
+        yield tell
+
+
+class Progress:
+    """Where a run is, on standard error: in place on a terminal, a line every half a minute elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._clock = SystemClock()
+        self._next = self._clock.monotonic() + _every(self._console)
+
+    def show(self, table: Table, tally: Tally) -> None:
+        """Says it if it is time."""
+        now = self._clock.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _every(self._console)
+        done = (
+            f"{table.name}: {tally.copied:,} copied, {tally.already_there:,} there already, {tally.left.total():,} left"
+        )
+        self._write(done if self._console.is_terminal else f"{done}\n")
+
+    def close(self) -> None:
+        """Makes room for what comes after it."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}" if self._console.is_terminal else text)
+        sys.stderr.flush()
+
+
+def _every(console: Console) -> float:
+    return _BLINK_S if console.is_terminal else _LINE_EVERY_S
+
+
+def _print(tallies: Mapping[tuple[str, int], Tally], dry_run: bool, as_json: bool) -> None:
+    entries = sorted(tallies.items())
+    if as_json:
+        output.print_json({"dry_run": dry_run, "queues": [_tally_json(*entry) for entry in entries]})
+        return
+    columns = ["queue", "priority", "found", "copied", "there already", *(f"left: {word}" for word in _LEFT)]
+    output.print_table(columns, [_row(*entry) for entry in entries])
+    running = sum(tally.left["in_progress"] for _, tally in entries)
+    if running:
+        sys.stderr.write(
+            f"note: {running:,} jobs are IN_PROGRESS in the original and were left there, as their workers may still run. "
+            "Stop the workers, then take these jobs too with --include-in-progress.\n"
+        )
+
+
+def _tally_json(key: tuple[str, int], tally: Tally) -> dict[str, object]:
+    left = {word: tally.left[word] for word in _LEFT}
+    counted = {"found": tally.found, "copied": tally.copied, "already_there": tally.already_there}
+    return {"queue": key[0], "priority": key[1], **counted, "left": left}
+
+
+def _row(key: tuple[str, int], tally: Tally) -> tuple[object, ...]:
+    return (*key, tally.found, tally.copied, tally.already_there, *(tally.left[word] for word in _LEFT))

@@ -1,0 +1,190 @@
+"""Copies waiting jobs of an original PinLater into a running server, each of them once however often it is begun anew.
+
+What makes it exact is kept by the new server and nowhere else: every job carries a unique key of scope TIME, made of where it comes
+from. A job that is offered again, after a crash or a lost answer or in a second run, is answered with the one that is there, also
+when that has long been done. So there is no state to lose: a run always begins at the beginning.
+
+Weakness: a run that goes on after a crash sends again what is there already; and after `remember_ms` a job would be new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from pinlater.client import AsyncClient, Job, ServerInfo, UniqueKey, UniqueScope
+from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
+from pinlater.domain.job import JobState
+
+if TYPE_CHECKING:  # its driver is an extra
+    from pinlater.cli.commands.import_original.source import OldJob, Original, Table
+
+T = TypeVar("T")
+_JOBS_PER_REQUEST = 500
+_BYTES_PER_REQUEST = 4 * 1024 * 1024
+_ATTEMPTS_MAX = 2**31 - 1
+_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
+
+
+class Plan(NamedTuple):
+    """What to copy and how. `queues` empty: all. `origin` tells installations apart that have shards and queues of the same names."""
+
+    queues: Sequence[str] = ()
+    states: Sequence[JobState] = (JobState.PENDING,)
+    remember_ms: int = 30 * 24 * 3_600_000
+    retry_for_s: float = 60.0
+    origin: str = ""
+
+
+@dataclass
+class Tally:
+    """What became of one queue's jobs of one priority. `found` are those wanted; `left` the others, by their state."""
+
+    found: int = 0
+    copied: int = 0
+    already_there: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+
+
+class Imported(NamedTuple):
+    """A job's names: in the original, and here."""
+
+    old: str
+    new: str
+
+
+Told = Callable[[Sequence[Imported]], None]
+Shown = Callable[["Table", Tally], None]
+
+
+class Copy:
+    """One run; without a client a dry one, which only counts. `tallies` may be read at any time, also after it failed."""
+
+    def __init__(
+        self, plan: Plan, client: AsyncClient | None, told: Told, shown: Shown, monotonic: Callable[[], float]
+    ) -> None:
+        self._plan = plan
+        self._client = client
+        self._told = told
+        self._shown = shown
+        self._monotonic = monotonic
+        self._made: set[str] = set()
+        self.tallies: dict[tuple[str, int], Tally] = {}
+
+    async def run(self, originals: Sequence[Original]) -> None:
+        """Copies table after table. Raises `SourceFailed`, and the client's errors; what was copied until then stays."""
+        info = None if self._client is None else await _ask_who_it_is(self._client)
+        found = [(original, table) for original in originals for table in await original.tables()]
+        wanted = self._plan.queues
+        _check_queues(wanted, {table.queue for _, table in found})
+        for original, table in found:
+            if not wanted or table.queue in wanted:
+                await self._copy_table(original, table, info)
+
+    async def _copy_table(self, original: Original, table: Table, info: ServerInfo | None) -> None:
+        plan, client = self._plan, self._client
+        tally = self.tallies.setdefault((table.queue, table.priority), Tally())
+        if client is not None and table.queue not in self._made:
+            await self._patiently(partial(client.create_queue, table.queue))
+            self._made.add(table.queue)
+        next_id: int | None = 0
+        while next_id is not None:
+            page = await self._patiently(partial(original.page, table, next_id, plan.states, bodies=client is not None))
+            tally.left += page.others
+            tally.found += len(page.jobs)
+            if client is not None and info is not None:
+                _check_jobs(table, page.jobs, info)
+                for batch in _batches(page.jobs, info):
+                    await self._send(client, table, batch, tally)
+            self._shown(table, tally)
+            next_id = page.next_id
+
+    async def _send(self, client: AsyncClient, table: Table, batch: Sequence[OldJob], tally: Tally) -> None:
+        jobs = [self._job(table, old) for old in batch]
+        # Its unique keys make a resend safe; a request key as well would have a server of many shards store them one by one.
+        stored = await self._patiently(partial(client.enqueue, table.queue, jobs))
+        tally.already_there += len(stored.existing)
+        tally.copied += len(batch) - len(stored.existing)
+        names = [table.descriptor(old.local_id) for old in batch]
+        self._told([Imported(old, new) for old, new in zip(names, stored.descriptors, strict=True)])
+
+    def _job(self, table: Table, old: OldJob) -> Job:
+        """An enqueue says one number of attempts: those that are left. When it was made is in the key, as ids may be used again."""
+        name = f"original:{self._plan.origin}:{table.descriptor(old.local_id)}:{old.created_at_s}"
+        return Job(
+            old.body,
+            priority=table.priority,
+            run_after_ms=old.run_after_ms,
+            attempts_allowed=min(max(1, old.attempts_remaining), _ATTEMPTS_MAX),
+            custom_status=old.custom_status,
+            unique=UniqueKey(name, UniqueScope.TIME, self._plan.remember_ms),
+        )
+
+    async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
+        """Again and again while it fails in a way that passes, for as long as the plan says. Only for what may be done twice."""
+        from pinlater.cli.commands.import_original.source import SourceFailed
+
+        started, pause_s = self._monotonic(), _PAUSE_S
+        while True:
+            try:
+                return await action()
+            except (PinLaterError, SourceFailed) as error:
+                passing = error.passing if isinstance(error, SourceFailed) else error.retryable
+                if not passing or self._monotonic() + pause_s - started > self._plan.retry_for_s:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+async def _ask_who_it_is(client: AsyncClient) -> ServerInfo:
+    """The new server's limits. An original server would take every job as a new one, each time."""
+    try:
+        return await client.server_info()
+    except UnknownMethod as error:
+        raise CallerError(
+            "The server to copy into is an original PinLater, which knows no unique keys: a second run would double its jobs"
+        ) from error
+
+
+def _check_queues(wanted: Sequence[str], there: set[str]) -> None:
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        known = ", ".join(sorted(there)) or "none at all"
+        raise CallerError(
+            f"No tables of queue {', '.join(missing)} (databases plq_<shard>_<queue>); there are: {known}"
+        )
+
+
+def _check_jobs(table: Table, jobs: Sequence[OldJob], info: ServerInfo) -> None:
+    """What the new server would refuse, said with the setting that helps."""
+    if jobs and table.priority > info.priority_levels:
+        raise CallerError(
+            f"{table.name} has priority {table.priority}, but the server's lowest is {info.priority_levels}: "
+            f"start it with jobs.priority_levels = {table.priority}"
+        )
+    for job in jobs:
+        if len(job.body) > info.max_body_bytes:
+            raise CallerError(
+                f"{table.descriptor(job.local_id)} has a body of {len(job.body)} bytes, the server takes "
+                f"{info.max_body_bytes}: start it with a higher jobs.max_body_bytes (and max_allowed_packet of its databases)"
+            )
+
+
+def _batches(jobs: Sequence[OldJob], info: ServerInfo) -> Iterator[list[OldJob]]:
+    """In requests that the server takes, by number and by bytes."""
+    jobs_max = min(_JOBS_PER_REQUEST, info.max_jobs_per_request)
+    bytes_max = min(_BYTES_PER_REQUEST, info.max_frame_bytes // 2)
+    batch: list[OldJob] = []
+    size = 0
+    for job in jobs:
+        if batch and (len(batch) == jobs_max or size + job.size > bytes_max):
+            yield batch
+            batch, size = [], 0
+        batch.append(job)
+        size += job.size
+    if batch:
+        yield batch

@@ -1,0 +1,170 @@
+"""The tables of an original PinLater in their MySQL server, read page by page in key order.
+
+Only reads: its statements are the two SELECTs in `queries`, so a user with nothing but SELECT will do. A page is one
+statement, so each row is seen as it was at one moment; rows that change behind the reader are for the next run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from asyncmy import errors as driver
+
+from pinlater.domain.job import JobState
+from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect, text_of
+from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.storage.mysql.statements import Sql, Template
+
+_QUERIES = files("pinlater.cli.commands.import_original") / "queries"
+_DATABASE = re.compile(r"plq_(\d+(?:d\d+)?)_([A-Za-z0-9_]+)", re.ASCII)
+_TABLE = re.compile(r"jobs_p(\d{1,3})", re.ASCII)
+# Known by no job: for a look that takes no body along.
+_NO_STATE = 255
+_ROWS_FIRST, _ROWS_MAX = 50, 500
+_PAGE_BYTES = 4 * 1024 * 1024
+# Denied; and what may pass: too many connections, lock wait, deadlock.
+_DENIED = {1044, 1045, 1142, 1143, 1227, 1698, 3118}
+_PASSING = {1040, 1203, 1205, 1213, 1226}
+
+
+class SourceFailed(Exception):
+    """The old server said no, or nothing. `passing`: again later may help. The text names the server and never a password."""
+
+    def __init__(self, message: str, *, passing: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.passing = passing
+
+
+class Table(NamedTuple):
+    """One queue's jobs of one priority on one shard."""
+
+    queue: str
+    priority: int
+    shard: str
+    database: str
+
+    @property
+    def name(self) -> str:
+        """`plq_1d2_emails.jobs_p1`."""
+        return f"{self.database}.jobs_p{self.priority}"
+
+    def descriptor(self, local_id: int) -> str:
+        """What the original calls that job."""
+        return f"{self.queue}:s{self.shard}:p{self.priority}:{local_id}"
+
+
+class OldJob(NamedTuple):
+    """A job that is to be copied. `run_after_ms` is None where the table holds no time."""
+
+    local_id: int
+    attempts_remaining: int
+    run_after_ms: int | None
+    created_at_s: int
+    custom_status: str
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in a request."""
+        return len(self.body) + 4 * len(self.custom_status) + 256
+
+
+class Page(NamedTuple):
+    """Rows of one statement: the jobs wanted, and how many others by state. `next_id` None: the table ends here."""
+
+    jobs: Sequence[OldJob]
+    others: Counter[str]
+    next_id: int | None
+
+
+class Original:
+    """An old server. Use as `async with Original(...) as original:`; a connection that was lost is made again by the next call."""
+
+    def __init__(self, endpoint: Endpoint, settings: MysqlSettings) -> None:
+        self._endpoint = endpoint
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._rows = _ROWS_FIRST
+        self.address = f"{endpoint.host}:{endpoint.port}"
+
+    async def __aenter__(self) -> Original:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._connection is not None:
+            await self._connection.quit()
+
+    async def tables(self) -> list[Table]:
+        """All job tables that there are, by queue and priority. Raises `SourceFailed`."""
+        found = []
+        for database, table in await self._run(_statement("list_tables")()):
+            place, level = _DATABASE.fullmatch(database), _TABLE.fullmatch(table)
+            if place and level:
+                found.append(Table(place[2], int(level[1]), place[1], database))
+        return sorted(found)
+
+    async def page(self, table: Table, first: int, wanted: Sequence[JobState], *, bodies: bool) -> Page:
+        """The rows from key `first` on. Its length follows the size of the last one's, about 4 MiB. Raises `SourceFailed`."""
+        statement = _statement("read_page")(
+            states=list(map(int, wanted)) if bodies else [_NO_STATE],
+            table=Sql(f"`{table.database}`.`jobs_p{table.priority}`".encode()),
+            first=first,
+            rows=self._rows,
+        )
+        try:
+            rows = await self._run(statement)
+        except SourceFailed as failed:
+            raise SourceFailed(f"{table.name} on {failed.message}", passing=failed.passing) from failed
+        jobs = [_job(row) for row in rows if row[1] in wanted]
+        others = Counter(_word(row[1]) for row in rows if row[1] not in wanted)
+        ended = len(rows) < self._rows
+        size = max(1, sum(job.size for job in jobs))
+        self._rows = min(_ROWS_MAX, 2 * self._rows, max(1, self._rows * _PAGE_BYTES // size))
+        return Page(jobs, others, None if ended else int(rows[-1][0]) + 1)
+
+    async def _run(self, statement: bytes) -> Sequence[tuple[Any, ...]]:
+        try:
+            if self._connection is None or not self._connection.open:
+                self._connection = await connect(self._endpoint, self._settings, autocommit=True, database=False)
+            return (await self._connection.run([statement]))[-1].rows
+        except ConnectionLost as lost:
+            raise SourceFailed(str(lost).replace(str(self._endpoint), self.address), passing=True) from lost
+        except driver.MySQLError as error:
+            hint = "; check user, password and grants (SELECT is enough)" if code_of(error) in _DENIED else ""
+            message = f"{self.address}: {text_of(error)}{hint}"
+            raise SourceFailed(message, passing=code_of(error) in _PASSING) from error
+
+
+def _statement(name: str) -> Template:
+    lines = (_QUERIES / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return Template("\n".join(line for line in lines if not line.startswith("--")).encode())
+
+
+def _word(state: int) -> str:
+    return JobState(state).name.lower() if state in JobState.__members__.values() else "other"
+
+
+def _job(row: tuple[Any, ...]) -> OldJob:
+    local_id, _, remaining, run_after_s, created_at_s, status, body = row
+    return OldJob(
+        int(local_id),
+        int(remaining or 0),
+        int(run_after_s * 1000) if run_after_s else None,
+        int(created_at_s or 0),
+        _text(status),
+        _bytes(body),
+    )
+
+
+def _text(value: str | bytes | None) -> str:
+    """Text; a column that was declared binary is read as UTF-8."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""

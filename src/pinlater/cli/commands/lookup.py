@@ -1,0 +1,73 @@
+"""`pinlater lookup`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import exits, options, output
+from pinlater.client import JobInfo
+
+
+def lookup(
+    descriptors: options.Descriptors,
+    body: Annotated[bool, typer.Option("--body", help="Show the bodies too.")] = False,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Show all that is known of jobs. Exit code 1 if any of them does not exist.
+
+    Example: pinlater lookup emails:s1:p1:42 --body
+    """
+    options.by_queue(descriptors)
+    found = options.ask(server, timeout, lambda client: client.lookup(descriptors, bodies=body))
+    missing = [name for name in descriptors if name not in found]
+    if json:
+        output.print_json({"jobs": [output.info_json(job) for job in found.values()], "missing": missing})
+    else:
+        for number, job in enumerate(found.values()):
+            output.print_lines([""] * bool(number))
+            _print_job(job)
+    if missing:
+        exits.fail(f"no such job: {', '.join(missing)}", exits.REFUSED)
+
+
+def _print_job(job: JobInfo) -> None:
+    output.print_fields(_fields(job))
+    if job.attempts:
+        rows = [
+            (
+                attempt.number,
+                attempt.outcome,
+                output.source_of(attempt.claimed_by) or attempt.claimed_by or None,
+                output.age(attempt.ended_at_ms - attempt.claimed_at_ms),
+                output.first_line(attempt.error_type, attempt.error_text),
+            )
+            for attempt in job.attempts
+        ]
+        output.print_blocks(["attempt", "outcome", "claimed by", "took", "error"], rows, head="attempt ")
+    text, _, trace = job.error_text.partition("\n")
+    if trace:
+        output.print_text(["last error:", text, *trace.splitlines()])
+
+
+def _fields(job: JobInfo) -> dict[str, object]:
+    """What is known, in the order in which an operator looks for it."""
+    shown: dict[str, object] = {
+        "descriptor": job.descriptor,
+        "state": job.state,
+        "task": output.task_of(job),
+        "holder": output.holder_of(job),
+        "age": output.age_of(job),
+    }
+    for name, value in job._asdict().items():
+        if name.endswith("_ms"):
+            shown[name.removesuffix("_ms")] = output.iso(value)
+        elif name not in ("attempts", "body"):
+            shown.setdefault(name, value)
+    shown["error_text"] = job.error_text.partition("\n")[0]
+    if job.body is not None:
+        shown["body"] = output.body_text(job.body)
+    return {name: value for name, value in shown.items() if value not in (None, "", {}, ())}

@@ -1,0 +1,290 @@
+"""`pinlater queue ...`: make, list, delete, pause and configure queues, and see how they are."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import typer
+
+from pinlater.cli import exits, options, output
+from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
+from pinlater.domain.durations import duration_text
+
+app = typer.Typer(
+    name="queue", help="Make, list, delete, pause and configure queues.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+Names = Annotated[
+    list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
+]
+_WATCH_MS_MIN = 100
+COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
+TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
+SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
+
+
+@app.command()
+def create(
+    names: Names,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Make queues; one that exists stays as it is, and is reported so.
+
+    Example: pinlater queue create emails
+    """
+
+    async def make(client: AsyncClient, name: str) -> str:
+        exists = name in await client.queue_names()
+        await client.create_queue(name)
+        return "exists" if exists else "created"
+
+    _for_each(names, server, timeout, json, make)
+
+
+@app.command()
+def delete(
+    name: options.QueueName,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the admin password from standard input.")
+    ] = False,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Delete a queue with all its jobs. Asks for the server's admin password.
+
+    Example: pinlater queue delete emails
+    """
+    if password_stdin or not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = typer.prompt("Admin password", hide_input=True, err=True)
+
+    async def remove(client: AsyncClient, queue: str) -> str:
+        await client.delete_queue(queue, password)
+        return "deleted"
+
+    _for_each([name], server, timeout, json, remove)
+
+
+@app.command("list")
+def list_queues(
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """List the queues by name.
+
+    Example: pinlater queue list
+    """
+    names = options.ask(server, timeout, lambda client: client.queue_names())
+    if json:
+        output.print_json({"queues": names})
+    else:
+        output.print_lines(names)
+
+
+@app.command()
+def stats(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again, until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option("--every", help="How long --watch waits in between.")] = "2s",
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Show counts by state, rates, and how long the oldest due job has waited; of all queues without a name.
+
+    Example: pinlater queue stats emails --watch
+    """
+    pause_s = max(_WATCH_MS_MIN, options.span_ms(every) or 0) / 1000
+
+    async def show(client: AsyncClient) -> None:
+        while True:
+            found = await client.queue_stats(*(names or []))
+            if watch:
+                output.clear_screen()
+            _print_stats(found, json)
+            if not watch:
+                return
+            sys.stdout.flush()
+            await asyncio.sleep(pause_s)
+
+    options.ask(server, timeout, show)
+
+
+def _print_stats(found: list[QueueStats], as_json: bool) -> None:
+    incomplete = any(queue.incomplete for queue in found)
+    if as_json:
+        output.print_json({"queues": [_stats_json(queue) for queue in found], "incomplete": incomplete})
+        return
+    columns = ["queue", *COUNTS, "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
+    # A terminal is narrow; programs that read the output can rely on every column.
+    shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
+    output.print_table(columns[:shown], [_stats_row(queue)[:shown] for queue in found])
+    if incomplete:
+        output.warn_incomplete()
+
+
+def _stats_row(queue: QueueStats) -> tuple[object, ...]:
+    return (
+        queue.queue,
+        *(queue.total(name) for name in COUNTS),
+        output.age(queue.oldest_waiting_ms),
+        queue.rates.enqueued,
+        queue.rates.succeeded,
+        queue.rates.failed,
+        queue.waiting_dequeues,
+        queue.paused,
+        queue.incomplete,
+    )
+
+
+def _stats_json(queue: QueueStats) -> dict[str, Any]:
+    return {
+        "queue": queue.queue,
+        "paused": queue.paused,
+        **{name: queue.total(name) for name in (*COUNTS, *TOTALS)},
+        "oldest_waiting_ms": queue.oldest_waiting_ms,
+        "rates": queue.rates._asdict(),
+        "waiting_dequeues": queue.waiting_dequeues,
+        "incomplete": queue.incomplete,
+        "priorities": [counts._asdict() for counts in queue.counts],
+    }
+
+
+@app.command()
+def pause(
+    names: Names,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Stop dequeues; enqueues and acks go on.
+
+    Example: pinlater queue pause emails
+    """
+
+    async def act(client: AsyncClient, name: str) -> str:
+        await client.pause_queue(name)
+        return "paused"
+
+    _for_each(names, server, timeout, json, act)
+
+
+@app.command()
+def resume(
+    names: Names,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Let dequeues go on.
+
+    Example: pinlater queue resume emails
+    """
+
+    async def act(client: AsyncClient, name: str) -> str:
+        await client.resume_queue(name)
+        return "resumed"
+
+    _for_each(names, server, timeout, json, act)
+
+
+def _for_each(
+    names: list[str], server: str, timeout: float, as_json: bool, act: Callable[[AsyncClient, str], Awaitable[str]]
+) -> None:
+    """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
+    refusal are printed too."""
+    done: dict[str, list[str]] = {}
+
+    async def act_on_all(client: AsyncClient) -> None:
+        for name in names:
+            word = await act(client, name)
+            done.setdefault(word, []).append(name)
+            if not as_json:
+                output.print_lines([f"{word} {name}"])
+
+    try:
+        options.ask(server, timeout, act_on_all)
+    finally:
+        if as_json and done:
+            output.print_json(done)
+
+
+@app.command()
+def config(
+    name: options.QueueName,
+    max_jobs_per_second: Annotated[str | None, typer.Option(help="Jobs handed out a second; 0 stops them.")] = None,
+    claim_timeout: Annotated[str | None, typer.Option(help="How long a claim lasts: 90s, 5m.")] = None,
+    succeeded_ttl: Annotated[str | None, typer.Option(help="How long succeeded jobs are kept.")] = None,
+    failed_ttl: Annotated[str | None, typer.Option(help="How long failed jobs are kept.")] = None,
+    max_backlog: Annotated[str | None, typer.Option(help="The most pending jobs.")] = None,
+    default_attempts: Annotated[str | None, typer.Option(help="Attempts of jobs that don't say.")] = None,
+    default_expiry: Annotated[str | None, typer.Option(help="Expiry of jobs that don't say.")] = None,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Show a queue's settings, or change those given and leave the others. `default` gives one back to the server.
+
+    Example: pinlater queue config emails --claim-timeout 5m --max-backlog default
+    """
+    given = {
+        "max_jobs_per_second": max_jobs_per_second,
+        "claim_timeout_ms": claim_timeout,
+        "succeeded_ttl_ms": succeeded_ttl,
+        "failed_ttl_ms": failed_ttl,
+        "max_backlog": max_backlog,
+        "default_attempts": default_attempts,
+        "default_expiry_ms": default_expiry,
+    }
+    changes = {field: _setting(field, text) for field, text in given.items() if text is not None}
+
+    async def change(client: AsyncClient) -> tuple[QueueInfo, SettingsInForce]:
+        now = await client.queue_config(name)
+        if changes:
+            await client.configure_queue(name, QueueConfig(**{**now.config._asdict(), **changes}))
+            now = await client.queue_config(name)
+        return now, await client.settings_in_force(name)
+
+    _print_config(*options.ask(server, timeout, change), json)
+
+
+def _setting(field: str, text: str) -> float | None:
+    if text == "default":
+        return None
+    if field in SPANS:
+        return options.span_ms(text)
+    try:
+        return float(text) if field == "max_jobs_per_second" else int(text)
+    except ValueError:
+        exits.fail(f"{text!r} is no number", exits.USAGE)
+
+
+def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
+    in_force = settings.values._asdict()
+    if as_json:
+        own = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}
+        output.print_json({**own, "in_force": in_force, "origins": settings.origins})
+        return
+    rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
+    for field, value in in_force.items():
+        shown = duration_text(int(value)) if field in SPANS and value is not None else value
+        rows.append((field.removesuffix("_ms"), shown, _origin(settings.origins.get(field))))
+    output.print_table(["setting", "in force", "from"], rows)
+
+
+def _origin(origin: str | None) -> str:
+    """Where a value comes from, in words."""
+    if origin is None:
+        return "nothing sets it"
+    return f"server ({origin})" if origin.startswith("jobs.") else origin

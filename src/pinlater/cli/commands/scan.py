@@ -1,0 +1,169 @@
+"""`pinlater scan`.
+
+The server chooses by state, priority and body; task and header are looked at here, page by page, so that a scan for a rare task reads many
+jobs and stops at `_LOOKED_AT_MAX` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import typer
+
+from pinlater.cli import options, output
+from pinlater.client import AsyncClient, JobInfo, Scanned
+
+_START, _END = "0", "-1"
+_PAGE_JOBS, _LOOKED_AT_MAX = 500, 100_000
+
+
+class Wanted(NamedTuple):
+    """What task and headers a job must have to be shown."""
+
+    task: str | None
+    headers: dict[str, str]
+
+    @property
+    def anything(self) -> bool:
+        return self.task is None and not self.headers
+
+    def fits(self, job: JobInfo) -> bool:
+        if self.task is not None and output.task_of(job) != self.task:
+            return False
+        return all(job.headers.get(name) == value for name, value in self.headers.items())
+
+
+class Request(NamedTuple):
+    """What the server chooses by."""
+
+    state: options.State
+    priority: int | None
+    future: bool
+    regex: str | None
+    bodies: bool
+
+    async def page(self, client: AsyncClient, queue: str, limit: int, after: str) -> Scanned:
+        return await client.scan(
+            queue,
+            self.state.wire,
+            priority=self.priority,
+            future=self.future,
+            regex=self.regex,
+            limit=limit,
+            continuation=after,
+            paged=True,
+            bodies=self.bodies,
+        )
+
+
+def scan(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
+    ] = None,
+    state: options.StateOption = options.State.PENDING,
+    priority: options.Priority = None,
+    future: options.Future = False,
+    regex: options.Regex = None,
+    task: Annotated[str | None, typer.Option("--task", help="Only jobs of this task.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
+    after: Annotated[
+        str, typer.Option("--after", help="Go on where a scan of one queue stopped: its continuation.")
+    ] = _START,
+    body: Annotated[bool, typer.Option("--body", help="Show the bodies too.")] = False,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """List jobs of a queue, of several, or of all without a name; newest first in each. Where there are more, shows the continuation.
+
+    Example: pinlater scan emails --state failed --task send_welcome --limit 20
+    """
+    if after != _START and len(queues or ()) != 1:
+        raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
+    request = Request(state, priority, future, regex, body)
+    wanted = Wanted(task, options.headers_of(header or []) or {})
+
+    async def ask(client: AsyncClient) -> Scanned:
+        names = queues or await client.queue_names()
+        return await _scan_all(client, names, request, wanted, limit, after)
+
+    found = options.ask(server, timeout, ask)
+    more = None if found.continuation == _END else found.continuation
+    if json:
+        jobs = [output.info_json(job) for job in found.jobs]
+        output.print_json({"jobs": jobs, "continuation": more, "incomplete": found.incomplete})
+        return
+    _print_jobs(found.jobs, body)
+    if more:
+        typer.echo(f"more: --after {more}", err=True)
+    if found.incomplete:
+        output.warn_incomplete("a shard was out of reach, or there was more to look through than one scan does")
+
+
+async def _scan_all(
+    client: AsyncClient, queues: Sequence[str], request: Request, wanted: Wanted, limit: int, after: str
+) -> Scanned:
+    """One queue after the other, up to `limit` jobs together. The continuation is the only queue's."""
+    jobs: list[JobInfo] = []
+    incomplete = False
+    continuation = _END
+    for queue in queues:
+        if len(jobs) >= limit:
+            incomplete = True
+            break
+        found = await _scan_queue(client, queue, request, wanted, limit - len(jobs), after)
+        jobs += found.jobs
+        incomplete |= found.incomplete
+        if len(queues) == 1:
+            continuation = found.continuation
+        else:
+            incomplete |= found.continuation != _END
+    return Scanned(jobs, continuation, incomplete)
+
+
+async def _scan_queue(
+    client: AsyncClient, queue: str, request: Request, wanted: Wanted, limit: int, after: str
+) -> Scanned:
+    if wanted.anything:
+        return await request.page(client, queue, limit, after)
+    jobs: list[JobInfo] = []
+    looked_at = 0
+    while True:
+        page = await request.page(client, queue, _PAGE_JOBS, after)
+        chosen = [number for number, job in enumerate(page.jobs, 1) if wanted.fits(job)]
+        left = limit - len(jobs)
+        if len(chosen) > left or (len(chosen) == left and page.continuation != _END):
+            # The page again, up to the last job that is shown, for the continuation behind that one.
+            page = await request.page(client, queue, chosen[left - 1], after)
+            return Scanned([*jobs, *filter(wanted.fits, page.jobs)], page.continuation, page.incomplete)
+        jobs += [page.jobs[number - 1] for number in chosen]
+        looked_at += len(page.jobs)
+        after = page.continuation
+        if after == _END or page.incomplete or looked_at >= _LOOKED_AT_MAX:
+            return Scanned(jobs, after, page.incomplete or after != _END)
+
+
+def _print_jobs(jobs: Sequence[JobInfo], bodies: bool) -> None:
+    columns = ["descriptor", "task", "state", "age", "holder", "left", "due", "error", "status"]
+    rows = [
+        (
+            job.descriptor,
+            output.task_of(job),
+            job.state,
+            output.age_of(job),
+            output.holder_of(job),
+            job.attempts_remaining,
+            output.iso(job.run_after_ms),
+            output.first_line(job.error_type, job.error_text),
+            job.custom_status or None,
+            *([output.body_text(job.body or b"")] if bodies else []),
+        )
+        for job in jobs
+    ]
+    output.print_blocks([*columns, *(["body"] if bodies else [])], rows)

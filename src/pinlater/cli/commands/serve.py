@@ -1,0 +1,75 @@
+"""`pinlater serve`: the server."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from pinlater.cli.exits import REFUSED
+from pinlater.cli.hide_passwords import hide_passwords
+from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
+
+
+def serve(
+    config: ConfigFile = None,
+    store: Store = None,
+    shards: ShardFile = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address to listen on; 0.0.0.0 opens both ports to the network.")
+    ] = None,
+    thrift_port: Annotated[
+        int | None, typer.Option("--thrift-port", help="Port for Thrift; 0 takes a free one.")
+    ] = None,
+    http_port: Annotated[int | None, typer.Option("--http-port", help="Port for HTTP; 0 takes a free one.")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            help="Run this many server processes on these ports, as one server. Not for sqlite: and memory:.",
+        ),
+    ] = None,
+    set_: MoreSettings = None,
+    stop_with_stdin: Annotated[
+        bool,
+        typer.Option(
+            "--stop-with-stdin",
+            help="Stop as at SIGTERM when standard input, a pipe, ends: with the process that holds it.",
+        ),
+    ] = False,
+    line: Annotated[int | None, typer.Option("--line", hidden=True)] = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is in flight and end with status 0.
+
+    Example: pinlater serve --store sqlite:pinlater.db --thrift-port 9010 --http-port 9999
+    """
+    hide_passwords()  # before the server's modules are imported, which takes a while
+    from pinlater.config.files import FileBroken
+    from pinlater.domain.errors import PinLaterError
+    from pinlater.domain.passwords import HashMalformed
+    from pinlater.process import serve as serve_alone
+    from pinlater.processes.child import run as run_child
+    from pinlater.processes.supervisor import serve as serve_many
+    from pinlater.telemetry.logging import setup
+
+    if line is not None:
+        raise typer.Exit(run_child(line))
+    named = {
+        "store": store_of(store, shards),
+        "host": host,
+        "thrift.port": thrift_port,
+        "http.port": http_port,
+        "processes": processes,
+    }
+    loaded = load_settings(config, set_, named)
+    telemetry = loaded.settings.telemetry
+    setup(telemetry.log_format, telemetry.log_level)
+    for warning in loaded.warnings:
+        logging.getLogger("pinlater.config").warning(warning)
+    run = serve_alone if loaded.settings.processes == 1 else serve_many
+    try:
+        raise typer.Exit(run(loaded.settings, stop_with_stdin=stop_with_stdin))
+    except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(REFUSED) from None

@@ -1,0 +1,62 @@
+"""`pinlater settings`: what `serve` would start with, and where each value comes from. Starts nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pinlater.cli import options, output
+from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
+
+if TYPE_CHECKING:
+    from pinlater.config.show import Shown
+
+
+def settings(
+    config: ConfigFile = None,
+    store: Store = None,
+    shards: ShardFile = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, as for serve.")] = None,
+    thrift_port: Annotated[str | None, typer.Option("--thrift-port", help="As for serve.")] = None,
+    http_port: Annotated[str | None, typer.Option("--http-port", help="As for serve.")] = None,
+    set_: MoreSettings = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the effective settings and where each came from; passwords and their hashes are left out.
+
+    Example: pinlater settings --config pinlater.toml
+    """
+    from pinlater.config.show import shown_settings
+
+    named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
+    loaded = load_settings(config, set_, named)
+    for warning in loaded.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    rows = shown_settings(loaded)
+    if as_json:
+        typer.echo(_as_json(rows))
+    else:
+        output.print_text(_lines(rows))
+
+
+def _as_json(rows: list[Shown]) -> str:
+    return json.dumps(
+        {
+            row.path: {"value": row.value, "source": row.origin.source, "place": row.origin.place or None}
+            for row in rows
+        },
+        indent=2,
+    )
+
+
+def _lines(rows: list[Shown]) -> list[str]:
+    """`key = value  # origin`, in columns."""
+    values = ["not set" if row.value is None else str(row.value) for row in rows]
+    key_width = max(len(row.path) for row in rows)
+    value_width = min(40, max(len(value) for value in values))
+    return [
+        f"{row.path:<{key_width}} = {value:<{value_width}}  # {row.origin}"
+        for row, value in zip(rows, values, strict=True)
+    ]

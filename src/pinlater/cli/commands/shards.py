@@ -1,0 +1,321 @@
+"""`pinlater shards ...`: which shards there are, how they are, and taking one out of service for good.
+
+Reads the settings and the shard file as `serve` does, and asks the databases themselves, so that it works while no server runs, or while
+one doesn't answer. Changes nothing but the shard file; the servers read that again by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pinlater.cli import exits, options, output
+from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_settings, settings_for, store_of
+from pinlater.cli.shard_queries import Seen, ServerView, as_json, ask_server, forget_timed_keys, look_at, places_of
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.errors import PinLaterError
+
+if TYPE_CHECKING:
+    from pinlater.config.load import Loaded
+    from pinlater.config.settings import Settings
+    from pinlater.config.shard_place import ShardPlace
+
+app = typer.Typer(
+    name="shards",
+    help="List shards, see how they are, drain one and take it out.\n\nExample: pinlater shards list --shards shards.json",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The shard's name, or its key in the file.")]
+
+_LOOK_EVERY_S = 0.5
+# A server that looks at its files at the last moment has taken the change over by then.
+_SLACK_MS = 2_000
+
+
+@app.command("list")
+def list_shards(
+    config: ConfigFile = None, store: Store = None, shards: ShardFile = None, json: options.Json = False
+) -> None:
+    """List the shards that the settings or the shard file name. Asks no database.
+
+    Example: pinlater shards list --shards shards.json
+    """
+    places = places_of(settings_for(config, store_of(store, shards)))
+    if json:
+        output.print_json({"shards": [as_json(place) for place in places]})
+        return
+    rows = [(place.name, place.key or None, str(place.endpoint), not place.takes_enqueues) for place in places]
+    output.print_table(["shard", "key", "address", "dequeue only"], rows)
+
+
+@app.command()
+def status(
+    config: ConfigFile = None,
+    store: Store = None,
+    shards: ShardFile = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Also ask the server with this HTTP port; else the one that the settings name, if they do.",
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Ask each shard how it is: schema, servers that use it, jobs; and a server, whether it has the shard in use. The answer names that
+    server, and only a server that uses these shards is believed.
+
+    Example: pinlater shards status --shards shards.json --http 127.0.0.1:9999 --json
+    """
+    loaded = load_settings(config, None, {"store": store_of(store, shards)})
+    settings = loaded.settings
+    seen = asyncio.run(look_at(places_of(settings), settings))
+    address = http or _configured_http(loaded)
+    view = None if address is None else ask_server(address, seen, settings.database.connect_timeout_ms / 1000)
+    if view is not None and not view.answered and http is None:
+        view = None  # the databases tell without a server, too
+    if json:
+        output.print_json(
+            {
+                "server": None if view is None else view._asdict(),
+                "shards": [_status_json(shard, view) for shard in seen],
+            }
+        )
+    else:
+        _print_status(seen, view, settings.jobs.max_body_bytes)
+    if any(shard.look is None for shard in seen):
+        raise typer.Exit(exits.BUSY)
+    if http is not None and view is not None and view.problem is not None:
+        raise typer.Exit(exits.REFUSED)
+
+
+def _configured_http(loaded: Loaded) -> str | None:
+    """The HTTP address that file, environment or flags name; None where it would be the default, which may be any server's."""
+    if loaded.origins["http.port"].source == "default":
+        return None
+    settings = loaded.settings.http
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared only
+    return f"{host}:{settings.port}"
+
+
+def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: int) -> None:
+    columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
+    output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
+    if view is not None:
+        typer.echo(view.problem or f"in use: as {view.name} at {view.address} says", err=True)
+    for shard in seen:
+        for line in _remarks(shard, max_body_bytes):
+            typer.echo(f"shard {shard.place.name}: {line}", err=True)
+
+
+def _status_row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:
+    place, look = shard.place, shard.look
+    known = (None,) * 4 if look is None else (look.schema, len(look.members), look.live, look.finished)
+    used = None if view is None else view.of(place.name)
+    return (place.name, str(place.endpoint), look is not None, used, not place.takes_enqueues, *known)
+
+
+def _remarks(shard: Seen, max_body_bytes: int) -> Iterator[str]:
+    if shard.error is not None:
+        yield shard.error
+    if shard.look is not None and shard.look.timed_keys.number and not shard.place.takes_enqueues:
+        yield f"it holds {shard.look.timed_keys}, and stays until then"
+    most = None if shard.look is None else shard.look.body_bytes_max
+    if most is not None and most < max_body_bytes and shard.place.takes_enqueues:
+        yield (
+            f"its max_allowed_packet holds bodies of {most} bytes, so servers take none longer, "
+            f"though jobs.max_body_bytes is {max_body_bytes}"
+        )
+
+
+def _status_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
+    look = shard.look
+    return {
+        **as_json(shard.place),
+        "reachable": look is not None,
+        "error": shard.error,
+        "in_use": None if view is None else view.of(shard.place.name),
+        "schema": None if look is None else look.schema,
+        "servers": None if look is None else [member._asdict() for member in look.members],
+        "live": None if look is None else look.live,
+        "finished": None if look is None else look.finished,
+        "timed_keys": None if look is None else look.timed_keys.number,
+        "timed_keys_until_ms": None if look is None else look.timed_keys.until_ms,
+        "body_bytes_max": None if look is None else look.body_bytes_max,
+    }
+
+
+@app.command()
+def drain(
+    name: Name,
+    config: ConfigFile = None,
+    store: Store = None,
+    shards: ShardFile = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take enqueues again.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show the number of live jobs until it is empty.")
+    ] = True,
+    json: options.Json = False,
+) -> None:
+    """Write dequeueOnly into the shard file: no new jobs go there, the old ones are worked off. Then `remove` takes it out.
+
+    Example: pinlater shards drain 3 --shards shards.json --no-wait
+    """
+    settings = settings_for(config, store_of(store, shards))
+    places = places_of(settings)
+    chosen = _chosen(name, places, settings)
+    if not undo and not any(place.takes_enqueues for place in places if place not in chosen):
+        exits.fail(f"{name} can't drain: no other shard takes enqueues", exits.REFUSED)
+    if any(place.takes_enqueues != undo for place in chosen):
+        _edit(settings, chosen[0].key, dequeue_only=not undo)
+    if undo:
+        _say_drained(name, chosen, None, json)
+        return
+    left = asyncio.run(_wait_until_empty(chosen, settings, wait=wait, quiet=json))
+    _say_drained(name, chosen, left, json)
+
+
+async def _wait_until_empty(chosen: Sequence[ShardPlace], settings: Settings, *, wait: bool, quiet: bool) -> list[Seen]:
+    """Looks again and again; empty counts once every server has had the time to learn that it drains."""
+    said = ""
+    while True:
+        seen = await look_at(chosen, settings)
+        text = _left(seen)
+        if text != said and wait and not quiet:
+            output.print_lines([text])
+        said = text
+        empty = all(shard.look is not None and not shard.look.live for shard in seen)
+        if not wait or (empty and not _too_early_ms(settings)):
+            return seen
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def _left(seen: Sequence[Seen]) -> str:
+    parts = [
+        f"{shard.place.name}: " + ("out of reach" if shard.look is None else f"{shard.look.live} live jobs left")
+        for shard in seen
+    ]
+    return ", ".join(parts)
+
+
+def _say_drained(name: str, chosen: Sequence[ShardPlace], seen: Sequence[Seen] | None, json: bool) -> None:
+    if json:
+        live = None if seen is None else [None if shard.look is None else shard.look.live for shard in seen]
+        found = {"shards": [place.name for place in chosen], "dequeue_only": seen is not None}
+        output.print_json(found if live is None else {**found, "live": live})
+    elif seen is None:
+        output.print_lines([f"{name} takes enqueues again, as soon as the servers have looked at the file"])
+    elif all(shard.look is not None and not shard.look.live for shard in seen):
+        held = [str(shard.look.timed_keys) for shard in seen if shard.look is not None and shard.look.timed_keys.number]
+        after = f", but holds {'; '.join(held)}: `pinlater shards remove {name}` takes it out then"
+        output.print_lines(
+            [f"{name} is empty" + (after if held else f"; `pinlater shards remove {name}` takes it out")]
+        )
+    else:
+        output.print_lines([f"{name} drains; {_left(seen)}"])
+
+
+@app.command()
+def remove(
+    name: Name,
+    config: ConfigFile = None,
+    store: Store = None,
+    shards: ShardFile = None,
+    lose_keys: Annotated[
+        bool,
+        typer.Option(
+            "--lose-keys", help="Delete unique keys for a time that have not ended: their jobs can come again."
+        ),
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Take a drained shard out of the shard file, if it holds no live jobs and no unique keys for a time. Its finished jobs are out of
+    sight then.
+
+    Example: pinlater shards remove 3 --shards shards.json
+    """
+    settings = settings_for(config, store_of(store, shards))
+    chosen = _chosen(name, places_of(settings), settings)
+    if any(place.takes_enqueues for place in chosen):
+        exits.fail(f"{name} takes enqueues: `pinlater shards drain {name}` first", exits.REFUSED)
+    early_ms = _too_early_ms(settings)
+    if early_ms:
+        exits.fail(
+            f"the file was changed just now, and servers may not know it yet: again in {early_ms / 1000:.0f} s",
+            exits.BUSY,
+        )
+    seen = asyncio.run(look_at(chosen, settings))
+    for shard in seen:
+        if shard.look is None:
+            exits.fail(f"{shard.place.name} can't be asked whether it is empty: {shard.error}", exits.BUSY)
+        if shard.look.live:
+            exits.fail(f"{shard.place.name} still holds {shard.look.live} live jobs, and stays", exits.BUSY)
+        if shard.look.timed_keys.number and not lose_keys:
+            exits.fail(
+                f"{shard.place.name} still holds {shard.look.timed_keys}, and stays; with --lose-keys they are deleted, and jobs "
+                "with the same keys are taken as new",
+                exits.BUSY,
+            )
+    lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
+    _edit(settings, chosen[0].key, dequeue_only=None)
+    finished = sum(shard.look.finished for shard in seen if shard.look is not None)
+    if json:
+        output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": lost})
+    else:
+        kept = f"{finished} finished jobs were kept there" + (f", {lost} unique keys were deleted" if lost else "")
+        output.print_lines([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
+
+
+async def _forget_keys(chosen: Sequence[ShardPlace], settings: Settings) -> int:
+    """Deleted on the shard itself, so that servers that still use it let it go."""
+    try:
+        return sum([await forget_timed_keys(place, settings) for place in chosen])
+    except PinLaterError as error:
+        exits.fail(f"the unique keys can't be deleted: {error.message}", exits.BUSY)
+
+
+# --- the shard file -----------------------------------------------------------------------------------------------------
+
+
+def _chosen(name: str, places: Sequence[ShardPlace], settings: Settings) -> list[ShardPlace]:
+    """All shards of the replica set that `name` means; ends the command where there is none, or only a part of one is meant."""
+    if settings.store.shard_file is None:
+        exits.fail("a store named by a URL has one shard; only a shard file has several to choose from", exits.REFUSED)
+    found = next((place for place in places if name in (place.name, place.key)), None)
+    if found is None:
+        exits.fail(f"there is no shard {name}; there are {', '.join(place.name for place in places)}", exits.REFUSED)
+    chosen = [place for place in places if place.key == found.key]
+    if name not in (found.key, chosen[0].name):
+        exits.fail(
+            f"{name} is one of the databases of {found.key}, which drain together: name {chosen[0].name}", exits.REFUSED
+        )
+    return chosen
+
+
+def _edit(settings: Settings, key: str, *, dequeue_only: bool | None) -> None:
+    """Sets the entry's flag; with None takes the entry out."""
+    from pinlater.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
+
+    path = settings.store.shard_file or Path()
+    try:
+        before = read_text(path)
+        after = without_entry(before, key) if dequeue_only is None else with_dequeue_only(before, key, dequeue_only)
+        replace_text(path, before, after)
+    except OSError as error:
+        exits.fail(f"{path} can't be written: {error.strerror or error}", exits.REFUSED)
+    except ValueError as error:
+        exits.fail(str(error), exits.REFUSED)
+
+
+def _too_early_ms(settings: Settings) -> int:
+    """How long it takes yet until every server has looked at the file as it is."""
+    path = settings.store.shard_file or Path()
+    age_ms = SystemClock().now_ms() - int(path.stat().st_mtime * 1000)
+    return max(0, settings.maintenance.file_interval_ms + _SLACK_MS - max(0, age_ms))

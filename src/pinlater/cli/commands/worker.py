@@ -1,0 +1,157 @@
+"""`pinlater worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import sys
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pinlater.cli import exits, options
+from pinlater.cli.worker_logs import log_to_stderr
+from pinlater.cli.worker_module import find_worker, split_name
+from pinlater.client import AsyncClient
+from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker._line import Line
+from pinlater.worker._loop import run
+
+
+class Format(str, Enum):  # noqa: UP042 - the option's words
+    """Forms of log lines."""
+
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+
+
+def worker(
+    context: typer.Context,
+    application: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")],
+    queues: Annotated[
+        str | None, typer.Option("--queues", help="Only these of its queues, with commas between.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", min=1, help="Jobs at a time.")] = None,
+    grace: Annotated[str | None, typer.Option("--grace", help="What running jobs get at a stop; default 30s.")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", min=1, max=256, help="Run this many worker processes, and restart those that end."),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start anew when a Python file below this folder changes.")
+    ] = False,
+    recycle_jobs: Annotated[
+        int | None, typer.Option("--recycle-jobs", min=1, help="End after this many jobs, with the code 75.")
+    ] = None,
+    recycle_after: Annotated[
+        str | None, typer.Option("--recycle-after", help="End at this age, with the code 75: 12h.")
+    ] = None,
+    recycle_memory: Annotated[
+        int | None, typer.Option("--recycle-memory", min=1, metavar="MIB", help="End with so much memory, with 75.")
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option("--health-port", min=0, max=65_535, help="Answer /healthz, /readyz, /metrics there.")
+    ] = None,
+    health_host: Annotated[
+        str | None, typer.Option("--health-host", help="The address for that; default 127.0.0.1.")
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[
+        Format, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")
+    ] = Format.AUTO,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", "-s", metavar="HOST:PORT", help="Instead of the Worker's own."),
+    ] = None,
+    line: Annotated[str | None, typer.Option("--line", hidden=True)] = None,
+) -> None:
+    """Run the handlers of a Worker until SIGTERM or SIGINT; a second one hurries.
+
+    Example: pinlater worker jobs:worker --concurrency 32
+    """
+    _check_level(log_level)
+    opened = _line(line)
+    set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if opened is None else opened.number)
+    set_up_logs()
+    names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
+    changes: dict[str, Any] = {
+        "concurrency": concurrency,
+        "grace_ms": options.span_ms(grace),
+        "recycle_jobs_max": recycle_jobs,
+        "recycle_age_ms": options.span_ms(recycle_after),
+        "recycle_memory_bytes_max": None if recycle_memory is None else recycle_memory * 1024 * 1024,
+        "health_port": health_port,
+        "health_host": health_host,
+    }
+    if processes is not None or reload:
+        split_name(application)
+        raise typer.Exit(_supervise(_command_of_one(context, application), processes or 1, reload))
+    found = find_worker(application)
+    try:
+        client = None if server is None else options.client_for(server, options.TIMEOUT_S, connections=2)
+        settings = dataclasses.replace(found.settings, **{k: v for k, v in changes.items() if v is not None})
+        found.check(names)
+    except ValueError as error:
+        exits.fail(str(error), exits.USAGE)
+    try:
+        run(_run(found, client, settings, names, set_up_logs, opened))
+    except OSError as error:
+        exits.fail(f"the worker can't start: {error.strerror or error}", exits.REFUSED)
+    code = exits.RECYCLED if found.recycled else exits.OK
+    if found.functions_left_behind:
+        # Threads can't be stopped, and the interpreter would wait for them; their jobs were given back.
+        sys.stderr.flush()
+        os._exit(code)
+    raise typer.Exit(code)
+
+
+async def _run(
+    worker: Worker,
+    client: AsyncClient | None,
+    settings: WorkerSettings,
+    names: list[str] | None,
+    set_up_logs: Callable[[], None],
+    line: Line | None,
+) -> None:
+    async with contextlib.nullcontext() if client is None else client:
+        await worker.run_async(
+            client=client, settings=settings, queues=names, handle_signals=True, child_setup=set_up_logs, line=line
+        )
+
+
+def _supervise(command: list[str], processes: int, reload: bool) -> int:
+    from pinlater.worker.supervisor import Supervisor
+
+    folder = Path.cwd() if reload else None
+    return asyncio.run(Supervisor(command, processes, reload=folder).run())
+
+
+def _command_of_one(context: typer.Context, application: str) -> list[str]:
+    """The command line of one of the processes: this one's options, without those that are the supervisor's."""
+    words = [sys.executable, "-m", "pinlater", "worker", application]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.param_type_name != "option" or parameter.name in ("processes", "reload", "help") or value is None:
+            continue
+        words += [parameter.opts[0], str(getattr(value, "value", value))]
+    return words
+
+
+def _line(text: str | None) -> Line | None:
+    """The end of the supervisor's line that this process has inherited: `DESCRIPTOR:NUMBER`."""
+    if text is None:
+        return None
+    descriptor, _, number = text.partition(":")
+    return Line(int(descriptor), int(number))
+
+
+def _check_level(level: str) -> None:
+    if level.lower() not in {"debug", "info", "warning", "error"}:
+        raise typer.BadParameter(f"{level!r} is none of debug, info, warning, error", param_hint="--log-level")

@@ -1,0 +1,36 @@
+"""Takes passwords out of what `ps` shows of this process.
+
+Every user of the machine can read a process's command line. Where an operator put a password there all the same, this overwrites its
+characters in the memory that the kernel reads them from. Weakness: for some tens of milliseconds after the start they can be read; so the
+docs recommend a file or the environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from pathlib import Path
+
+_SECRETS = (
+    re.compile(rb"(?<![^\0=])(?:mysql|rediss?)://[^\0@:/]*:(?P<secret>[^\0]*)@", re.IGNORECASE),
+    re.compile(rb"(?<=[\0=])(?:(?:mysql|redis)[._-](?:sentinel[._-])?password)=(?P<secret>[^\0]+)"),
+)
+# In /proc/self/stat, counted behind the name, which is in brackets: where the arguments begin and end.
+_ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46
+
+
+def hide_passwords() -> None:
+    """Writes x over each. What the program itself was told stays as it is. Does nothing where there is no /proc to say where."""
+    try:
+        line = Path("/proc/self/cmdline").read_bytes()
+        fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        begin, end = int(fields[_ARGUMENTS_BEGIN]), int(fields[_ARGUMENTS_END])
+    except (OSError, ValueError, IndexError):
+        return
+    if sys.platform != "linux" or not begin or end - begin != len(line):
+        return
+    for pattern in _SECRETS:
+        for found in pattern.finditer(line):
+            start, length = found.start("secret"), len(found["secret"])
+            ctypes.memset(begin + start, ord("x"), length)

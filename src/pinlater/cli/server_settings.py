@@ -1,0 +1,91 @@
+"""The settings of a server as commands read them: the options that `serve` and the commands for its stores share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pinlater.cli import exits
+from pinlater.cli.hide_passwords import hide_passwords
+
+if TYPE_CHECKING:
+    from pinlater.config.load import Loaded
+    from pinlater.config.settings import Settings
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Settings file: ours (.toml) or the original's (.properties).")
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        help="Where jobs are kept: sqlite:PATH, memory:, mysql:SHARD_FILE, mysql://USER@HOST/DATABASE, redis:SHARD_FILE"
+        " or redis://USER@HOST/DB.",
+    ),
+]
+ShardFile = Annotated[
+    Path | None,
+    typer.Option("--shards", help="MySQL's or Redis' shard file; the same as --store mysql:FILE or redis:FILE."),
+]
+MoreSettings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated.")
+]
+
+
+def store_of(store: str | None, shards: Path | None) -> str | None:
+    """What `--store` or, in its place, `--shards` say."""
+    if store is not None and shards is not None:
+        raise typer.BadParameter("--store and --shards exclude each other", param_hint="--shards")
+    if shards is None:
+        return store
+    from pinlater.config.shard_file import kind_of_file
+
+    return f"{kind_of_file(shards)}:{shards}"
+
+
+def load_settings(config: Path | None, more: list[str] | None, named: Mapping[str, object]) -> Loaded:
+    """File, environment and flags together. Ends the command with all problems where there are any.
+
+    `named`: the settings with flags of their own, None where a flag is not given.
+    """
+    from pinlater.config.errors import SettingsError
+    from pinlater.config.load import load
+
+    hide_passwords()
+    flags = {**_pairs(more or []), **{key: value for key, value in named.items() if value is not None}}
+    try:
+        return load(config, os.environ, flags)
+    except SettingsError as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise typer.Exit(exits.SETTINGS) from None
+
+
+def settings_for(config: Path | None, store: str | None) -> Settings:
+    """The settings that `serve` would start with, for commands that work on the store without a server."""
+    return load_settings(config, None, {"store": store}).settings
+
+
+def store_file(config: Path | None, store: str | None) -> Path:
+    """The SQLite file. Ends the command where the settings name another kind of store."""
+    location = settings_for(config, store).store
+    if location.is_sharded:
+        exits.fail(f"{location} is not kept in a file of ours; its databases have tools of their own", exits.REFUSED)
+    if location.path is None:
+        exits.fail(f"{location} is not kept in a file", exits.REFUSED)
+    return location.path
+
+
+def _pairs(texts: list[str]) -> dict[str, object]:
+    """`--set jobs.claim_timeout_ms=5000` as a flag by path."""
+    pairs: dict[str, object] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+        pairs[key.strip()] = value
+    return pairs

@@ -1,0 +1,149 @@
+"""What is known of shards: from the settings, from the databases themselves, and from a server's pages."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import urllib.request
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pinlater.cli import exits
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.errors import PinLaterError
+from pinlater.storage.mysql.settings import Endpoint
+
+if TYPE_CHECKING:
+    from pinlater.config.settings import Settings
+    from pinlater.config.shard_place import ShardPlace
+    from pinlater.storage.offline import Look
+
+_HEALTHY = "shard-healthy-"
+
+
+class Seen(NamedTuple):
+    """A shard and what it said: `look` or, where it can't be asked, `error`."""
+
+    place: ShardPlace
+    look: Look | None
+    error: str | None
+
+
+def places_of(settings: Settings) -> Sequence[ShardPlace]:
+    """The shards; ends the command with a line where the store has none to speak of, or the file is broken."""
+    from pinlater.config.files import FileBroken
+    from pinlater.config.shard_file import find_shards
+
+    if not settings.store.is_sharded:
+        exits.fail(f"{settings.store} is no MySQL or Redis store, and has but one shard", exits.REFUSED)
+    try:
+        return find_shards(settings)
+    except FileBroken as error:
+        exits.fail(str(error), exits.SETTINGS)
+
+
+async def look_at(places: Sequence[ShardPlace], settings: Settings) -> list[Seen]:
+    """Asks all at once, each within the settings' time limits."""
+
+    now_ms = SystemClock().now_ms()
+
+    async def one(place: ShardPlace) -> Seen:
+        try:
+            return Seen(place, await _look(place, settings, now_ms), None)
+        except PinLaterError as error:
+            return Seen(place, None, error.message)
+
+    return list(await asyncio.gather(*(one(place) for place in places)))
+
+
+async def _look(place: ShardPlace, settings: Settings, now_ms: int) -> Look:
+    """Raises `WorldError` where it can't be asked."""
+    where = place.endpoint
+    if isinstance(where, Endpoint):
+        from pinlater.storage.mysql.offline import look_at_shard
+
+        return await look_at_shard(where, settings.mysql, now_ms)
+    from pinlater.storage.redis.offline import look_at_shard as look_at_redis
+
+    return await look_at_redis(where, settings.redis, place.name, now_ms)
+
+
+async def forget_timed_keys(place: ShardPlace, settings: Settings) -> int:
+    """Deletes the shard's unique keys that only time would free; how many there were. Raises `WorldError`."""
+    where = place.endpoint
+    if isinstance(where, Endpoint):
+        from pinlater.storage.mysql.offline import forget_timed_keys as forget_in_mysql
+
+        return await forget_in_mysql(where, settings.mysql, SystemClock().now_ms())
+    from pinlater.storage.redis.offline import forget_timed_keys as forget_in_redis
+
+    return await forget_in_redis(where, settings.redis, place.name)
+
+
+async def migrate_place(place: ShardPlace, settings: Settings) -> tuple[int, int, Sequence[str]]:
+    """Takes the shard's schema forward: (version before, version after, what was run). Raises `WorldError`."""
+    where = place.endpoint
+    if isinstance(where, Endpoint):
+        from pinlater.storage.mysql.offline import migrate_shard
+
+        return await migrate_shard(where, settings.mysql)
+    from pinlater.storage.redis.offline import migrate_shard as migrate_redis
+
+    return await migrate_redis(where, settings.redis, place.name)
+
+
+class ServerView(NamedTuple):
+    """What a server says of these shards. `in_use` by shard; None where it can't say, and then `problem` says why."""
+
+    address: str
+    name: str | None = None
+    in_use: dict[str, bool] | None = None
+    problem: str | None = None
+    answered: bool = True
+
+    def of(self, shard: str) -> bool | None:
+        """Whether the server has that shard in use; None where it does not say."""
+        return None if self.in_use is None else self.in_use.get(shard)
+
+
+def ask_server(address: str, seen: Sequence[Seen], timeout_s: float) -> ServerView:
+    """Asks the server at this HTTP address, once it is clear that it is one of the servers that use these shards.
+
+    The shards themselves list their servers. Another server may have shards of the same names, so names alone prove nothing.
+    """
+    try:
+        info = _page(address, "server_info", timeout_s)
+        gauges = _page(address, "stats.json", timeout_s)["gauges"]
+        members = {(member["name"], member["started_at_ms"]) for member in info["members"]}
+    except (OSError, http.client.HTTPException) as error:
+        return ServerView(
+            address,
+            problem=f"no server answers at {address}: {getattr(error, 'reason', None) or error}",
+            answered=False,
+        )
+    except (ValueError, KeyError, TypeError):
+        return ServerView(address, problem=f"what answers at {address} is not a PinLater server")
+    name = info.get("server")
+    known = {(member.name, member.started_at_ms) for shard in seen if shard.look for member in shard.look.members}
+    if not members & known:
+        return ServerView(address, name, problem=f"the server at {address} ({name}) does not serve these shards")
+    health = {key.removeprefix(_HEALTHY): value > 0 for key, value in gauges.items() if key.startswith(_HEALTHY)}
+    return ServerView(address, name, health)
+
+
+def _page(address: str, page: str, timeout_s: float) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{address}/{page}", timeout=timeout_s) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def as_json(place: ShardPlace) -> dict[str, Any]:
+    """A shard as the settings have it."""
+    return {
+        "name": place.name,
+        "key": place.key or None,
+        "address": str(place.endpoint),
+        "user": place.endpoint.user,
+        "dequeue_only": not place.takes_enqueues,
+    }

@@ -1,0 +1,146 @@
+"""Tables and blocks that fit the terminal: no word and no descriptor is folded, and nothing is left out.
+
+A table that is too wide goes on below, with its first column again; jobs that are too wide for a table go one block each. A text wraps
+between words. A word that is longer than the terminal is written whole, so that it can be copied whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+_GAP = "  "
+_BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_VALUE_COLUMNS_MIN = 24
+_EMPTY = ("", "-")
+
+
+class Screen(NamedTuple):
+    """What output goes to. `columns` None: no terminal, so that programs may read it."""
+
+    columns: int | None = None
+    colour: bool = False
+
+    def bold(self, text: str) -> str:
+        return f"{_BOLD}{text}{_PLAIN}" if self.colour and text else text
+
+    def dim(self, text: str) -> str:
+        return f"{_DIM}{text}{_PLAIN}" if self.colour and text else text
+
+
+def screen() -> Screen:
+    """Standard output as it is now. NO_COLOR and TERM=dumb turn colours off."""
+    if not sys.stdout.isatty():
+        return Screen()
+    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Screen(shutil.get_terminal_size().columns, colour)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
+    """The lines of a table; one that is too wide goes on below. Without a terminal, cells with tabs between."""
+    if screen.columns is None:
+        return _with_tabs(columns, rows)
+    lines: list[str] = []
+    for number, part in enumerate(_parts(_widths(columns, rows), screen.columns)):
+        chosen = [[row[column] for column in part] for row in rows]
+        lines += [""] * bool(number)
+        lines += _columns([columns[column] for column in part], chosen, screen)
+    return lines
+
+
+def blocks_or_table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, head: str = "") -> list[str]:
+    """A table where it fits; else a block for each row, headed by `head` and its first cell. Leaves out what no row has on a terminal."""
+    if screen.columns is None:
+        return table(columns, rows, screen)
+    said = [column for column in range(len(columns)) if not column or any(row[column] not in _EMPTY for row in rows)]
+    columns, rows = [columns[column] for column in said], [[row[column] for column in said] for row in rows]
+    if _fits(_widths(columns, rows), screen.columns):
+        return table(columns, rows, screen)
+    lines: list[str] = []
+    for row in rows:
+        lines += [""] * bool(lines)
+        named = [pair for pair in zip(columns[1:], row[1:], strict=True) if pair[1] not in _EMPTY]
+        lines += [screen.bold(head + row[0]), *fields(named, screen, indent=_GAP)]
+    return lines
+
+
+def fields(named: Sequence[tuple[str, str]], screen: Screen, indent: str = "") -> list[str]:
+    """A line for each name and value, more where a value wraps. Without a terminal, name and value with a tab between."""
+    if screen.columns is None:
+        return _with_tabs(("field", "value"), named)
+    width = max((len(name) for name, _ in named), default=0)
+    left = len(indent) + width + len(_GAP)
+    lines: list[str] = []
+    for name, value in named:
+        wrapped = wrap(value, max(_VALUE_COLUMNS_MIN, screen.columns - left))
+        lines.append(f"{indent}{screen.dim(name.ljust(width))}{_GAP}{wrapped[0]}".rstrip())
+        lines += [" " * left + line for line in wrapped[1:]]
+    return lines
+
+
+def wrap(text: str, columns: int) -> list[str]:
+    """Lines of at most that many columns, broken at blanks only; at least one."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if not lines[-1] or cell_len(longer) <= columns:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def wrap_line(line: str, columns: int | None) -> list[str]:
+    """The line in as many as it takes, each with its indentation; without a terminal as it is."""
+    if columns is None:
+        return [line]
+    text = line.lstrip(" ")
+    indent = line[: len(line) - len(text)]
+    return [indent + part for part in wrap(text, max(_VALUE_COLUMNS_MIN, columns - len(indent)))]
+
+
+def _with_tabs(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return ["\t".join(row) for row in (columns, *rows)]
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
+
+
+def _fits(widths: Sequence[int], columns: int) -> bool:
+    return sum(widths) + len(_GAP) * (len(widths) - 1) <= columns
+
+
+def _parts(widths: Sequence[int], columns: int) -> Iterator[list[int]]:
+    """Which columns go side by side: as many as fit, with the first one in each part."""
+    part = [0]
+    for column in range(1, len(widths)):
+        if len(part) > 1 and not _fits([widths[each] for each in (*part, column)], columns):
+            yield part
+            part = [0]
+        part.append(column)
+    yield part
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
+    widths = _widths(names, rows)
+    right = [_is_number(cells) for cells in zip(*rows, strict=True)] if rows else [False] * len(names)
+    lines = [_line(names, widths, right)]
+    return [screen.bold(lines[0]), *(_line(row, widths, right) for row in rows)]
+
+
+def _is_number(cells: Sequence[str]) -> bool:
+    return all(cell == "-" or cell.replace(".", "", 1).replace(",", "").isdigit() for cell in cells)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = []
+    for cell, width, at_right in zip(cells, widths, right, strict=True):
+        blanks = " " * (width - cell_len(cell))
+        padded.append(blanks + cell if at_right else cell + blanks)
+    return _GAP.join(padded).rstrip()

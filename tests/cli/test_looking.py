@@ -1,0 +1,207 @@
+"""`scan`, `lookup`, `count`, `queue stats`, `queue config`, `workers`, `cron` and completion against a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pinlater.client import AsyncClient, Client, Job, JobCount, QueueStats
+from tests.cli.conftest import COMMAND, Pinlater
+
+CRON_MODULE = """\
+from pinlater import Worker
+
+worker = Worker()
+
+
+@worker.cron("0 4 * * *", queue="nightly", tz="Europe/Berlin")
+def tidy_up() -> None: ...
+
+
+@worker.cron("*/30 * * * * *", queue="nightly", missed="skip")
+def look() -> None: ...
+"""
+
+
+def put(address: str, queue: str, *tasks: str, **headers: str) -> list[str]:
+    """A job for each task, in this order."""
+    with Client(address) as client:
+        return [
+            client.enqueue(queue, [Job(b"x", headers={"pinlater-task": task, **headers})]).descriptors[0]
+            for task in tasks
+        ]
+
+
+def test_a_scan_chooses_by_task_and_header(pinlater: Pinlater, queue: str) -> None:
+    put(pinlater.address, queue, "send", "bill", "send")
+    [acme] = put(pinlater.address, queue, "send", tenant="acme")
+    sent = pinlater.ok("scan", queue, "--task", "send", "--json").json["jobs"]
+    assert [job["task"] for job in sent] == ["send"] * 3
+    chosen = pinlater.ok("scan", queue, "--task", "send", "--header", "tenant=acme", "--json").json["jobs"]
+    assert [job["descriptor"] for job in chosen] == [acme]
+    assert pinlater.ok("scan", queue, "--header", "tenant=other", "--json").json["jobs"] == []
+
+
+def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinlater: Pinlater, queue: str) -> None:
+    wanted = set(put(pinlater.address, queue, *(["a", "b"] * 7))[::2])
+    seen: list[str] = []
+    after = "0"
+    while after is not None:
+        page = pinlater("scan", queue, "--task", "a", "--limit", "3", "--after", after, "--json").json
+        assert len(page["jobs"]) <= 3
+        seen += [job["descriptor"] for job in page["jobs"]]
+        after = page["continuation"]
+    assert len(seen) == len(set(seen))
+    assert set(seen) == wanted
+
+
+def test_a_scan_goes_across_queues(pinlater: Pinlater, queue: str) -> None:
+    other = f"{queue}_other"
+    pinlater.ok("queue", "create", other)
+    task = f"task_{queue}"
+    put(pinlater.address, queue, task)
+    put(pinlater.address, other, task)
+    both = pinlater.ok("scan", queue, other, "--json").json
+    assert {job["descriptor"].partition(":")[0] for job in both["jobs"]} == {queue, other}
+    assert (both["continuation"], both["incomplete"]) == (None, False)
+    everywhere = pinlater.ok("scan", "--task", task, "--json").json["jobs"]
+    assert {job["descriptor"].partition(":")[0] for job in everywhere} == {queue, other}
+    cut = pinlater("scan", queue, other, "--limit", "1", "--json").json
+    assert (len(cut["jobs"]), cut["incomplete"]) == (1, True)
+    assert pinlater("scan", queue, other, "--after", "1.1").code == 2
+
+
+def test_scan_and_lookup_show_task_holder_and_age(pinlater: Pinlater, queue: str) -> None:
+    [descriptor] = put(pinlater.address, queue, "send")
+    with Client(pinlater.address, source="worker-7") as client:
+        client.dequeue(queue)
+    names, row = pinlater.ok("scan", queue, "--state", "in_progress").out.splitlines()
+    found = dict(zip(names.split("\t"), row.split("\t"), strict=True))
+    assert (found["task"], found["holder"]) == ("send", "worker-7")
+    assert found["age"].endswith("s")
+    shown = dict(line.split("\t") for line in pinlater.ok("lookup", descriptor).out.splitlines())
+    assert (shown["task"], shown["holder"], shown["headers"]) == ("send", "worker-7", "pinlater-task=send")
+    assert shown["age"].endswith("s")
+    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["holder"] == "worker-7"
+
+
+def test_workers_shows_who_holds_and_who_waits(pinlater: Pinlater, queue: str) -> None:
+    put(pinlater.address, queue, "a", "b")
+    with Client(pinlater.address, source="holder") as client:
+        client.dequeue(queue, 2)
+    waiting = subprocess.Popen([*COMMAND, "dequeue", queue, "--wait", "60s", "--server", pinlater.address])
+    try:
+        while True:
+            rows = pinlater.ok("workers", queue, "--json").json["workers"]
+            if len(rows) == 2:
+                break
+    finally:
+        waiting.send_signal(signal.SIGTERM)
+        waiting.wait(30)
+    assert {"worker": "holder", "queue": queue, "holds": 2, "waits": 0} in rows
+    [poll] = [row for row in rows if row["worker"] != "holder"]
+    assert (poll["holds"], poll["waits"]) == (0, 1)
+    assert pinlater.ok("workers", queue).out.splitlines()[0] == "worker\tqueue\tholds\twaits"
+
+
+def test_cron_shows_the_timetable_with_the_next_firings(
+    offline: Pinlater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cron_of_mine.py").write_text(CRON_MODULE)
+    monkeypatch.chdir(tmp_path)
+    done = offline.ok("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "2")
+    assert [line.split("\t") for line in done.out.splitlines()] == [
+        ["name", "expression", "zone", "queue", "missed", "next"],
+        [
+            "tidy_up",
+            "0 4 * * *",
+            "Europe/Berlin",
+            "nightly",
+            "latest",
+            "2030-02-01 04:00:00 CET, 2030-02-02 04:00:00 CET",
+        ],
+        ["look", "*/30 * * * * *", "UTC", "nightly", "skip", "2030-01-31 12:00:30 UTC, 2030-01-31 12:01:00 UTC"],
+    ]
+    found = offline.ok("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--json").json["cron"]
+    assert found[1]["next_ms"] == [1_896_091_230_000]
+
+
+def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: Pinlater, queue: str) -> None:
+    done = pinlater.ok("queue", "config", queue, "--claim-timeout", "5m")
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert rows[:4] == [
+        ["setting", "in force", "from"],
+        ["paused", "no", "queue"],
+        ["max_jobs_per_second", "-", "nothing sets it"],
+        ["claim_timeout", "5m", "queue"],
+    ]
+    assert ["failed_ttl", "7d", "server (jobs.failed_ttl_ms)"] in rows
+    found = pinlater.ok("queue", "config", queue, "--json").json
+    assert (found["claim_timeout_ms"], found["failed_ttl_ms"]) == (300_000, None)
+    assert (found["in_force"]["failed_ttl_ms"], found["origins"]["failed_ttl_ms"]) == (
+        604_800_000,
+        "jobs.failed_ttl_ms",
+    )
+
+
+def test_stats_are_shown_again_and_again_until_an_interrupt(pinlater: Pinlater, queue: str) -> None:
+    command = [*COMMAND, "queue", "stats", queue, "--watch", "--every", "100ms", "--server", pinlater.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        seen = 0
+        for line in process.stdout:
+            seen += line.startswith(queue)
+            if seen == 3:
+                break
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(30) == 130
+
+
+def test_an_incomplete_answer_is_marked_in_table_and_json(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server of several shards answers while one is out of reach; that it does is shown elsewhere."""
+    stats_of = AsyncClient.queue_stats
+
+    async def count_jobs(*_: object, **__: object) -> JobCount:
+        return JobCount(7, incomplete=True)
+
+    async def queue_stats(client: AsyncClient, *names: str) -> list[QueueStats]:
+        return [stats._replace(incomplete=True) for stats in await stats_of(client, *names)]
+
+    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
+    monkeypatch.setattr(AsyncClient, "queue_stats", queue_stats)
+    counted = pinlater("count", queue)
+    assert (counted.code, counted.out) == (0, "7\n")
+    assert counted.err == "incomplete: a shard is out of reach, and its jobs are not counted\n"
+    assert pinlater("count", queue, "--json").json["incomplete"] is True
+    stats = pinlater("queue", "stats", queue)
+    assert [line.split("\t")[-1] for line in stats.out.splitlines()] == ["incomplete", "yes"]
+    assert stats.err.startswith("incomplete: ")
+    found = pinlater("queue", "stats", queue, "--json").json
+    assert (found["incomplete"], found["queues"][0]["incomplete"]) == (True, True)
+
+
+def test_completion_knows_the_queues(pinlater: Pinlater, queue: str) -> None:
+    """As the shell asks for it; a server that is away completes nothing and says nothing."""
+    assert complete(pinlater.address, f"pinlater count {queue[:10]}", 2) == [queue]
+    assert complete(pinlater.address, f"pinlater queue pause {queue[:10]}", 3) == [queue]
+    assert complete("127.0.0.1:1", f"pinlater count {queue[:10]}", 2) == []
+
+
+def complete(address: str, words: str, word: int) -> list[str]:
+    environment = os.environ | {
+        "_PINLATER_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(word),
+        "PINLATER_SERVERS": address,
+    }
+    program = "import sys; sys.argv=['pinlater']; from pinlater.cli.main import main; main()"
+    done = subprocess.run([COMMAND[0], "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.stdout.split()

@@ -1,0 +1,191 @@
+"""What tables and blocks look like on terminals of 80, 100 and 200 columns, with and without colour."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from pinlater.cli import output
+from pinlater.cli.tables import Screen, blocks_or_table, fields, table, wrap, wrap_line
+from pinlater.worker.envelope import TASK_HEADER
+from tests.cli.conftest import COMMAND, Pinlater
+
+DESCRIPTOR = "thumbnails_of_large_pictures_that_users_upload_here:s12:p1:250427967576997888"
+JOBS = ["descriptor", "task", "state", "age", "holder", "left", "due", "error", "status"]
+FAILED = (
+    "emails:s1:p1:250427943803682816",
+    "send_welcome",
+    "failed",
+    "1m 15s",
+    "web-3-14342",
+    "0",
+    "2026-11-23T01:11:26.163Z",
+    "SMTPRecipientsRefused: the mailbox of a@example.org is full and takes no more messages",
+    "-",
+)
+WAITING = (DESCRIPTOR, "make_thumbnail", "pending", "850ms", "-", "2", "2026-11-23T01:11:20.197Z", "-", "-")
+STATS = ["queue", "pending", "future", "in_progress", "succeeded", "failed", "oldest", "in/s", "done/s", "failed/s"]
+STATS_ROWS = [
+    ("emails", "120", "3", "12", "40021", "7", "1m 11s", "3.5", "3.4", "0.0"),
+    ("thumbnails", "0", "0", "0", "0", "0", "-", "0.0", "0.0", "0.0"),
+]
+
+BLOCKS_80 = """\
+emails:s1:p1:250427943803682816
+  task    send_welcome
+  state   failed
+  age     1m 15s
+  holder  web-3-14342
+  left    0
+  due     2026-11-23T01:11:26.163Z
+  error   SMTPRecipientsRefused: the mailbox of a@example.org is full and takes
+          no more messages
+
+thumbnails_of_large_pictures_that_users_upload_here:s12:p1:250427967576997888
+  task   make_thumbnail
+  state  pending
+  age    850ms
+  left   2
+  due    2026-11-23T01:11:20.197Z"""
+BLOCKS_100 = BLOCKS_80.replace("takes\n          no more messages", "takes no more messages")
+STATS_80 = """\
+queue       pending  future  in_progress  succeeded  failed  oldest  in/s
+emails          120       3           12      40021       7  1m 11s   3.5
+thumbnails        0       0            0          0       0  -        0.0
+
+queue       done/s  failed/s
+emails         3.4       0.0
+thumbnails     0.0       0.0"""
+STATS_WIDE = """\
+queue       pending  future  in_progress  succeeded  failed  oldest  in/s  done/s  failed/s
+emails          120       3           12      40021       7  1m 11s   3.5     3.4       0.0
+thumbnails        0       0            0          0       0  -        0.0     0.0       0.0"""
+
+
+def lines_of(text: str) -> list[str]:
+    return text.splitlines()
+
+
+@pytest.mark.parametrize(("columns", "text"), [(80, BLOCKS_80), (100, BLOCKS_100)])
+def test_jobs_too_wide_for_a_table_go_one_block_each(columns: int, text: str) -> None:
+    assert blocks_or_table(JOBS, [FAILED, WAITING], Screen(columns)) == lines_of(text)
+
+
+def test_jobs_that_fit_go_into_a_table_without_columns_that_no_job_fills() -> None:
+    short = (*FAILED[:7], "Timeout", "-")
+    assert blocks_or_table(JOBS, [short], Screen(200)) == lines_of(
+        "descriptor                       task          state   age     holder       left  due"
+        "                       error\n"
+        "emails:s1:p1:250427943803682816  send_welcome  failed  1m 15s  web-3-14342     0  2026-11-23T01:11:26.163Z"
+        "  Timeout"
+    )
+
+
+@pytest.mark.parametrize(("columns", "text"), [(80, STATS_80), (100, STATS_WIDE), (200, STATS_WIDE)])
+def test_a_table_that_is_too_wide_goes_on_below_with_its_first_column(columns: int, text: str) -> None:
+    assert table(STATS, STATS_ROWS, Screen(columns)) == lines_of(text)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+@pytest.mark.parametrize("rows", [[FAILED, WAITING], [FAILED], [WAITING]])
+def test_colours_change_nothing_but_colours(columns: int, rows: list[tuple[str, ...]]) -> None:
+    plain = blocks_or_table(JOBS, rows, Screen(columns))
+    coloured = blocks_or_table(JOBS, rows, Screen(columns, colour=True))
+    assert coloured != plain
+    assert [without_colours(line) for line in coloured] == plain
+
+
+def without_colours(line: str) -> str:
+    for code in ("\x1b[1m", "\x1b[2m", "\x1b[0m"):
+        line = line.replace(code, "")
+    return line
+
+
+def test_without_a_terminal_there_is_a_line_of_names_and_one_a_row_with_tabs_between() -> None:
+    assert blocks_or_table(["a", "b"], [("1", "-")], Screen()) == ["a\tb", "1\t-"]
+    assert fields([("a", "1 2")], Screen()) == ["field\tvalue", "a\t1 2"]
+
+
+words = st.lists(st.integers(1, 120).map(lambda length: chr(97 + length % 26) * length), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=50)
+@given(rows=st.lists(st.tuples(words, words, words), min_size=1, max_size=4), columns=st.sampled_from([80, 100, 200]))
+def test_no_word_is_folded_or_lost_and_no_line_is_too_long_but_for_one_word(
+    rows: list[tuple[list[str], ...]], columns: int
+) -> None:
+    cells = [(row[0][0], *(" ".join(words) for words in row[1:])) for row in rows]
+    lines = blocks_or_table(["descriptor", "error", "status"], cells, Screen(columns))
+    shown = " ".join(lines).split()
+    assert all(word in shown for row in rows for word in (row[0][0], *row[1], *row[2]))
+    assert all(cell_len(line) <= columns or len(line.split()) <= 2 for line in lines)
+
+
+def test_a_word_longer_than_the_line_stays_whole() -> None:
+    assert wrap("see " + "x" * 50 + " there", 20) == ["see", "x" * 50, "there"]
+
+
+def test_a_line_wraps_with_its_indentation() -> None:
+    assert wrap_line("    File one two three four five", 30) == ["    File one two three four", "    five"]
+    assert wrap_line("  as it is", None) == ["  as it is"]
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "text"),
+    [(0, "0ms"), (850, "850ms"), (1_000, "1s"), (75_000, "1m 15s"), (3_600_000, "1h"), (273_600_000, "3d 4h")],
+)
+def test_an_age_has_two_units_at_most(span_ms: int, text: str) -> None:
+    assert output.age(span_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("claim", "source"),
+    [("h:9010:17:web-1:3", "web-1"), ("h:9010:17:a:b:c:3", "a:b:c"), ("h:9010:17::3", ""), ("", None)],
+)
+def test_a_holder_is_the_source_in_the_claim(claim: str, source: str | None) -> None:
+    assert output.source_of(claim) == source
+
+
+def test_the_header_that_names_the_task_is_the_workers() -> None:
+    assert output.TASK_HEADER == TASK_HEADER
+
+
+@pytest.mark.parametrize(("columns", "colour"), [(80, False), (80, True), (200, False)])
+def test_on_a_real_terminal_output_has_its_width(
+    pinlater: Pinlater, queue: str, tmp_path: Path, columns: int, colour: bool
+) -> None:
+    pinlater.ok("enqueue", queue, "--body", "x")
+    shown = on_terminal(pinlater.address, columns, colour, "scan", queue)
+    assert ("\x1b[1m" in shown) == colour
+    lines = [without_colours(line) for line in shown.splitlines()]
+    assert all(len(line) <= columns for line in lines)
+    assert any(line.startswith(f"{queue}:s1:p1:") for line in lines)
+    assert lines[0].startswith("descriptor") == (columns == 200)
+
+
+def on_terminal(address: str, columns: int, colour: bool, *arguments: str) -> str:
+    """What `pinlater ...` writes to a terminal of that width."""
+    ours, its = pty.openpty()
+    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "PINLATER_SERVERS": address}
+    environment |= {"NO_COLOR": "" if colour else "1"}
+    process = subprocess.Popen([*COMMAND, *arguments], stdin=its, stdout=its, stderr=its, env=environment)
+    os.close(its)
+    said = b""
+    while True:
+        try:
+            piece = os.read(ours, 65_536)
+        except OSError:  # the other end is closed
+            piece = b""
+        if not piece:
+            break
+        said += piece
+    os.close(ours)
+    assert process.wait(30) == 0
+    return said.decode().replace("\r\n", "\n")

@@ -1,0 +1,90 @@
+"""runJobs: jobs that an operator names become due."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
+from pinlater.storage.interface import JobKey, RunOrder
+from tests.contract.desk import QUEUE, Desk
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000, 3_600_000, 7_200_000])
+async def test_a_waiting_job_becomes_due_at_the_time_given_and_keeps_its_attempts(desk: Desk, delay_ms: int) -> None:
+    """Sooner, later, or as it was."""
+    key = await desk.put(delay_ms=3_600_000, attempts=3)
+    other = await desk.put(delay_ms=3_600_000)
+    result = await desk.run(key, attempts=9, delay_ms=delay_ms)
+    assert (result.outcome, result.state, result.due_at_ms) == (
+        Outcome.APPLIED,
+        JobState.PENDING,
+        desk.now + delay_ms,
+    )
+    job = await desk.look(key)
+    assert (job.run_after_ms, job.attempts_allowed, job.attempts_remaining) == (desk.now + delay_ms, 3, 3)
+    await desk.assert_counters_exact()
+    desk.clock.advance(ms=delay_ms)
+    await desk.shard.advance_due(desk.now, 100)
+    await desk.assert_counters_exact()
+    if delay_ms < 3_600_000:
+        assert (await desk.take()).job.id == key.id
+    desk.clock.advance(ms=7_200_000)
+    left = {held.job.id for held in await desk.claim(10)}
+    assert left == ({other.id} if delay_ms < 3_600_000 else {key.id, other.id})
+    await desk.assert_counters_exact()
+
+
+async def test_a_failed_job_goes_back_with_the_attempts_given_and_without_its_claim(desk: Desk) -> None:
+    """As retryFailedJobs does it."""
+    key = await desk.put_in(JobState.FAILED)
+    assert (await desk.run(key, attempts=4)).outcome is Outcome.APPLIED
+    job = await desk.look(key)
+    assert (job.state, job.attempts_remaining, job.claim_descriptor) == (JobState.PENDING, 4, None)
+    assert job.finished_at_ms is None
+    await desk.assert_counters_exact()
+    assert (await desk.take()).job.id == key.id
+
+
+async def test_a_job_in_hand_stays_with_its_holder_who_is_named(desk: Desk) -> None:
+    """An operator must not start it twice."""
+    key = await desk.put_in(JobState.IN_PROGRESS)
+    before = await desk.look(key)
+    result = await desk.run(key)
+    assert (result.outcome, result.state, result.holder) == (
+        Outcome.STALE_CLAIM,
+        JobState.IN_PROGRESS,
+        before.claim_descriptor,
+    )
+    assert await desk.look(key) == before
+
+
+async def test_a_success_and_a_missing_job_are_told(desk: Desk) -> None:
+    """Nothing changes."""
+    done = await desk.put_in(JobState.SUCCEEDED)
+    before = await desk.look(done)
+    assert (await desk.run(done)).outcome is Outcome.ALREADY_FINAL
+    assert await desk.look(done) == before
+    assert (await desk.run(JobKey(QUEUE, 1, 999))).outcome is Outcome.NOT_FOUND
+    assert (await desk.run(done._replace(priority=2))).outcome is Outcome.NOT_FOUND
+    assert list(await desk.shard.run_jobs([], desk.now)) == []
+
+
+async def test_a_failed_job_whose_key_another_has_stays_and_one_whose_key_is_free_takes_it_again(desk: Desk) -> None:
+    """At most one job holds a unique key."""
+    unique = UniqueKey("k", UniqueScope.UNFINISHED)
+    first = await failed_with(desk, unique)
+    second = await failed_with(desk, unique)
+    orders = [RunOrder(key, 2, desk.now) for key in (first, second, first)]
+    outcomes = [answer.outcome for answer in await desk.shard.run_jobs(orders, desk.now)]
+    assert outcomes == [Outcome.APPLIED, Outcome.ALREADY_FINAL, Outcome.APPLIED]
+    assert (await desk.look(second)).state is JobState.FAILED
+    [twin] = (await desk.insert(desk.job(unique=unique))).existing.values()
+    assert twin[0] == first.id
+    await desk.assert_counters_exact()
+
+
+async def failed_with(desk: Desk, unique: UniqueKey) -> JobKey:
+    key = await desk.put(unique=unique)
+    await desk.take()
+    await desk.fail(key, final=True)
+    return key

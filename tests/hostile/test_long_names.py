@@ -1,0 +1,72 @@
+"""Names of a mebibyte: what the server keeps, logs and answers of them is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.servers import Server
+from pinlater.wire.generated import ttypes as types
+from tests.hostile.callers import Caller
+
+pytestmark = pytest.mark.crash
+
+LONG = "x" * 2**20
+ANSWER_BYTES_MAX = 20_000
+LOG_LINE_BYTES_MAX = 20_000
+
+CALLS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "createQueue": lambda text: {"name": text},
+    "deleteQueue": lambda text: {"name": text, "password": text},
+    "enqueueJobs": lambda text: {"request": types.PinLaterEnqueueRequest(text, [types.PinLaterJob(b"")], text)},
+    "dequeueJobs": lambda text: {"request": types.PinLaterDequeueRequest(text, 1)},
+    "getJobCount": lambda text: {"request": types.PinLaterGetJobCountRequest(text, 0, bodyRegexToMatch=text)},
+    "scanJobs": lambda text: {
+        "request": types.PinLaterScanJobsRequest("q", 0, continuation=text, bodyRegexToMatch=text)
+    },
+    "deleteJobs": lambda text: {"request": types.PinLaterDeleteJobsRequest("q", 0, 1, bodyRegexToMatch=text)},
+    "lookupJobs": lambda text: {"request": types.PinLaterLookupJobRequest([text])},
+    "checkpointJobs": lambda text: {
+        "request": types.PinLaterCheckpointJobsRequest("q", [types.PinLaterCheckpointJobRequest(text)])
+    },
+    "pauseQueue": lambda text: {"queueName": text},
+    "getQueueStats": lambda text: {"queueNames": [text]},
+    "deleteJobsByDescriptor": lambda text: {"queueName": text, "jobDescriptors": [text]},
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_a_long_name_comes_back_in_no_error_and_fills_no_log(server: Server, tmp_path: Path, method: str) -> None:
+    with Caller(server) as caller:
+        caller.send(method, **CALLS[method](LONG))
+        size = int.from_bytes(caller._read(4), "big")
+        assert size < ANSWER_BYTES_MAX
+        caller._read(size)
+        assert caller.call("getQueueNames").exception is None
+    assert max(len(line) for line in (tmp_path / "log").read_bytes().splitlines()) < LOG_LINE_BYTES_MAX
+
+
+def test_a_long_source_is_kept_cut_and_still_tells_callers_apart(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old client's checkpoint counts by its source, also by one that is too long to be kept."""
+    with Caller(server) as caller:
+        for _ in range(2):
+            caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(b"old")]))
+        monkeypatch.setattr("tests.hostile.callers.CONTEXT", types.RequestContext(LONG + "1", LONG))
+        dequeued = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 2)).value
+        first, second = dequeued.jobMetadata
+        caller.call("checkpointJobs", request=_checkpoint(first))
+        monkeypatch.setattr("tests.hostile.callers.CONTEXT", types.RequestContext(LONG + "2", ""))
+        caller.call("checkpointJobs", request=_checkpoint(second))
+        jobs = caller.call("lookupJobs", request=types.PinLaterLookupJobRequest([first, second], True)).value
+    assert [jobs[each].body for each in (first, second)] == [b"new", b"old"]
+    assert all(len(job.claimDescriptor) < 400 for job in jobs.values())
+    assert max(len(line) for line in (tmp_path / "log").read_bytes().splitlines()) < LOG_LINE_BYTES_MAX
+
+
+def _checkpoint(descriptor: str) -> types.PinLaterCheckpointJobsRequest:
+    return types.PinLaterCheckpointJobsRequest("q", [types.PinLaterCheckpointJobRequest(descriptor, newBody=b"new")])

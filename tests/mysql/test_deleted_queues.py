@@ -1,0 +1,33 @@
+"""What a shard remembers of deleted queues, and a shard of the schema before."""
+
+from __future__ import annotations
+
+from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
+from pinlater.storage.interface import DELETION_KEPT_MS
+from tests.contract.desk import Desk
+from tests.mysql.rig import QUEUE, Rig
+
+LATE_MS = 1_767_225_600_000
+
+
+async def test_a_shard_of_the_schema_before_opens_with_its_queues_and_remembers_deletions_from_then_on(
+    rig: Rig, desk: Desk
+) -> None:
+    await desk.shard.configure_queue(QUEUE, config=QueueConfig(max_backlog=7), paused=True)
+    key = await desk.put()
+    await desk.shard.close()
+    await rig.ask("DROP TABLE deleted_queues")
+    await rig.ask("UPDATE meta SET value = '3' WHERE name = 'schema'")
+    await desk.reopen()
+    assert await desk.shard.list_queues() == [Queue(QUEUE, QueueConfig(max_backlog=7), True, Versions(), Life())]
+    assert (await desk.look(key)).body
+    await desk.shard.delete_queues([QUEUE], LATE_MS)
+    [answer] = await desk.shard.merge_queues([Queue(QUEUE)], desk.now)
+    assert answer.life.over
+    assert await desk.shard.list_queues() == []
+
+
+async def test_old_deletions_leave_no_rows(rig: Rig, desk: Desk) -> None:
+    await desk.shard.delete_queues(["a", "b"], LATE_MS)
+    await desk.shard.delete_queues(["c"], LATE_MS + DELETION_KEPT_MS + 1)
+    assert await rig.ask("SELECT deleted_at_ms FROM deleted_queues") == [(LATE_MS + DELETION_KEPT_MS + 1,)]
