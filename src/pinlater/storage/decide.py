@@ -129,6 +129,9 @@ def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule =
 
 def event_of(job: JobRecord, happening: Happening) -> Event:
     """The table's name for it: a failure of the last attempt is another event than one that leaves attempts."""
+    event = _EVENTS.get(type(happening))
+    if event is not None:
+        return event
     if isinstance(happening, Ack):
         if happening.succeeded:
             return Event.SUCCEED
@@ -137,11 +140,11 @@ def event_of(job: JobRecord, happening: Happening) -> Event:
         return Event.TIME_OUT_FAIL if job.attempts_remaining <= 1 else Event.TIME_OUT_RETRY
     if isinstance(happening, Checkpoint) and happening.move_to_pending:
         return Event.CHECKPOINT_TO_PENDING
-    return _EVENTS[type(happening)]
+    return Event.CHECKPOINT
 
 
+# Those that are one event whatever the job.
 _EVENTS: dict[type, Event] = {
-    Checkpoint: Event.CHECKPOINT,
     Heartbeat: Event.HEARTBEAT,
     Release: Event.RELEASE,
     Cancel: Event.CANCEL,
@@ -194,8 +197,12 @@ def _checkpointed(job: JobRecord, progress: Checkpoint, context: Context) -> Fie
 
 
 def _extended(job: JobRecord, _: Heartbeat, context: Context) -> Fields:
-    """The deadline is a whole claim timeout from now. A delayed heartbeat never takes back what a later one gave."""
-    return {"deadline_ms": max(job.deadline_ms or 0, later(context.now_ms, job.timeout_ms or 0))}
+    return {"deadline_ms": renewed_deadline_ms(job.deadline_ms or 0, job.timeout_ms or 0, context.now_ms)}
+
+
+def renewed_deadline_ms(deadline_ms: int, timeout_ms: int, now_ms: int) -> int:
+    """A whole claim timeout from now. A delayed heartbeat never takes back what a later one gave."""
+    return max(deadline_ms, later(now_ms, timeout_ms))
 
 
 def _released(_: JobRecord, release: Release, context: Context) -> Fields:

@@ -12,7 +12,7 @@ from pinlater.storage.mysql.statements import Template, delete_ready, delete_row
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.record import JobRecord
 from pinlater.storage.relational.dialect import Keys
-from pinlater.storage.relational.rows import JobRow, StateRow
+from pinlater.storage.relational.rows import ClaimRow, JobRow, StateRow
 
 # Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
 CHANGED, FUTURE, OPTIONS = 1, 2, 4
@@ -22,6 +22,7 @@ CHANGED, FUTURE, OPTIONS = 1, 2, 4
 _LOOKS_MAX = 5
 
 _LOAD_JOBS = sql("load_jobs")
+_LOAD_CLAIMS = sql("load_claims")
 _LOAD_STATES = sql("load_states")
 _SAVE_BODY = sql("save_body")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
@@ -74,6 +75,12 @@ class MysqlDialect:
             missing = set(left)
             found += [job for job in rows if job.id not in missing]
         return found
+
+    async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
+        if not ids:
+            return []
+        [found] = await self._transaction.select(_LOAD_CLAIMS(ids=sorted(set(ids))))
+        return [ClaimRow._make(line) for line in found.rows]
 
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
         return [StateRow._make(line) for line in await self._transaction.select_jobs(_LOAD_STATES, ids)]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pinlater.domain.job import JobState
 from pinlater.storage.record import JobRecord
-from pinlater.storage.relational.rows import JobRow, StateRow
+from pinlater.storage.relational.rows import ClaimRow, JobRow, StateRow
 
 Keys = Sequence[tuple[int, ...]]
 
@@ -69,6 +69,10 @@ class Dialect(Protocol):
 
     async def load_jobs(self, ids: Sequence[int]) -> Sequence[JobRow]:
         """The jobs that exist, locked."""
+        ...
+
+    async def load_claims(self, ids: Sequence[int]) -> Sequence[ClaimRow]:
+        """The claims that exist, locked."""
         ...
 
     async def load_states(self, ids: Sequence[int]) -> Sequence[StateRow]:

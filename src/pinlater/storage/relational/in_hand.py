@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from pinlater.domain.job import JobState, Outcome
 from pinlater.storage import outcomes
 from pinlater.storage.changes import Changes
-from pinlater.storage.decide import Release
+from pinlater.storage.decide import Release, renewed_deadline_ms
 from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
 from pinlater.storage.relational.changes import load, write
 from pinlater.storage.relational.dialect import Dialect
@@ -29,8 +30,29 @@ async def checkpoint(dialect: Dialect, checkpoints: Sequence[Checkpoint], now_ms
 
 
 async def extend(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Heartbeats."""
-    return await _decide(dialect, refs, [ref.key for ref in refs], now_ms, outcomes.extend)
+    """Heartbeats. A claim's deadline is all that its holder's heartbeat changes: only for refusals are jobs loaded."""
+    claims = {claim.id: claim for claim in await dialect.load_claims([ref.key.id for ref in refs])}
+    queues = await dialect.queues_of({claim.queue_id for claim in claims.values()})
+    renewed: dict[int, tuple[int, int, int]] = {}
+    others: list[int] = []
+    answers: list[Acked] = []
+    for index, ((queue_name, priority, job_id), token, *_) in enumerate(refs):
+        claim = claims.get(job_id)
+        queue = None if claim is None else queues.get(claim.queue_id)
+        if claim is None or queue is None or (queue.name, claim.priority, claim.token) != (queue_name, priority, token):
+            others.append(index)
+            answers.append(outcomes.NOT_FOUND)
+            continue
+        deadline_ms = renewed_deadline_ms(claim.deadline_ms, claim.timeout_ms, now_ms)
+        renewed[job_id] = (job_id, deadline_ms, claim.flags)
+        answers.append(Acked(Outcome.APPLIED, JobState.IN_PROGRESS, deadline_ms=deadline_ms))
+    dialect.for_each("renew_claims", list(renewed.values()))
+    if others:
+        left = [refs[index] for index in others]
+        refused = await _decide(dialect, left, [ref.key for ref in left], now_ms, outcomes.extend)
+        for index, answer in zip(others, refused, strict=True):
+            answers[index] = answer
+    return answers
 
 
 async def release(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:

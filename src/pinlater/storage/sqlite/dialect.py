@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pinlater.storage.record import JobRecord
 from pinlater.storage.relational.dialect import Keys
-from pinlater.storage.relational.rows import JobRow, StateRow
+from pinlater.storage.relational.rows import ClaimRow, JobRow, StateRow
 from pinlater.storage.sqlite.queue_cache import Counter, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, delete_rows, in_order, sql
 
@@ -67,6 +67,9 @@ class SqliteDialect:
 
     async def load_jobs(self, ids: Sequence[int]) -> list[JobRow]:
         return [JobRow._make(row) for row in self._transaction.execute(sql("load_jobs"), (str(ids),))]
+
+    async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
+        return [ClaimRow._make(row) for row in self._transaction.execute(sql("load_claims"), (str(ids),))]
 
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
         return [StateRow._make(row) for row in self._transaction.execute(sql("load_states"), (str(ids),))]

@@ -34,6 +34,10 @@ LEFT JOIN done ON done.id = jobs.id
 WHERE jobs.id IN (:ids)
 FOR UPDATE;
 
+-- name: load_claims(ids)
+-- The columns of `ClaimRow`.
+SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
+
 -- name: save_progress(rows)
 INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
   error_type, error_text, attempts)

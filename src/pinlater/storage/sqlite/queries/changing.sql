@@ -26,6 +26,10 @@ LEFT JOIN claims ON claims.id = jobs.id
 LEFT JOIN done ON done.id = jobs.id
 WHERE jobs.id IN (SELECT value FROM json_each(:ids));
 
+-- name: load_claims(ids)
+-- The columns of `ClaimRow`.
+SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims WHERE id IN (SELECT value FROM json_each(:ids));
+
 -- name: save_progress(id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms,
 --   custom_status, error_type, error_text, attempts)
 INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
