@@ -108,6 +108,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "after_id": BASE + 2_000,
         "after_ms": 2_000,
         "before_ms": BASE + 5,
+        "deleted_ms": BASE + 5,
         "body": Sql(b"NULL"),
         "by_ms": 500,
         "keys renew_claims": json_rows([(one, 1, 1) for one in ids]),
