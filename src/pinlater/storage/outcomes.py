@@ -15,6 +15,7 @@ from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey,
 from pinlater.storage.record import JobRecord
 
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
+PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
 SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
 
 Item = TypeVar("Item", Ack, Checkpoint, ClaimRef)
@@ -77,7 +78,7 @@ def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -
         after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
         if after is not None:
             results.append(_acked(Outcome.APPLIED, after))
-        elif job.state is JobState.IN_PROGRESS:
+        elif job.state is IN_PROGRESS:
             results.append(_held(job))
         else:
             results.append(_acked(Outcome.ALREADY_FINAL, job))
@@ -100,10 +101,8 @@ def _apply(
         job = changes.find(item.key)
         if job is None:
             results.append(NOT_FOUND)
-        elif job.finished:
-            results.append(_acked(Outcome.ALREADY_FINAL, job))
-        elif job.state is JobState.PENDING:
-            results.append(_acked(Outcome.STALE_CLAIM, job))
+        elif job.state is not IN_PROGRESS:
+            results.append(_acked(Outcome.ALREADY_FINAL if job.finished else Outcome.STALE_CLAIM, job))
         elif not allowed(job, item):
             results.append(_held(job))
         else:
@@ -119,7 +118,7 @@ def _held(job: JobRecord) -> Acked:
 
 def _acked(outcome: Outcome, job: JobRecord) -> Acked:
     """The outcome with the job as it is now: when it is due, or until when the claim lasts that the event renewed."""
-    if job.state is JobState.PENDING:
-        return Acked(outcome, job.state, job.run_after_ms)
-    renewed = outcome is Outcome.APPLIED and job.state is JobState.IN_PROGRESS
+    if job.state is PENDING:
+        return Acked(outcome, PENDING, job.run_after_ms)
+    renewed = outcome is Outcome.APPLIED and job.state is IN_PROGRESS
     return Acked(outcome, job.state, deadline_ms=job.deadline_ms if renewed else None)

@@ -56,4 +56,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def later(now_ms: int, by_ms: int) -> int:
     """`now_ms + by_ms`, cut to what a store can hold."""
-    return max(-I64_MAX, min(now_ms + by_ms, I64_MAX))
+    time_ms = now_ms + by_ms
+    if -I64_MAX <= time_ms <= I64_MAX:
+        return time_ms
+    return I64_MAX if time_ms > 0 else -I64_MAX

@@ -9,6 +9,7 @@ from pinlater.storage.options import NONE, Options, options_of
 from pinlater.storage.record import JobRecord
 
 STATES = tuple(JobState)
+PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
 
 
 class JobRow(NamedTuple):
@@ -123,9 +124,9 @@ def record_of(row: JobRow) -> JobRecord:
         error_type, error_text, history = "", "", "[]"
     else:
         run_after_ms = later_run_after_ms
-    state = JobState.PENDING
+    state = PENDING
     if claim_id is not None:
-        state = JobState.IN_PROGRESS
+        state = IN_PROGRESS
     elif done_state is not None:
         state = STATES[done_state]
     return JobRecord(
