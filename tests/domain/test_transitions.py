@@ -43,6 +43,7 @@ EVENTS: dict[Event, Do] = {
     Event.FAIL: lambda desk, key, token: desk.fail(key),
     Event.TIME_OUT_RETRY: time_out,
     Event.TIME_OUT_FAIL: time_out,
+    Event.HEARTBEAT: lambda desk, key, token: desk.heartbeat(ClaimRef(key, token)),
     Event.CHECKPOINT: lambda desk, key, token: desk.checkpoint(Checkpoint(key, "worker")),
     Event.CHECKPOINT_TO_PENDING: lambda desk, key, token: desk.checkpoint(
         Checkpoint(key, "worker", move_to_pending=True)

@@ -7,7 +7,6 @@ Plans are the optimizer's guess from statistics, so these are made, over some th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -16,11 +15,20 @@ import pytest
 
 from pinlater.storage.mysql.connection import connect
 from pinlater.storage.mysql.settings import MysqlSettings
-from pinlater.storage.mysql.statements import FOLDER, JOBS, Sql, delete_rows, json_ids, json_rows, keys_are, rows, sql
+from pinlater.storage.mysql.statements import (
+    JOBS,
+    STATEMENTS,
+    Sql,
+    delete_rows,
+    json_ids,
+    json_rows,
+    keys_are,
+    rows,
+    sql,
+)
 from tests.mysql.rig import Rig, rig_on
 from tests.servers.database import DatabaseServer
 
-STATEMENTS = sorted(entry.name.removesuffix(".sql") for entry in FOLDER.iterdir() if entry.name.endswith(".sql"))
 # Tables that grow with the jobs.
 LARGE = {
     "jobs",
@@ -37,14 +45,14 @@ LARGE = {
 
 # What may be read from end to end, and why.
 SCANS = {
-    ("lock_oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
+    ("oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
     ("page_of_claims", "claims"): "an operator's scan of jobs in progress, of which there are never many",
-    ("select_claims_of_tokens", "claims"): "once after a claim whose outcome nobody knew",
+    ("claims_of_tokens", "claims"): "once after a claim whose outcome nobody knew",
     ("list_unique_queues", "unique_keys"): "the whole index, on a reader and only where there are several shards",
 }
 # What may be sorted, and why.
 SORTS = {
-    "lock_oldest_claims": "as above",
+    "oldest_claims": "as above",
     "page_of_claims": "as above",
     "count_jobs": "counters, not jobs",
     "list_queues": "queues, not jobs",
@@ -100,10 +108,11 @@ def values(ids: list[int]) -> dict[str, Any]:
         "after_id": BASE + 2_000,
         "after_ms": 2_000,
         "before_ms": BASE + 5,
+        "deleted_ms": BASE + 5,
         "body": Sql(b"NULL"),
         "by_ms": 500,
-        "claims": json_rows([(one, 1, 1) for one in ids]),
-        "claims end_claims": json.dumps([(one, 1, 1, True, "t") for one in ids]),
+        "keys renew_claims": json_rows([(one, 1, 1) for one in ids]),
+        "claims": json.dumps([(one, 1, 1, True, "t") for one in ids]),
         "condition": Sql(b"TRUE"),
         "config": "{}",
         "count": -1,  # what ROW_COUNT() is after a look: the condition must not be found to be impossible
@@ -141,7 +150,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "newest": 5,
         "now_ms": BASE + 500,
         "now_ms lock_future": 500,
-        "now_ms lock_expired": 500,
+        "now_ms expired_jobs": 500,
         "own_first": 0,
         "own_last": 3,
         "paused": 0,
@@ -155,6 +164,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "tokens": ["t"],
         "table": Sql(b"jobs"),
         "to_id": BASE + 2_000,
+        "until_ms": BASE + 3_000,
         "value": "v",
         "which": Sql(b"queues.name IN (_binary'emails')"),
         "writer": 1,
@@ -164,8 +174,7 @@ def values(ids: list[int]) -> dict[str, Any]:
 def text_of(name: str, ids: list[int]) -> bytes:
     """The statement with values in it."""
     known = values(ids)
-    text = (FOLDER / f"{name}.sql").read_text()
-    columns = text.partition("(")[2].partition(")")[0].count(",") + 1
+    columns = STATEMENTS[name].text.partition("(")[2].partition(")")[0].count(",") + 1
     own = {key: known.get(f"{key} {name}", value) for key, value in known.items()}
     return sql(name)(**own, rows=rows([[1] * columns]))
 
@@ -209,21 +218,16 @@ def scanned(steps: list[Step]) -> set[str]:
 
 
 @pytest.mark.parametrize("ids", [FEW[:1], FEW, MANY], ids=["one", "few", "many"])
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
 async def test_a_statement_seeks_and_never_scans_or_sorts(filled: Rig, name: str, ids: list[int]) -> None:
     """Whether it names one job or a quarter of them."""
     statement = text_of(name, ids)
-    if name in NO_PLAN or (ids is not FEW and not {b"ids", b"keys", b"claims"} & names_in(name)):
+    if name in NO_PLAN or (ids is not FEW and not {"ids", "keys", "claims"} & set(STATEMENTS[name].parameters)):
         return
     steps = await plan(filled, statement)
     assert {table for table in scanned(steps) if (name, table) not in SCANS} == set(), steps
     sorts = [step for step in steps if "filesort" in step.extra or "temporary" in step.extra]
     assert not sorts or name in SORTS, steps
-
-
-def names_in(name: str) -> set[bytes]:
-    """What is filled in."""
-    return set(re.findall(rb":([a-z_]+)", (FOLDER / f"{name}.sql").read_bytes()))
 
 
 async def test_a_claim_reads_in_the_order_of_the_key(filled: Rig) -> None:
@@ -243,7 +247,7 @@ async def test_rows_are_deleted_by_their_keys(filled: Rig, table: str) -> None:
 
 
 def test_every_statement_is_used() -> None:
-    """A file that nobody names is dead."""
-    package = files("pinlater.storage.mysql")
-    code = "".join(entry.read_text() for entry in package.iterdir() if entry.name.endswith(".py"))
+    """A statement without a caller is dead."""
+    packages = [files("pinlater.storage.mysql"), files("pinlater.storage.relational")]
+    code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []

@@ -6,7 +6,7 @@ What all stores with several servers must do is in `tests/contract/test_several_
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
-from pinlater.storage.mysql.book import Book
+from pinlater.storage.mysql.queue_cache import QueueCache
 from pinlater.storage.mysql.shard import MysqlShard
 from tests.mysql.rig import QUEUE, Rig
 
@@ -19,7 +19,7 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
     await desk.shard.create_queues([QUEUE], desk.now)
     held = await desk.put_and_take()
     assert isinstance(other.shard, MysqlShard)
-    other.shard._doubtful.add(held.holder.token)
+    other.shard._unknown_claims.add(held.holder.token)
     await other.shard.time_out_claims(desk.now, 100)
     assert (await desk.look(held.key)).state is JobState.PENDING
     assert QUEUE in await other.shard.changed_queues()
@@ -28,8 +28,8 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
 
 def test_an_older_look_at_the_queues_changes_nothing_after_a_newer_one() -> None:
     """It would take a queue away that was made meanwhile."""
-    book = Book(lambda: 0.0, 3)
-    older, newer = book.begin_look(), book.begin_look()
-    book.replace(newer, [(1, "made")])
-    book.replace(older, [])
-    assert list(book.queues) == ["made"]
+    queue_cache = QueueCache(lambda: 0.0, 3)
+    older, newer = queue_cache.begin_look(), queue_cache.begin_look()
+    queue_cache.replace(newer, [(1, "made")])
+    queue_cache.replace(older, [])
+    assert list(queue_cache.queues) == ["made"]

@@ -75,10 +75,10 @@ async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along
     await trap.wait()
     rig.proxy.refuse()
 
-    async def doubtful() -> bool:
-        return bool(shard._doubtful)  # type: ignore[attr-defined]
+    async def unknown_claims() -> bool:
+        return bool(shard._unknown_claims)  # type: ignore[attr-defined]
 
-    await until(doubtful)
+    await until(unknown_claims)
     assert not poll.done()  # the other shard answered
     rig.proxy.heal()
     await lanes.insert.submit(InsertRequest(QUEUE, [operator.job(b"found")]))

@@ -118,7 +118,13 @@ async def test_no_script_does_more_the_more_queues_and_jobs_there_are(rig: Rig, 
         await shard.create_queues(["another"], desk.now)
 
     assert {name: calls for name, calls in watch.commands.items() if calls > _COMMANDS_MAX} == {}
-    assert watch.commands.keys() >= {"count_jobs", "list_oldest_finished", "free_queue", "mend_priorities", "mend_jobs"}
+    assert watch.commands.keys() >= {
+        "count_jobs",
+        "list_oldest_finished",
+        "free_queue",
+        "repair_priorities",
+        "repair_jobs",
+    }
 
 
 def kinds_left(rig: Rig) -> set[bytes]:

@@ -12,9 +12,10 @@ import pytest
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.storage.interface import JobKey
+from pinlater.storage.relational import in_hand
 from pinlater.storage.sqlite import SqliteSettings, queues
-from pinlater.storage.sqlite.changes import Changes, _counter
-from pinlater.storage.sqlite.ledger import Ledger, Transaction
+from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
+from pinlater.storage.sqlite.queue_cache import QueueCache, Transaction
 from pinlater.storage.sqlite.writer import Writer
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
@@ -87,28 +88,28 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
     await either.insert(5)
 
     def halfway(transaction: Transaction) -> None:
-        queue = transaction.ledger.queues[QUEUE]
-        transaction.ledger.counter(queue, 1).pending += 100
-        transaction.ledger.counter(queue, 2).pending += 1
-        transaction.ledger.add(77, Queue("ghost"))
+        queue = transaction.queue_cache.queues[QUEUE]
+        transaction.queue_cache.counter(queue, 1).pending += 100
+        transaction.queue_cache.counter(queue, 2).pending += 1
+        transaction.queue_cache.add(77, Queue("ghost"))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await writer_of(either).carry_out(halfway)
-    queue = writer_of(either)._ledger.queues[QUEUE]
-    assert "ghost" not in writer_of(either)._ledger.queues
+    queue = writer_of(either)._queue_cache.queues[QUEUE]
+    assert "ghost" not in writer_of(either)._queue_cache.queues
     assert {priority: counter.pending for priority, counter in queue.counters.items()} == {1: 5}
     assert len(await either.claim(100)) == 5
 
 
-def _memory_of(ledger: Ledger) -> object:
+def _memory_of(queue_cache: QueueCache) -> object:
     """The queues and counters in memory."""
     queues = {
         entry.name: (entry.queue_id, entry.settings, [counter.row() for counter in entry.counters.values()])
-        for entry in ledger.queues.values()
+        for entry in queue_cache.queues.values()
     }
-    dropped = {queue_id: [counter.row() for counter in counters] for queue_id, counters in ledger.dropped.items()}
-    return queues, sorted(ledger.by_id), dropped, ledger.first_expiry_ms
+    dropped = {queue_id: [counter.row() for counter in counters] for queue_id, counters in queue_cache.dropped.items()}
+    return queues, sorted(queue_cache.by_id), dropped, queue_cache.first_expiry_ms
 
 
 async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +119,8 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
     await bench.insert(5)
     await bench.claim(2)
     await bench.shard.delete_queues(["other 9"])
-    ledger = writer_of(bench)._ledger
-    before = _memory_of(ledger)
+    queue_cache = writer_of(bench)._queue_cache
+    before = _memory_of(queue_cache)
 
     def halfway(transaction: Transaction) -> None:
         queues.merge(
@@ -130,18 +131,18 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
         queues.delete(transaction, ["other 1", "other 2"], 0)
         queues.merge(transaction, [Queue("other 1")], NOW)
         queues.configure(transaction, "other 3", QueueConfig(max_backlog=7), True, "v")
-        changes = Changes(transaction, NOW)
-        for record in changes.load([job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]):
-            _counter(record).pending += 3
+        ids = [job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]
+        keys = [JobKey(QUEUE, 1, job_id) for job_id in ids]
+        at_once(in_hand.cancel(SqliteDialect(transaction), keys, NOW))
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "reload", None)
+        patch.setattr(QueueCache, "reload", None)
         with pytest.raises(ZeroDivisionError):
             await writer_of(bench).carry_out(halfway)
-    assert _memory_of(ledger) == before
-    ledger.reload(bench.shard._open.connection.execute)
-    assert _memory_of(ledger) == before
+    assert _memory_of(queue_cache) == before
+    queue_cache.reload(bench.shard._open.connection.execute)
+    assert _memory_of(queue_cache) == before
 
 
 async def test_too_many_waiting_calls_are_refused(bench: Bench) -> None:

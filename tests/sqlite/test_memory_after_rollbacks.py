@@ -15,7 +15,7 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
 from pinlater.storage.interface import Ack, Checkpoint, JobKey, TimeToLive
-from pinlater.storage.sqlite.ledger import Ledger
+from pinlater.storage.sqlite.queue_cache import QueueCache
 from pinlater.storage.sqlite.shard import SqliteShard
 from tests.contract.desk import Desk, Held
 from tests.contract.stores import make_store
@@ -42,19 +42,19 @@ class FailingCommits:
         return self._within.execute(text, *values)
 
 
-def picture(ledger: Ledger) -> dict[str, object]:
-    """What the ledger knows; bounds that may be lower than what they bound are left out."""
+def picture(queue_cache: QueueCache) -> dict[str, object]:
+    """What the queue cache knows; bounds that may be lower than what they bound are left out."""
     return {
         "queues": {
             name: (entry.queue_id, entry.settings, {key: counter.row() for key, counter in entry.counters.items()})
-            for name, entry in ledger.queues.items()
+            for name, entry in queue_cache.queues.items()
         },
-        "orders": {name: list(entry.counters) for name, entry in ledger.queues.items()},
-        "by_id": {queue_id: entry.name for queue_id, entry in ledger.by_id.items()},
-        "same": all(ledger.queues[entry.name] is entry for entry in ledger.by_id.values()),
-        "dropped": {key: [counter.row() for counter in counters] for key, counters in ledger.dropped.items()},
-        "bounds": (ledger.first_expiry_ms, ledger.first_request_key_ms, ledger.first_key_until_ms),
-        "kept": ledger._highest_id_kept,
+        "orders": {name: list(entry.counters) for name, entry in queue_cache.queues.items()},
+        "by_id": {queue_id: entry.name for queue_id, entry in queue_cache.by_id.items()},
+        "same": all(queue_cache.queues[entry.name] is entry for entry in queue_cache.by_id.values()),
+        "dropped": {key: [counter.row() for counter in counters] for key, counters in queue_cache.dropped.items()},
+        "bounds": (queue_cache.first_expiry_ms, queue_cache.first_request_key_ms, queue_cache.first_key_until_ms),
+        "kept": queue_cache._highest_id_kept,
     }
 
 
@@ -163,9 +163,9 @@ async def test_memory_is_what_the_file_has_after_each_transaction(desk: Desk, se
     for _ in range(STEPS):
         before = failing.failed
         await load.step()
-        in_file = Ledger()
+        in_file = QueueCache()
         in_file.reload(opened.connection.execute)
-        now = picture(opened.ledger)
+        now = picture(opened.queue_cache)
         expected = picture(in_file)
         assert {**now, "bounds": 0} == {**expected, "bounds": 0}
         assert failing.failed == before or now["bounds"] == expected["bounds"]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from pinlater.storage.looking import LookupRow
+from pinlater.storage.relational.rows import JobRow, StateRow
 from pinlater.storage.sqlite import SqliteSettings
 from pinlater.storage.sqlite.connection import connect
 from pinlater.storage.sqlite.migration import migrate
-from pinlater.storage.sqlite.statements import FOLDER, sql
-
-STATEMENTS = sorted(entry.name.removesuffix(".sql") for entry in FOLDER.iterdir() if entry.name.endswith(".sql"))
+from pinlater.storage.sqlite.statements import STATEMENTS, delete_rows, sql
 
 # What may be read from end to end, and why.
 ALLOWED_SCANS = {
@@ -24,7 +24,7 @@ ALLOWED_SCANS = {
     ("count_all_jobs", "queues"): "it lists all counters",
     ("page_of_claims", "claims"): "an operator's scan of jobs in progress, on a reader",
     (
-        "select_oldest_claims",
+        "oldest_claims",
         "claims",
     ): "an operator's deletion of jobs in progress, on a reader; once for each priority of a deleted queue",
     ("list_unique_queues", "unique_keys"): "on a reader, and only where there are several shards",
@@ -32,7 +32,7 @@ ALLOWED_SCANS = {
     ("select_first_key_times", "request_keys"): "the first row of the index and no more",
 }
 # These sort in memory, because they go through the jobs in progress.
-ALLOWED_SORTS = {"page_of_claims", "select_oldest_claims"}
+ALLOWED_SORTS = {"page_of_claims", "oldest_claims"}
 
 
 @pytest.fixture
@@ -45,10 +45,8 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
-    text = sql(name)
-    count = max(text.count("?"), *(number for number in range(10) if f"?{number}" in text), 0)
-    numbered = [number for number in range(1, 10) if f"?{number}" in text]
-    values = [None] * (max(numbered) if numbered else count)
+    text = delete_rows("claims") if name == "delete_rows" else sql(name)
+    values = [None] * len(STATEMENTS[name].parameters)
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
 
 
@@ -61,7 +59,7 @@ def scanned_tables(steps: list[str]) -> list[str]:
     return tables
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_a_statement_seeks_and_never_scans(connection: sqlite3.Connection, name: str) -> None:
     """A scan would make the statement slower with every job in the file."""
     steps = plan(connection, name)
@@ -69,7 +67,7 @@ def test_a_statement_seeks_and_never_scans(connection: sqlite3.Connection, name:
     assert not scans, steps
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_a_statement_never_sorts_jobs(connection: sqlite3.Connection, name: str) -> None:
     """An ORDER BY that no index serves reads everything before the first row."""
     steps = plan(connection, name)
@@ -95,7 +93,18 @@ def test_a_claim_deletes_by_one_range(connection: sqlite3.Connection) -> None:
 
 
 def test_every_statement_is_used() -> None:
-    """A file that nobody names is dead."""
-    package = files("pinlater.storage.sqlite")
-    code = "".join(entry.read_text() for entry in package.iterdir() if entry.name.endswith(".py"))
+    """A statement without a caller is dead."""
+    packages = [files("pinlater.storage.sqlite"), files("pinlater.storage.relational")]
+    code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("load_jobs", JobRow), ("load_states", StateRow), ("lookup_jobs", LookupRow)]
+)
+def test_loaded_rows_have_the_columns_that_the_statement_names(
+    connection: sqlite3.Connection, name: str, row: type[JobRow | StateRow | LookupRow]
+) -> None:
+    """Rows are read by position."""
+    cursor = connection.execute(sql(name), ["[]"] * len(STATEMENTS[name].parameters))
+    assert tuple(column[0] for column in cursor.description) == row._fields

@@ -1,7 +1,7 @@
-"""The life of a job, as one table. Stores, tests and the docs take it from here.
+"""The life of a job, as one table: `storage/decide.py`, the tests and the docs read it.
 
-A row says: what happens, to a job in which state, turns it into which, and what that does to its attempts, claim and unique key.
-What is not in the table does not happen: an event that finds a job in another state changes nothing.
+A row says which event takes a job from which state to which, and how many attempts that costs. An event that has no row for the state
+of a job changes nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Event(Enum):
     FAIL = "ack: failure, the last attempt or final"
     TIME_OUT_RETRY = "claim timed out, attempts left"
     TIME_OUT_FAIL = "claim timed out, the last attempt"
+    HEARTBEAT = "heartbeat"
     CHECKPOINT = "checkpoint"
     CHECKPOINT_TO_PENDING = "checkpoint, moveToPending"
     RELEASE = "release"
@@ -56,6 +57,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(Event.FAIL, IN_PROGRESS, FAILED, spends=1),
     Transition(Event.TIME_OUT_RETRY, IN_PROGRESS, PENDING, spends=1),
     Transition(Event.TIME_OUT_FAIL, IN_PROGRESS, FAILED, spends=1),
+    Transition(Event.HEARTBEAT, IN_PROGRESS, IN_PROGRESS),
     Transition(Event.CHECKPOINT, IN_PROGRESS, IN_PROGRESS),
     Transition(Event.CHECKPOINT_TO_PENDING, IN_PROGRESS, PENDING),
     Transition(Event.RELEASE, IN_PROGRESS, PENDING),
@@ -66,6 +68,20 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(Event.RUN, PENDING, PENDING),
     Transition(Event.RUN, FAILED, PENDING),
 )
+
+
+# By event and state. States are small integers, which are quicker to look up than members of an enumeration.
+_ROWS = {
+    event: tuple(
+        next((row for row in TRANSITIONS if (row.event, row.before) == (event, state)), None) for state in JobState
+    )
+    for event in Event
+}
+
+
+def transition_of(event: Event, before: JobState) -> Transition | None:
+    """The row for this event and state; None where the event changes nothing."""
+    return _ROWS[event][before]
 
 
 def after_failure(attempts_remaining: int, *, final: bool) -> tuple[JobState, int]:

@@ -1,47 +1,78 @@
-"""A job as looked up, from the columns that the relational stores keep alike."""
+"""A job as looked up, from the columns that all stores of rows have."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import NamedTuple
 
 from pinlater.domain.job import Attempt, Job, JobState
 from pinlater.storage.options import options_of
 
 
-def job_of(row: tuple[Any, ...]) -> Job:
-    """A job from the columns of a store's `lookup_jobs.sql`."""
-    job_id, queue, priority, run_after_ms, allowed, created_ms, options_text = row[:7]
-    p_allowed, p_remaining, p_run_after, p_updated, p_status, error_type, error_text, history = row[7:15]
-    claimed_ms, deadline_ms, holder, done_state, finished_ms, last_holder, body = row[15:22]
-    options = options_of(options_text)
-    changed = p_allowed is not None
-    updated_ms = p_updated if changed else created_ms
-    state = JobState.PENDING
-    if claimed_ms is not None:
-        state = JobState.IN_PROGRESS
-        updated_ms = max(updated_ms, claimed_ms)
-    elif done_state is not None:
-        state = JobState(done_state)
-        updated_ms = finished_ms
+class LookupRow(NamedTuple):
+    """The columns of the statement `lookup_jobs`, in its order. `p_`: of the job's progress, None where it never changed."""
+
+    id: int
+    queue: str
+    priority: int
+    run_after_ms: int
+    attempts_allowed: int
+    created_at_ms: int
+    options: str | None
+    p_attempts_allowed: int | None = None
+    p_attempts_remaining: int = 0
+    p_run_after_ms: int = 0
+    p_updated_at_ms: int = 0
+    p_custom_status: str = ""
+    p_error_type: str = ""
+    p_error_text: str = ""
+    p_history: str = "[]"
+    claimed_at_ms: int | None = None
+    deadline_ms: int | None = None
+    holder: str | None = None
+    done_state: int | None = None
+    finished_at_ms: int | None = None
+    last_holder: str | None = None
+    body: bytes | None = None
+    waits: int = 1
+
+    @property
+    def state(self) -> JobState:
+        if self.claimed_at_ms is not None:
+            return JobState.IN_PROGRESS
+        return JobState.PENDING if self.done_state is None else JobState(self.done_state)
+
+    @property
+    def updated_at_ms(self) -> int:
+        """The job's last change; a claim is one."""
+        if self.finished_at_ms is not None:
+            return self.finished_at_ms
+        changed_ms = self.created_at_ms if self.p_attempts_allowed is None else self.p_updated_at_ms
+        return changed_ms if self.claimed_at_ms is None else max(changed_ms, self.claimed_at_ms)
+
+
+def job_of(row: LookupRow) -> Job:
+    """The job as callers see it."""
+    options = options_of(row.options)
+    changed = row.p_attempts_allowed is not None
     return Job(
-        id=job_id,
-        queue=queue,
-        priority=priority,
-        state=state,
-        attempts_allowed=p_allowed if changed else allowed,
-        attempts_remaining=p_remaining if changed else allowed,
-        custom_status=p_status if changed else options.status,
-        created_at_ms=created_ms,
-        run_after_ms=p_run_after if changed else run_after_ms,
-        updated_at_ms=updated_ms,
-        claim_descriptor=holder if holder is not None else last_holder,
-        claim_deadline_ms=deadline_ms,
-        finished_at_ms=finished_ms,
-        body=body,
+        id=row.id,
+        queue=row.queue,
+        priority=row.priority,
+        state=row.state,
+        attempts_allowed=row.attempts_allowed if row.p_attempts_allowed is None else row.p_attempts_allowed,
+        attempts_remaining=row.p_attempts_remaining if changed else row.attempts_allowed,
+        custom_status=row.p_custom_status if changed else options.status,
+        created_at_ms=row.created_at_ms,
+        run_after_ms=row.p_run_after_ms if changed else row.run_after_ms,
+        updated_at_ms=row.updated_at_ms,
+        claim_descriptor=row.last_holder if row.holder is None else row.holder,
+        claim_deadline_ms=row.deadline_ms,
+        finished_at_ms=row.finished_at_ms,
+        body=row.body,
         headers=options.headers,
         unique_key=options.unique.key if options.unique else None,
-        error_type=error_type or "",
-        error_text=error_text or "",
-        attempts=tuple(Attempt._make(attempt) for attempt in json.loads(history)) if changed else (),
+        error_type=row.p_error_type or "",
+        error_text=row.p_error_text or "",
+        attempts=tuple(Attempt._make(attempt) for attempt in json.loads(row.p_history)) if changed else (),
     )

@@ -1,4 +1,4 @@
-"""What a keyed enqueue request was answered, as the relational stores keep it for those who ask again."""
+"""The answer to a keyed enqueue request, as the relational stores keep it for a repeat."""
 
 from __future__ import annotations
 

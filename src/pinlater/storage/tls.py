@@ -26,7 +26,7 @@ class TlsFiles(Protocol):
 
     @property
     def tls_check_hostname(self) -> bool:
-        """Whether the certificate must be for who we connect to."""
+        """Whether the certificate must be for the host that we connect to."""
 
 
 def make_context(settings: TlsFiles) -> ssl.SSLContext:

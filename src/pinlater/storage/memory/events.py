@@ -85,7 +85,7 @@ def release(job: Record, delay_ms: int, now_ms: int) -> None:
 
 
 def cancel(job: Record, now_ms: int) -> None:
-    """Nobody is to run it any more; a claim on it ends here."""
+    """The job fails without a further attempt; a claim on it ends."""
     if job.claim is not None:
         _record_attempt(job, "cancelled", now_ms)
     job.custom_status = job.status_rule.appended(job.custom_status, STATUS_CANCELLED)
@@ -124,7 +124,7 @@ def _to_pending(job: Record, now_ms: int) -> None:
 
 
 def _finish(job: Record, state: JobState, now_ms: int) -> None:
-    """A finished job shows who had it last."""
+    """A finished job shows its last holder."""
     job.state = state
     job.last_claim_descriptor = job.claim.holder.descriptor if job.claim else None
     job.claim = None

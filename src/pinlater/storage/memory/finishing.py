@@ -18,7 +18,7 @@ NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
 def finish(queue: QueueState, job: Record, ack: Ack, now_ms: int) -> Acked:
-    """A success or a failure, whoever holds the job unless a token says who must."""
+    """A success or a failure of any holder's claim, or of the claim with the ack's token."""
 
     def end_attempt(line: Line) -> None:
         if ack.succeeded:
@@ -53,7 +53,7 @@ def release(queue: QueueState, job: Record, ref: ClaimRef, now_ms: int) -> Acked
 
 
 def cancel(queue: QueueState, job: Record, now_ms: int) -> Acked:
-    """Whoever holds it; only finished jobs stay as they are."""
+    """Whatever claim it has; only finished jobs stay as they are."""
     if job.finished_at_ms is not None:
         return answer(Outcome.ALREADY_FINAL, job)
     with queue.changing(job) as line:

@@ -155,7 +155,7 @@ class QueueState:
     # --- unique keys ----------------------------------------------------------------------------------------------------
 
     def key_holder(self, key: str, now_ms: int) -> KeyHold | None:
-        """Who has the key now."""
+        """The job that has the key now."""
         hold = self.unique_keys.get(key)
         if hold is not None and hold.scope is UniqueScope.TIME and hold.until_ms <= now_ms:
             return None

@@ -11,7 +11,7 @@ from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 @dataclass(slots=True)
 class Claim:
-    """Who has the job in hand. `timeout_ms` is the job's own, or else what held when it was claimed; renewals use it again."""
+    """A claim and its holder. `timeout_ms` is the job's own, or the queue's at the time of the claim; renewals use it again."""
 
     holder: Holder
     at_ms: int

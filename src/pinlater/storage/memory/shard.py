@@ -209,7 +209,7 @@ class MemoryShard:
             self._map = (shard_map, now_ms)
         return self._map[1]
 
-    # --- jobs in hand ---------------------------------------------------------------------------------------------------
+    # --- claimed jobs ---------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
         return [

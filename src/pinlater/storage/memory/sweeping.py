@@ -1,4 +1,4 @@
-"""Maintenance: claims past their deadline, jobs past their expiry, what nobody needs any more."""
+"""Maintenance: claims past their deadline, jobs past their expiry, garbage."""
 
 from __future__ import annotations
 

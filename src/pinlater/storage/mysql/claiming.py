@@ -1,4 +1,4 @@
-"""Handing out due jobs: locked where nobody else has them in hand, then moved from `ready` to `claims` and read in one packet.
+"""Handing out due jobs: rows that no other transaction has locked, moved from `ready` to `claims` and read in one packet.
 
 Two round trips, however many queues and jobs. The narrow row of a waiting job says how long its body is, so that nothing is read
 that isn't handed out; and whether the job is plain, so that the claim needs no look at the job itself.
@@ -12,32 +12,34 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import ClaimedJob, UniqueScope
-from pinlater.storage.events import HAS_KEY, HAS_PROGRESS, later
+from pinlater.domain.job import ClaimedJob
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
-from pinlater.storage.mysql.book import LOWEST_MS, QueueEntry
-from pinlater.storage.mysql.changes import CHANGED, FUTURE, OPTIONS, Changes
+from pinlater.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.storage.mysql.partitions import DROP_AGE_MS
+from pinlater.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, delete_ready, in_statements, literal, row, sql
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_of
+from pinlater.storage.record import later
+from pinlater.storage.relational import sweeping
+from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
 from pinlater.storage.together import BytesTogether
 
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
 _READ_MAX = 2_000
-# Jobs that are due and could not be had are in another server's hand: in a moment they are gone or free.
+# Due jobs that were skipped are locked by another transaction: in a moment they are claimed or free.
 _LOOK_AGAIN_MS = 20
-# So often a call looks again in place of jobs that had expired.
+# How often a call looks again in place of expired jobs.
 _ROUNDS_MAX = 10
 
 _LOCK_DUE = sql("lock_due")
-_FIRST_READY = sql("select_first_ready")
-_BODIES = sql("select_bodies")
-_SPECIAL = sql("select_special")
-_NEWEST_BODIES = sql("select_newest_bodies")
-_CLAIMS = sql("insert_claims")
-_FREE_KEY = sql("free_unique_key")
+_SELECT_FIRST_READY = sql("select_first_ready")
+_SELECT_BODIES = sql("select_bodies")
+_SELECT_SPECIAL = sql("select_special")
+_SELECT_NEWEST_BODIES = sql("select_newest_bodies")
+_INSERT_CLAIMS = sql("insert_claims")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
 async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
@@ -59,28 +61,25 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
 
 
 async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
-    """Locks rows and shares them out; again for those who met jobs that had expired, in whose place others come."""
-    hungry = claims
+    """Locks rows and shares them out; again for orders that met expired jobs, in place of these."""
+    unfilled = claims
     for _ in range(_ROUNDS_MAX):
         began = time.perf_counter()
-        found = await transaction.select(*[one.wanted() for one in hungry])
-        for one in hungry:
+        found = await transaction.select(*[one.wanted() for one in unfilled])
+        for one in unfilled:
             one.queue.took(time.perf_counter() - began)
         special = [row[2] for answer in found for row in answer.rows if row[3] & SPECIAL]
         about: dict[int, tuple[Any, ...]] = {}
         if special:
-            about = {line[0]: line for line in await transaction.select_jobs(_SPECIAL, special)}
+            about = {line[0]: line for line in await transaction.select_jobs(_SELECT_SPECIAL, special)}
         expired: list[int] = []
-        for one, answer in zip(hungry, found, strict=True):
+        for one, answer in zip(unfilled, found, strict=True):
             expired += one.hand_out(answer.rows, about)
         if not expired:
             return
-        changes = Changes(transaction, now_ms)
-        for record in await changes.load(expired):
-            changes.expire(record)
-        changes.write()
-        hungry = [one for one in hungry if one.passed_over and one.left and not one.cut_short]
-        if not hungry:
+        await sweeping.expire(MysqlDialect(transaction), expired, now_ms)
+        unfilled = [one for one in unfilled if one.passed_over and one.left and not one.cut_short]
+        if not unfilled:
             return
         _move(claims, transaction)
 
@@ -94,7 +93,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
         return
     transaction.change(delete_ready(keys))
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
-        transaction.change(_CLAIMS(rows=part))
+        transaction.change(_INSERT_CLAIMS(rows=part))
     for one in claims:
         one.taken.clear()
         one.rows.clear()
@@ -106,9 +105,9 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
     plain = sorted(job_id for one in claims for job_id in one.plain)
     special = sorted(job_id for one in claims for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
-    kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # who drops partitions may have another clock
+    kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
     reads = []
-    for statement, ids in ((_BODIES, plain), (_NEWEST_BODIES, special)):
+    for statement, ids in ((_SELECT_BODIES, plain), (_SELECT_NEWEST_BODIES, special)):
         if ids:
             reads.append(statement(jobs=JOBS, ids=ids))
             if ids[0] < kept_before:
@@ -153,7 +152,7 @@ class _Claim:
         self._short = False
         self._together = together
         self.cut_short = False
-        self._floors = transaction.book.floors(queue)
+        self._floors = transaction.queue_cache.floors(queue)
         self._about: dict[int, ClaimedJob] = {}
         self.taken: list[tuple[int, int, int, int]] = []
         self.rows: list[bytes] = []
@@ -179,7 +178,10 @@ class _Claim:
         return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, tuple[Any, ...]]) -> list[int]:
-        """Shares the rows out: the first call gets the first ones, as far as its bytes go. Returns those that have expired."""
+        """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
+
+        Returns the ids of expired jobs.
+        """
         shares = iter([share for share in self._shares if share.left])
         share = next(shares, None)
         expired: list[int] = []
@@ -187,7 +189,7 @@ class _Claim:
         for priority, run_after_ms, job_id, flags, size in rows:
             if share is None:
                 break
-            if flags & SPECIAL and _has_expired(about[job_id], self._now_ms):
+            if flags & SPECIAL and has_expired(options_of(about[job_id][5]), self._now_ms):
                 expired.append(job_id)
                 continue
             while share is not None and size > share.bytes_left and share.picked:
@@ -221,19 +223,16 @@ class _Claim:
         """A job with options or a past, but for its body; and its claim. A key of scope PENDING ends with the first claim."""
         job_id, allowed, remaining, ended, created_ms, text = about
         options = options_of(text)
-        timeout_ms = self._timeout_ms if options.timeout_ms is None else options.timeout_ms
-        until_ms = later(self._now_ms, timeout_ms)
+        until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         self.special.append(job_id)
         self._about[job_id] = ClaimedJob(
             job_id, priority, b"", allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
-        flags = HAS_PROGRESS if ready_flags & CHANGED else 0
+        flags = claim_flags(options, has_progress=bool(ready_flags & CHANGED))
         queue_id = self.queue.queue_id
-        if options.unique is not None:
-            if options.unique.scope is UniqueScope.PENDING:
-                self._transaction.change(_FREE_KEY(queue_id=queue_id, key=options.unique.key.encode(), id=job_id))
-            elif options.unique.scope is UniqueScope.UNFINISHED:
-                flags |= HAS_KEY
+        freed = freed_by_claim(options)
+        if freed is not None:
+            self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=freed.encode(), id=job_id))
         descriptor, source, token = share.holder
         held = (queue_id, priority, self._now_ms, until_ms, until_ms - self._now_ms)
         self.rows.append(row((job_id, *held, flags, token, source, descriptor)))
@@ -263,7 +262,9 @@ class _Claim:
         if not (self._short or self._cut):
             return []
         return [
-            _FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS))
+            _SELECT_FIRST_READY(
+                queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS)
+            )
             for priority in self.queue.priorities
         ]
 
@@ -276,7 +277,7 @@ class _Claim:
             add = share.jobs.append
             for priority, run_after_ms, job_id, flags in share.picked:
                 if job_id not in bodies:
-                    continue  # the answer got lost, and somebody has deleted the job before it was asked for again
+                    continue  # the answer was lost, and another server deleted the job before this one asked again
                 if flags & SPECIAL:
                     add(self._about[job_id]._replace(body=bodies[job_id][1]))
                     continue
@@ -296,8 +297,3 @@ class _Claim:
 
     def result(self) -> Claimed:
         return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.cut_short)
-
-
-def _has_expired(about: tuple[Any, ...], now_ms: int) -> bool:
-    expires_ms = options_of(about[5]).expires_ms
-    return expires_ms is not None and expires_ms < now_ms

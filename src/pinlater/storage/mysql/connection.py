@@ -36,7 +36,7 @@ _SESSION = (
 )
 # A writer whose machine died must not keep its locks for hours; and not longer than its slot, or it might still commit something.
 _WRITERS_SESSION = ", SESSION wait_timeout = {idle_s} /*M! , SESSION max_statement_time = 0 */ /*!80000 , SESSION max_execution_time = 0 */"
-# What nobody waits for any more must not go on: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
+# A statement whose caller has given up must end: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
 _READERS_SESSION = (
     " /*M! , SESSION max_statement_time = {limit_s:g} */ /*!80000 , SESSION max_execution_time = {limit_ms} */"
 )
@@ -141,7 +141,7 @@ class Connection:
             limit.cancel()
 
     def _give_up(self) -> None:
-        """The time limit has passed: who waits for an answer is told that the connection is gone."""
+        """The time limit has passed: the call that waits for an answer is told that the connection is gone."""
         self._too_slow = True
         self._abort()
 

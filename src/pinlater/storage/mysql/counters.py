@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pinlater.domain.job import JobState
 from pinlater.storage.mysql.statements import Sql, sql
+from pinlater.storage.relational.dialect import Waiting
 
-_ADD = sql("add_to_counters")
+_ADD_TO_COUNTERS = sql("add_to_counters")
 
 
 class Counter:
@@ -31,6 +32,14 @@ class Counter:
         self.priority = priority
         self.pending = self.future = self.in_progress = self.succeeded = self.failed = 0
         self.enqueued_total = self.claimed_total = self.succeeded_total = self.failed_total = self.retried_total = 0
+
+    def leave_waiting(self, job: Waiting) -> None:
+        self.pending -= 1
+        self.future -= bool(job.counted_future)
+
+    def enter_waiting(self, job: Waiting, now_ms: int) -> None:
+        self.pending += 1
+        self.future += bool(job.counted_future)
 
     def add_finished(self, state: JobState, count: int = 1) -> None:
         if state is JobState.SUCCEEDED:
@@ -78,4 +87,4 @@ class Counters:
         if not self._changed:
             return None
         changed = [self._changed[key] for key in sorted(self._changed)]
-        return _ADD(rows=Sql(b",".join([counter.row(writer) for counter in changed])))
+        return _ADD_TO_COUNTERS(rows=Sql(b",".join([counter.row(writer) for counter in changed])))

@@ -1,54 +1,47 @@
-"""Whatever names jobs one by one: acks, checkpoints, heartbeats, releases, cancels.
+"""Acks, and the bound on a checkpoint's body.
 
-Most acks are plain: a success with nothing to add, of a job tried for the first time. Those take one round trip for the whole call:
-nobody looks whether the claims are as they should be, but unless all are, the database refuses it all, and the call looks first. The
-other acks, and all other words, are loaded as records.
+Most acks are plain: a success without a status, of a job at its first attempt. Those take one round trip a call: the call supposes that
+the claims are as the acks say, and where one is not, the database refuses the transaction, and the call runs again with a look first.
+This way is measured and MySQL's own; all other acks go through `relational/in_hand.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import JobState, Outcome
-from pinlater.storage import deciding
-from pinlater.storage.events import Events
-from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
-from pinlater.storage.mysql.changes import Changes
+from pinlater.storage.interface import Ack, Acked, Checkpoint
+from pinlater.storage.mysql.dialect import MysqlDialect
 from pinlater.storage.mysql.errors import BodyTooLong
 from pinlater.storage.mysql.statements import Sql, delete_rows, escaped, literal, sql
 from pinlater.storage.mysql.transaction import Transaction
-
-SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
+from pinlater.storage.outcomes import SUCCEEDED
+from pinlater.storage.relational import in_hand
 
 _LOCK_CLAIMS = sql("lock_claims")
 _FINISH_CLAIMS = sql("finish_claims")
 _END_CLAIMS = sql("end_claims")
 _END_CLAIM = sql("end_claim")
-_CLAIMS_OF_TOKENS = sql("select_claims_of_tokens")
 
-# A call that was refused has cost twice; where jobs with a past or with keys are acked all the time, that must stay rare.
-_LOOKS_AFTER_SURPRISE = 50
-
-Item = TypeVar("Item")
+# A refused call costs twice. Where workers ack retried or keyed jobs all the time, this many calls in a row look first.
+_CAREFUL_ACKS = 50
 
 
 async def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
-    """The plain successes all at once, then the others."""
+    """The plain acks all at once, then the others."""
     if _suppose_plain(transaction, acks):
         return await _finish_supposed(transaction, acks, now_ms)
     return await _finish_looking(transaction, acks, now_ms)
 
 
 def _suppose_plain(transaction: Transaction, acks: Sequence[Ack]) -> bool:
-    """Whether the acks that look plain are worth a try without a look. Where some lately weren't, calls look for a while."""
-    book = transaction.book
+    """Whether the call sends plain acks without a look. After one that was refused, calls look first for a while."""
+    queue_cache = transaction.queue_cache
     if transaction.careful:
-        book.surprises = _LOOKS_AFTER_SURPRISE
-    elif book.surprises:
-        book.surprises -= 1
+        queue_cache.careful_acks_left = _CAREFUL_ACKS
+    elif queue_cache.careful_acks_left:
+        queue_cache.careful_acks_left -= 1
     else:
         return len({ack[0][2] for ack in acks}) == len(acks) and any(ack.succeeded for ack in acks)
     return False
@@ -56,7 +49,7 @@ def _suppose_plain(transaction: Transaction, acks: Sequence[Ack]) -> bool:
 
 async def _finish_supposed(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
     """One round trip: the claims end if all are as they should be, or nothing happens at all."""
-    queues = transaction.book.queues
+    queues = transaction.queue_cache.queues
     plain: list[tuple[int, int, int, str | None]] = []
     others: list[int] = []
     for index, (key, succeeded, token, addition, *_) in enumerate(acks):
@@ -90,7 +83,7 @@ async def _finish_looking(transaction: Transaction, acks: Sequence[Ack], now_ms:
         return []
     [found] = await transaction.select(_LOCK_CLAIMS(ids=sorted({ack[0][2] for ack in acks})))
     claims = {line[0]: line for line in found.rows}
-    queues = transaction.book.queues
+    queues = transaction.queue_cache.queues
     plain: list[int] = []
     others: list[int] = []
     for index, (key, succeeded, token, addition, *_) in enumerate(acks):
@@ -127,10 +120,10 @@ def _count_succeeded(transaction: Transaction, queue_id: int, priority: int) -> 
 async def _finish_others(
     transaction: Transaction, acks: Sequence[Ack], others: Sequence[int], results: list[Acked], now_ms: int
 ) -> list[Acked]:
-    """The acks at these positions, loaded as records."""
+    """The acks at these positions, on loaded jobs."""
     if others:
         left = [acks[index] for index in others]
-        answers = await _decide(transaction, left, [ack.key for ack in left], now_ms, deciding.finish)
+        answers = await in_hand.finish(MysqlDialect(transaction), left, now_ms)
         for index, answer in zip(others, answers, strict=True):
             results[index] = answer
     return results
@@ -139,7 +132,7 @@ async def _finish_others(
 async def checkpoint(
     transaction: Transaction, checkpoints: Sequence[Checkpoint], now_ms: int
 ) -> list[Acked | PinLaterError]:
-    """Progress of jobs in hand."""
+    """Progress of claimed jobs. A body that the database takes in no statement is refused."""
     fitting: list[Checkpoint] = []
     answers: list[Acked | PinLaterError] = []
     most = transaction.row_bytes_max
@@ -150,49 +143,5 @@ async def checkpoint(
         else:
             answers.append(SUCCEEDED)
             fitting.append(item)
-    done = iter(await _decide(transaction, fitting, [item.key for item in fitting], now_ms, deciding.checkpoint))
+    done = iter(await in_hand.checkpoint(MysqlDialect(transaction), fitting, now_ms))
     return [next(done) if answer is SUCCEEDED else answer for answer in answers]
-
-
-async def extend(transaction: Transaction, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Heartbeats."""
-    return await _decide(transaction, refs, [ref.key for ref in refs], now_ms, deciding.extend)
-
-
-async def release(transaction: Transaction, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
-    """Claims given back."""
-    return await _decide(transaction, refs, [ref.key for ref in refs], now_ms, deciding.release)
-
-
-async def release_tokens(transaction: Transaction, tokens: Collection[str], now_ms: int) -> set[str]:
-    """Gives back the claims with these tokens, which nobody ever got; the queues that they are of."""
-    [found] = await transaction.select(_CLAIMS_OF_TOKENS(tokens=sorted(tokens)))
-    changes = Changes(transaction, now_ms)
-    queues = set()
-    for job in await changes.load([job_id for (job_id,) in found.rows]):
-        if job.state is JobState.IN_PROGRESS and job.token in tokens:
-            changes.release(job, 0)
-            queues.add(job.queue)
-    changes.write()
-    return queues
-
-
-async def cancel(transaction: Transaction, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:
-    """Whoever holds them."""
-    return await _decide(transaction, keys, keys, now_ms, deciding.cancel)
-
-
-async def _decide(
-    transaction: Transaction,
-    items: Sequence[Item],
-    keys: Sequence[JobKey],
-    now_ms: int,
-    word: Callable[[Events, deciding.Records, Sequence[Item]], list[Acked]],
-) -> list[Acked]:
-    """Loads the jobs, decides, writes. A job named by the wrong queue or priority is not found."""
-    changes = Changes(transaction, now_ms)
-    loaded = await changes.load([key.id for key in keys])
-    records = {JobKey(job.queue, job.priority, job.id): job for job in loaded}
-    answers = word(changes, records, items)
-    changes.write()
-    return answers

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
-from pinlater.storage.mysql.book import QueueEntry
-from pinlater.storage.mysql.changes import FUTURE, OPTIONS
+from pinlater.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.storage.mysql.errors import BodyTooLong, SlotLost
+from pinlater.storage.mysql.queue_cache import QueueEntry
 from pinlater.storage.mysql.statements import (
     Sql,
     escaped,
@@ -29,19 +28,21 @@ from pinlater.storage.mysql.statements import (
 )
 from pinlater.storage.mysql.transaction import Transaction
 from pinlater.storage.options import options_text
+from pinlater.storage.record import later
+from pinlater.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
 
-_JOBS = sql("insert_jobs")
-_READY = sql("insert_ready")
-_FUTURE = sql("insert_future")
-_EXPIRIES = sql("insert_expiries")
-_REQUEST_KEYS = sql("insert_request_keys")
+_INSERT_JOBS = sql("insert_jobs")
+_INSERT_READY = sql("insert_ready")
+_INSERT_FUTURE = sql("insert_future")
+_INSERT_EXPIRIES = sql("insert_expiries")
+_INSERT_REQUEST_KEYS = sql("insert_request_keys")
 _LOCK_REQUEST_KEYS = sql("lock_request_keys")
 _DELETE_REQUEST_KEYS = sql("delete_request_keys")
 _LOCK_UNIQUE_KEYS = sql("lock_unique_keys")
 _DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
-_SAVE_UNIQUE_KEYS = sql("save_unique_key")
-_KNOWN_IDS = sql("select_known_ids")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
+_SELECT_KNOWN_IDS = sql("select_known_ids")
 _SUM_PENDING = sql("sum_pending")
 
 _STATEMENT_BYTES_MAX = 1_000_000
@@ -91,7 +92,7 @@ class _Batch:
         self._answers: dict[tuple[int, str], KeyedAnswer] = {}
         self._old_keys: list[tuple[int, bytes]] = []
         self._new_keys: list[bytes] = []
-        self._held: dict[tuple[int, str], tuple[int, int]] = {}  # who has each unique key now
+        self._held: dict[tuple[int, str], tuple[int, int]] = {}  # the job that has each unique key now
         self._outlived: list[tuple[int, bytes]] = []
         self._unique_keys: dict[tuple[int, str], bytes] = {}
         self._has_keys = False
@@ -148,7 +149,7 @@ class _Batch:
                         self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
         ids = [job.id for _, request in known for job in request.jobs]
         if ids:
-            [found] = await self._transaction.select(_KNOWN_IDS(ids=json_ids(ids)))
+            [found] = await self._transaction.select(_SELECT_KNOWN_IDS(ids=json_ids(ids)))
             self._known = {job_id for (job_id,) in found.rows}
 
     # --- deciding -------------------------------------------------------------------------------------------------------------
@@ -172,22 +173,16 @@ class _Batch:
                 if size_bytes > self._row_bytes_max:
                     return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
         existing = self._existing(queue, jobs) if self._has_keys else {}
-        growth = len(jobs) - len(existing)
         pending = self._pending.get(queue.queue_id, 0)
-        if request.max_pending is not None and growth and pending + growth > request.max_pending:
-            return QueueFull(request.queue, pending, request.max_pending)
-        self._pending[queue.queue_id] = pending + growth
-        fresh = [job for index, job in enumerate(jobs) if index not in existing] if existing else jobs
+        if request.max_pending is not None and (full := queue_full(request, pending, existing)) is not None:
+            return full
+        self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
+        fresh = new_jobs(jobs, existing)
         if len(fresh) > _JOBS_A_TURN:
             self.jobs_left.append((queue, fresh))
         else:
             self._add_jobs(queue, fresh)
-        ids = (
-            [existing[i][0] if i in existing else job[0] for i, job in enumerate(jobs)]
-            if existing
-            else [job[0] for job in jobs]
-        )
-        answer = Inserted(ids, existing)
+        answer = answer_of(jobs, existing)
         if key is not None:
             kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
             self._new_keys.append(row((queue.queue_id, key.encode(), *kept)))
@@ -271,12 +266,12 @@ class _Batch:
             change(_DELETE_UNIQUE_KEYS(keys=some))
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
-            (_REQUEST_KEYS, self._new_keys),
-            (_SAVE_UNIQUE_KEYS, list(self._unique_keys.values())),
-            (_JOBS, self._jobs),
-            (_READY, self._ready),
-            (_FUTURE, self._future),
-            (_EXPIRIES, self._expiries),
+            (_INSERT_REQUEST_KEYS, self._new_keys),
+            (_SAVE_UNIQUE_KEY, list(self._unique_keys.values())),
+            (_INSERT_JOBS, self._jobs),
+            (_INSERT_READY, self._ready),
+            (_INSERT_FUTURE, self._future),
+            (_INSERT_EXPIRIES, self._expiries),
         ):
             for part in in_statements(new, most):
                 change(template(rows=part))

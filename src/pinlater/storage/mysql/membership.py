@@ -9,7 +9,7 @@ ahead of the database's, so that who comes after a jump goes by the same as thos
 the first seconds after a jump.
 
 A server that slept may not know that its slot is another's now. So each lease of a slot begins the writers' rows at numbers beyond all
-before, and whoever still counts in an older range is refused by its next transaction (`transaction`).
+before, and the next transaction of a server that still counts in an older range is refused (`transaction`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from pinlater.storage.mysql.transaction import NUMBERS, Transaction
 logger = logging.getLogger(__name__)
 
 _NOW = sql("now")
-_LOCK_META = sql("lock_meta")
+_CURRENT_META = sql("current_meta")
 _LOCK_SERVERS = sql("lock_servers")
 _LOCK_WRITERS = sql("lock_writers")
 _SAVE_WRITERS = sql("save_writers")
-_SAVE = sql("save_server")
-_RENEW = sql("renew_server")
-_ANNOUNCE = sql("announce_server")
+_SAVE_SERVER = sql("save_server")
+_RENEW_SERVER = sql("renew_server")
+_ANNOUNCE_SERVER = sql("announce_server")
 _MAKE_META = sql("make_meta")
 _LOAD_META = sql("load_meta")
 _SAVE_CLOCK = sql("save_clock")
 _LIST_CLOCKS = sql("list_clocks")
-_DELETE = sql("delete_server")
-_LIST = sql("list_servers")
+_DELETE_SERVER = sql("delete_server")
+_LIST_SERVERS = sql("list_servers")
 # A number has 63 bits.
 _RANGES = 2**63 // NUMBERS
 # An answer that takes longer says too little of the time.
@@ -65,11 +65,11 @@ class Membership:
         self._ahead_ms: int | None = None  # as the database knows it
 
     async def join(self, transaction: Transaction) -> tuple[int, int]:
-        """Takes the lowest slot that nobody has; the slot, and the first number of its writers. One server at a time.
+        """Takes the lowest free slot; the slot, and the first number of its writers. One server at a time.
 
         Waits for what its owner before still has under way; its next transaction fails.
         """
-        _, now, found = await transaction.select(_LOCK_META(name="schema"), _NOW(), _LOCK_SERVERS())
+        _, now, found = await transaction.select(_CURRENT_META(name="schema"), _NOW(), _LOCK_SERVERS())
         now_ms = now.rows[0][0]
         taken = {slot for slot, seen_ms in found.rows if is_alive(seen_ms, now_ms, self._lease_ms)}
         slot = next((slot for slot in range(SLOTS) if slot not in taken and slot not in self.lost), -1)
@@ -82,7 +82,7 @@ class Membership:
         first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS
         transaction.change(_SAVE_WRITERS(rows=rows([(writer, first) for writer in own])))
         transaction.change(
-            _SAVE(
+            _SAVE_SERVER(
                 slot=slot,
                 incarnation=self.incarnation,
                 name=self.name,
@@ -95,11 +95,11 @@ class Membership:
         return slot, first
 
     async def announce(self, connection: Connection, address: str) -> str:
-        """Where this server listens, from now on; the shard's secret, made by whoever asks first."""
+        """Stores where this server listens; the shard's secret, made by the first server that asks."""
         self.address = address
         *_, secret = await connection.run(
             [
-                _ANNOUNCE(slot=self.slot, incarnation=self.incarnation, address=address),
+                _ANNOUNCE_SERVER(slot=self.slot, incarnation=self.incarnation, address=address),
                 _MAKE_META(name="wake_secret", value=secrets.token_urlsafe(32)),
                 _LOAD_META(name="wake_secret"),
             ]
@@ -112,7 +112,7 @@ class Membership:
         False where the slot was taken over meanwhile.
         """
         asked_ms = 0 if time_ms is None else time_ms()
-        renewed, now = await connection.run([_RENEW(slot=self.slot, incarnation=self.incarnation), _NOW()])
+        renewed, now = await connection.run([_RENEW_SERVER(slot=self.slot, incarnation=self.incarnation), _NOW()])
         if time_ms is not None and renewed.affected == 1:
             took_ms = time_ms() - asked_ms
             if took_ms < _QUICK_MS:
@@ -133,7 +133,7 @@ class Membership:
             )
 
     async def agreed_ms(self, connection: Connection) -> int:
-        """The time that those who use the shard go by; the database's where there are none, or it is the same."""
+        """The time that the shard's servers go by; the database's where there are none, or it is the same."""
         now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
         now_ms = int(now.rows[0][0])
         ahead = sorted(ahead for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms))
@@ -143,18 +143,18 @@ class Membership:
 
     async def leave(self, transaction: Transaction) -> None:
         """Frees the slot."""
-        transaction.change(_DELETE(slot=self.slot, incarnation=self.incarnation))
+        transaction.change(_DELETE_SERVER(slot=self.slot, incarnation=self.incarnation))
 
 
 async def members(connection: Connection, lease_ms: int) -> list[Member]:
-    """Who uses the shard now, each once: after a failover a server's old place is there beside its new one until its lease lapses."""
-    [found] = await connection.run([_LIST()])
+    """The servers that use the shard now, each once: after a failover a server has two slots until the lease of the old one lapses."""
+    [found] = await connection.run([_LIST_SERVERS()])
     alive = [
         Member(slot, name, address, started_ms, seen_ms)
         for slot, name, address, started_ms, seen_ms, now_ms in found.rows
         if is_alive(seen_ms, now_ms, lease_ms)
     ]
-    # Who has not said yet where it listens may be anybody.
+    # A server without an address may be any of them.
     newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
     return sorted(newest.values(), key=lambda one: one.slot)
 

@@ -13,7 +13,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import SchemaRefused, ShardConnectionFailed
 from pinlater.storage.mysql.connection import Connection, code_of
-from pinlater.storage.mysql.statements import lock_name, sql
+from pinlater.storage.mysql.statements import lock_name, rows, sql
 
 FOLDER = files("pinlater.storage.mysql") / "migrations"
 LOCK_WAIT_S = 60
@@ -58,7 +58,7 @@ async def version_of(connection: Connection) -> int:
 
 
 async def create_database(connection: Connection, name: str) -> None:
-    """Makes it where it is not there; whoever may not is told what to do by the next step."""
+    """Makes it where it does not exist. Where this user may not, the next step says what to do."""
     try:
         await connection.run(
             [f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin".encode()]
@@ -90,7 +90,7 @@ async def migrate(connection: Connection, database: str, newest: int | None = No
             if version < migration.number <= newest:
                 for statement in migration.statements:
                     await connection.run([statement.encode()])
-                await connection.run([sql("save_meta")(name="schema", value=str(migration.number))])
+                await connection.run([sql("save_meta")(rows=rows([("schema", str(migration.number))]))])
                 done.append(migration.name)
     finally:
         await connection.run([b"SELECT RELEASE_LOCK(%b)" % lock])

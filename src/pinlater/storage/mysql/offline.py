@@ -11,12 +11,14 @@ from asyncmy import errors as driver
 
 from pinlater.storage.mysql import migration, reading
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect
+from pinlater.storage.mysql.dialect import MysqlReader
 from pinlater.storage.mysql.errors import is_ours, translate
-from pinlater.storage.mysql.fitness import check_server
 from pinlater.storage.mysql.membership import members
+from pinlater.storage.mysql.server_requirements import check_server
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.offline import Look
+from pinlater.storage.relational.looking import timed_keys
 
 _NO_DATABASE = 1049
 _ALTER_MS = 600_000
@@ -47,7 +49,7 @@ async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings, now_ms: int
             if not schema:
                 return look
             found = await members(connection, settings.lease_ms)
-            keys = await reading.timed_keys(connection, now_ms)
+            keys = await timed_keys(MysqlReader(connection), now_ms)
             return look._replace(members=found, counts=await reading.counts(connection, None), timed_keys=keys)
     except _NotThere:
         return Look(0)

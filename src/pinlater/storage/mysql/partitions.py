@@ -4,7 +4,7 @@ A partition holds the jobs that were made in some hours. Collecting garbage dele
 end. The few jobs that outlive it (far-off ones, failures that are kept longer) are copied to `kept_jobs` before; where they are many,
 the partition waits.
 
-Changing partitions needs the table for a moment alone. Whoever reads it long would make that moment long for everybody behind us, so
+Changing partitions needs the table for a moment alone. A long read would make every later transaction wait behind the change, so
 the change gives up after a tenth of a second of waiting (after a full one, where no connection is left to end it) and comes again. One
 server at a time does this; it is a matter of space, and nothing depends on when it happens.
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 HOUR_MS = 3_600_000
 # No partition is dropped before its newest job is so old, whatever the times to live are.
 DROP_AGE_MS = HOUR_MS
-# So many periods are prepared, again once half of them have begun.
+# How many periods are prepared, again once half of them have begun.
 _AHEAD = 6
 _SURVIVORS_MAX = 10_000
 _SURVIVING_BYTES_MAX = 256 * 1024 * 1024
@@ -38,10 +38,10 @@ _MOVE_MAX = 50
 _LOCK_WAIT_MS = 100
 _LAST = "later"
 
-_LIST = sql("list_partitions")
-_COUNT_DONE = sql("count_done_between")
-_STATES_AFTER = sql("select_states_after")
-_KEEP = sql("keep_jobs")
+_LIST_PARTITIONS = sql("list_partitions")
+_COUNT_DONE_BETWEEN = sql("count_done_between")
+_SELECT_STATES_AFTER = sql("select_states_after")
+_KEEP_JOBS = sql("keep_jobs")
 
 
 class Partition(NamedTuple):
@@ -112,7 +112,7 @@ class Partitions:
 
     async def _is_over(self, connection: Connection, from_id: int, to_id: int) -> bool:
         """Whether all its jobs are gone or kept elsewhere now."""
-        [finished] = await connection.run([_COUNT_DONE(from_id=from_id, to_id=to_id, limit=_SURVIVORS_MAX + 1)])
+        [finished] = await connection.run([_COUNT_DONE_BETWEEN(from_id=from_id, to_id=to_id, limit=_SURVIVORS_MAX + 1)])
         if finished.rows[0][0] > _SURVIVORS_MAX:
             return False
         survivors: list[int] = []
@@ -124,7 +124,7 @@ class Partitions:
                 if len(survivors) > _SURVIVORS_MAX or size > _SURVIVING_BYTES_MAX:
                     return False
         for start in range(0, len(survivors), _MOVE_MAX):
-            await connection.run([_KEEP(ids=survivors[start : start + _MOVE_MAX])])
+            await connection.run([_KEEP_JOBS(ids=survivors[start : start + _MOVE_MAX])])
         return True
 
     async def _forget_kept(self, connection: Connection) -> None:
@@ -136,7 +136,7 @@ class Partitions:
     # --- the table alone --------------------------------------------------------------------------------------------------------
 
     async def _alter(self, connection: Connection, statement: str) -> bool:
-        """False where somebody else had the table for too long."""
+        """False where another transaction had the table for too long."""
         altering = asyncio.ensure_future(connection.run([statement.encode()]))
         try:
             done, _ = await asyncio.wait([altering], timeout=_LOCK_WAIT_MS / 1000)
@@ -176,7 +176,7 @@ class Partitions:
 
 
 async def _partitions(connection: Connection) -> list[Partition]:
-    [found] = await connection.run([_LIST()])
+    [found] = await connection.run([_LIST_PARTITIONS()])
     return [
         Partition(str(name), None if str(below) == "MAXVALUE" else int(below))
         for name, below in found.rows
@@ -187,7 +187,9 @@ async def _partitions(connection: Connection) -> list[Partition]:
 async def _walk(connection: Connection, table: bytes, from_id: int, to_id: int) -> AsyncIterator[tuple[int, int, int]]:
     """(id, body bytes, is a job still) of each row, a short look at a time."""
     while True:
-        [found] = await connection.run([_STATES_AFTER(table=Sql(table), from_id=from_id, to_id=to_id, limit=_LOOK_MAX)])
+        [found] = await connection.run(
+            [_SELECT_STATES_AFTER(table=Sql(table), from_id=from_id, to_id=to_id, limit=_LOOK_MAX)]
+        )
         for line in found.rows:
             yield line[0], line[1], line[2]
         if len(found.rows) < _LOOK_MAX:

@@ -1,4 +1,4 @@
-"""Queues: made, dropped, configured. Deleting one drops its row; what it held belongs to nobody and is freed piece by piece."""
+"""Queues: made, dropped, configured. Deleting one deletes its row; the garbage collection frees its jobs piece by piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections for looking: a few, handed to whoever reads, each statement committed by itself."""
+"""A few connections for reads, each statement committed by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Readers:
-    """At most so many connections; who finds none free waits, up to a bound."""
+    """A bounded number of connections; a read that finds none free waits, and the number of waiting reads is bounded."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[Connection]], endpoint: Endpoint, settings: MysqlSettings, stats: Stats

@@ -5,50 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.interface import (
-    TIMED_KEYS_COUNTED,
-    Inserted,
     JobKey,
     Page,
     PageRow,
-    RequestRef,
-    TimedKeys,
-    UniqueHeld,
-    UniqueRef,
 )
-from pinlater.storage.looking import job_of
-from pinlater.storage.mysql.book import LOWEST_MS
-from pinlater.storage.mysql.changes import CHANGED, OPTIONS
+from pinlater.storage.looking import LookupRow, job_of
 from pinlater.storage.mysql.connection import Connection
-from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, keys_are, sql
+from pinlater.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
+from pinlater.storage.mysql.queue_cache import LOWEST_MS
+from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
 from pinlater.storage.options import options_of
-from pinlater.storage.request_keys import KeyedAnswer
+from pinlater.storage.relational.looking import page_order, queue_id_of
 
-_NEWEST = (I64_MAX, I64_MAX)
 _LOOKUP_MAX = 200
 _PEEK_MAX = 1_000
 _BODY = Sql(b"coalesce(progress.body, jobs.body)")
 _NO_BODY = Sql(b"NULL")
 _BODY_BYTES = Sql(b"octet_length(coalesce(progress.body, jobs.body))")
 
-_LOOKUP = sql("lookup_jobs")
-_FIND_QUEUE = sql("find_queue")
-_PAGE_OF_DUE = sql("page_of_due")
-_PAGE_OF_FUTURE = sql("page_of_future")
-_PAGE_OF_CLAIMS = sql("page_of_claims")
-_PAGE_OF_DONE = sql("page_of_done")
-_DUE = sql("select_due")
-_PRIORITIES_OF = sql("list_priorities_of")
-_BODIES = sql("select_bodies")
-_SPECIAL = sql("select_special")
-_NEWEST_BODIES = sql("select_newest_bodies")
-_COUNT = sql("count_jobs")
-_REQUEST_KEYS = sql("select_request_keys")
-_UNIQUE_KEYS = sql("select_unique_keys")
+_LOOKUP_JOBS = sql("lookup_jobs")
+_SELECT_DUE = sql("select_due")
+_LIST_PRIORITIES_OF = sql("list_priorities_of")
+_SELECT_BODIES = sql("select_bodies")
+_SELECT_SPECIAL = sql("select_special")
+_SELECT_NEWEST_BODIES = sql("select_newest_bodies")
+_COUNT_JOBS = sql("count_jobs")
 
 
 async def lookup(connection: Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
@@ -63,14 +48,11 @@ async def lookup(connection: Connection, keys: Sequence[JobKey], *, bodies: bool
 
 
 async def _jobs(connection: Connection, ids: Sequence[int], *, bodies: bool) -> list[Job]:
-    """Those that are there; a row that is in no state is what is left of a job."""
+    """The jobs that exist; a row that is in no state remains of a deleted job."""
     body = _BODY if bodies else _NO_BODY
-    rows = await _select_jobs(connection, _LOOKUP, ids, body=body)
-    return [
-        job_of((line[0], line[1].decode(), *line[2:22]))
-        for line in rows
-        if line[22] is not None or line[15] is not None or line[18] is not None
-    ]
+    found = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)
+    rows = [LookupRow(job_id, queue.decode(), *others) for job_id, queue, *others in found]
+    return [job_of(row) for row in rows if row.waits or row.state is not JobState.PENDING]
 
 
 async def _select_jobs(
@@ -88,22 +70,11 @@ async def _select_jobs(
 
 async def scan(connection: Connection, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
-    queue_id = await _queue_id(connection, page.queue)
+    queue_id = await queue_id_of(MysqlReader(connection), page.queue)
     if queue_id is None:
         return QueueNotFound(page.queue)
-    after_ms, after_id = page.after or _NEWEST
-    where = {"queue_id": queue_id, "priority": page.priority, "limit": max(0, page.limit)}
-    if page.state is JobState.PENDING and page.future:
-        statement = _PAGE_OF_FUTURE(**where, due_by_ms=page.due_by_ms, after_ms=after_ms, after_id=after_id)
-    elif page.state is JobState.PENDING:
-        after_ms, after_id = min((after_ms, after_id), (page.due_by_ms + 1, -1))
-        statement = _PAGE_OF_DUE(**where, after_ms=after_ms, after_id=after_id)
-    elif page.state is JobState.IN_PROGRESS:
-        statement = _PAGE_OF_CLAIMS(**where, after_ms=after_ms, after_id=after_id)
-    else:
-        statement = _PAGE_OF_DONE(**where, state=int(page.state), after_ms=after_ms, after_id=after_id)
-    [order] = await connection.run([statement])
-    return await _with_jobs(connection, [(line[0], line[1]) for line in order.rows], page)
+    order = await page_order(MysqlReader(connection), queue_id, page)
+    return await _with_jobs(connection, order, page)
 
 
 async def _with_jobs(connection: Connection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
@@ -130,14 +101,14 @@ async def peek(
     connection: Connection, queue: str, limit: int, now_ms: int, max_bytes: int
 ) -> list[ClaimedJob] | PinLaterError:
     """What a claim would give to one call."""
-    queue_id = await _queue_id(connection, queue)
+    queue_id = await queue_id_of(MysqlReader(connection), queue)
     if queue_id is None:
         return QueueNotFound(queue)
-    [used] = await connection.run([_PRIORITIES_OF(queue_id=queue_id)])
+    [used] = await connection.run([_LIST_PRIORITIES_OF(queue_id=queue_id)])
     if not used.rows:
         return []
     ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for (p,) in used.rows]
-    wanted = _DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
+    wanted = _SELECT_DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
     [due] = await connection.run([wanted])
     seen: list[ClaimedJob] = []
     for line in due.rows:
@@ -154,8 +125,8 @@ async def _peeked(connection: Connection, due: tuple[Any, ...], now_ms: int) -> 
     """The job as a claim would hand it out; None for one that has expired or is gone."""
     priority, run_after_ms, job_id, flags, _ = due
     if flags & (CHANGED | OPTIONS):
-        about = await _select_jobs(connection, _SPECIAL, [job_id])
-        newest = await _select_jobs(connection, _NEWEST_BODIES, [job_id])
+        about = await _select_jobs(connection, _SELECT_SPECIAL, [job_id])
+        newest = await _select_jobs(connection, _SELECT_NEWEST_BODIES, [job_id])
         if not about or not newest:
             return None
         _, allowed, remaining, ended, created_ms, text = about[0]
@@ -164,7 +135,7 @@ async def _peeked(connection: Connection, due: tuple[Any, ...], now_ms: int) -> 
             return None
         attempt = (allowed, remaining, ended + 1, options.headers)
         return ClaimedJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)
-    about = await _select_jobs(connection, _BODIES, [job_id])
+    about = await _select_jobs(connection, _SELECT_BODIES, [job_id])
     if not about:
         return None
     _, allowed, created_ms, body = about[0]
@@ -179,7 +150,7 @@ async def counts(connection: Connection, queues: Sequence[str] | None) -> list[Q
             return []
         names = b",".join([b"_binary'" + name.encode() + b"'" for name in queues])
         which = Sql(b"queues.name IN (" + names + b")")
-    [found] = await connection.run([_COUNT(which=which)])
+    [found] = await connection.run([_COUNT_JOBS(which=which)])
     return [QueueCounts(line[0].decode(), *line[1:]) for line in found.rows]
 
 
@@ -187,48 +158,3 @@ async def list_queues(connection: Connection) -> list[tuple[int, Queue]]:
     """All queues with their ids."""
     [found] = await connection.run([sql("list_queues")()])
     return [(queue_id, queue_of(name.decode(), config, bool(paused))) for queue_id, name, paused, config in found.rows]
-
-
-async def find_requests(
-    connection: Connection, wanted: Sequence[RequestRef], now_ms: int
-) -> list[Inserted | PinLaterError | None]:
-    """What each was answered before, if it was."""
-    found: list[Inserted | PinLaterError | None] = []
-    for ref in wanted:
-        queue_id = await _queue_id(connection, ref.queue)
-        kept = None
-        if queue_id is not None:
-            keys = keys_are("request_key", [(queue_id, ref.request_key.encode())])
-            [answer] = await connection.run([_REQUEST_KEYS(keys=keys)])
-            kept = KeyedAnswer(*answer.rows[0][2:]) if answer.rows else None
-        found.append(None if kept is None else kept.to(ref.request_key, ref.fingerprint, now_ms))
-    return found
-
-
-async def find_unique(connection: Connection, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
-    """Who has each key now."""
-    found: list[tuple[int, int] | None] = []
-    for ref in wanted:
-        queue_id = await _queue_id(connection, ref.queue)
-        line = None
-        if queue_id is not None:
-            [answer] = await connection.run([_UNIQUE_KEYS(keys=keys_are("unique_key", [(queue_id, ref.key.encode())]))])
-            line = answer.rows[0] if answer.rows else None
-        free = line is None or (line[4] is not None and line[4] <= now_ms)
-        found.append(None if free or line is None else (line[2], line[3]))
-    return found
-
-
-async def list_unique_queues(connection: Connection) -> list[UniqueHeld]:
-    [found] = await connection.run([sql("list_unique_queues")()])
-    return [UniqueHeld(name.decode(), oldest) for name, oldest in found.rows]
-
-
-async def timed_keys(connection: Connection, now_ms: int) -> TimedKeys:
-    [found] = await connection.run([sql("count_timed_keys")(now_ms=now_ms, limit=TIMED_KEYS_COUNTED)])
-    return TimedKeys(*found.rows[0])
-
-
-async def _queue_id(connection: Connection, name: str) -> int | None:
-    [found] = await connection.run([_FIND_QUEUE(name=name.encode())])
-    return found.rows[0][0] if found.rows else None

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar, TypeVarTuple
 
 from asyncmy import errors as driver
 
@@ -44,22 +45,30 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.mysql import bulk, claiming, finishing, inserting, migration, reading, sweeping
+from pinlater.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, reading
 from pinlater.storage.mysql import queues as queue_rows
-from pinlater.storage.mysql.book import Book
+from pinlater.storage.mysql.change_poller import ChangePoller
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, connect
+from pinlater.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.storage.mysql.errors import is_ours, translate
-from pinlater.storage.mysql.fitness import check_server
-from pinlater.storage.mysql.mapping import note_map
+from pinlater.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.storage.mysql.membership import Membership, members
 from pinlater.storage.mysql.partitions import Partitions
-from pinlater.storage.mysql.pulse import NEVER_MS, Facts, Pulse
+from pinlater.storage.mysql.queue_cache import QueueCache
 from pinlater.storage.mysql.readers import Readers
+from pinlater.storage.mysql.server_requirements import check_server
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import body_bytes_max, sql
 from pinlater.storage.mysql.stats import Stats
 from pinlater.storage.mysql.transaction import Writer
+from pinlater.storage.relational import bulk, in_hand, looking, sweeping
+from pinlater.storage.relational.dialect import Dialect
+from pinlater.storage.relational.shard_map import note_map
 from pinlater.storage.request_keys import Turn
+from pinlater.storage.snapshots import NEVER_MS, Snapshots
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 logger = logging.getLogger(__name__)
 
@@ -93,21 +102,20 @@ class MysqlShard:
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
         self._monotonic = monotonic
-        self._book = Book(monotonic, self._settings.priority_levels)
+        self._queue_cache = QueueCache(monotonic, self._settings.priority_levels)
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect_reader, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
             self._new_writer() for _ in range(_WRITERS)
         ]
         self._joining = asyncio.Lock()
-        self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
-        self._memory = sweeping.Memory()
+        self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
+        self._memory = garbage.GarbageMemory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
-        self._doubtful: set[str] = set()  # tokens of claims whose outcome nobody knows
+        self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
-        self._others_seen = ""
-        self._activity: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._changes = ChangePoller(self._readers, self._queue_cache, self._refresh, self._own_writers)
         self._highest_id = 0
         self._is_open = False
 
@@ -129,10 +137,10 @@ class MysqlShard:
         self._is_open = True
 
     async def _join(self) -> None:
-        """Takes a slot. Whoever had it before makes no more ids once that is done, so the highest is known after."""
+        """Takes a slot. The server that had it before makes no more ids from then on, so the highest id is read after."""
         joiner = self._new_writer()
-        # The slot decides the writers' numbers; until there is one, this writer's number is nobody's.
-        await joiner.become_anybody(_WRITERS * SLOTS + self._membership.incarnation[0])
+        # The slot decides the writers' numbers; until there is one, this writer has a number that no other writer uses.
+        await joiner.become_unnumbered(_WRITERS * SLOTS + self._membership.incarnation[0])
         try:
             slot, first = await joiner.carry_out(self._membership.join)
         finally:
@@ -216,13 +224,28 @@ class MysqlShard:
     def highest_id(self) -> int:
         return self._highest_id
 
+    def _own_writers(self) -> tuple[int, int]:
+        """The numbers of this server's first and last writer."""
+        return self.slot * _WRITERS, (self.slot + 1) * _WRITERS - 1
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
 
+    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Relational code as one transaction of the writer for everything but the hot paths."""
+        self._check_open()
+        return await self._other.carry_out(lambda t: work(MysqlDialect(t), *args))
+
     def _new_writer(self) -> Writer:
         return Writer(
-            self._connect_writer, self.endpoint, self._book, self._refresh, self._rejoin, self._settings, self.stats
+            self._connect_writer,
+            self.endpoint,
+            self._queue_cache,
+            self._refresh,
+            self._rejoin,
+            self._settings,
+            self.stats,
         )
 
     async def _connect_writer(self) -> Connection:
@@ -240,15 +263,15 @@ class MysqlShard:
         )
 
     async def _connect_hasty(self) -> Connection:
-        """For changes of tables in use, which may take long but not wait long: everybody else would wait behind them."""
+        """For changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
         settings = replace(self._settings, statement_timeout_ms=_ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
         return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
 
     async def _refresh(self) -> None:
-        """The book as the database has it."""
-        look = self._book.begin_look()
+        """Reads the queue cache anew."""
+        look = self._queue_cache.begin_look()
         found, used = await self._readers.read(lambda c: c.run([sql("list_queues")(), sql("list_priorities")()]))
-        self._book.replace(
+        self._queue_cache.replace(
             look,
             [(line[0], line[1].decode()) for line in found.rows],
             [(queue_id, priority) for queue_id, priority in used.rows],
@@ -260,7 +283,7 @@ class MysqlShard:
         return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        """The book learns of them when they are used first."""
+        """The queue cache learns of them at their first use."""
         return await self._other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
@@ -270,9 +293,9 @@ class MysqlShard:
 
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
-        look = self._book.begin_look()
+        look = self._queue_cache.begin_look()
         found = await self._readers.read(reading.list_queues)
-        self._book.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
+        self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
         return [queue for _, queue in found]
 
     async def configure_queue(
@@ -293,7 +316,7 @@ class MysqlShard:
         try:
             return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
         except (OutcomeUnknown, asyncio.CancelledError):
-            self._doubtful.update(call.holder.token for order in orders for call in order.calls)
+            self._unknown_claims.update(call.holder.token for order in orders for call in order.calls)
             raise
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
@@ -305,46 +328,27 @@ class MysqlShard:
     async def find_requests(
         self, requests: Sequence[RequestRef], now_ms: int
     ) -> Sequence[Inserted | PinLaterError | None]:
-        return await self._readers.read(lambda c: reading.find_requests(c, requests, now_ms))
+        return await self._readers.read(lambda c: looking.find_requests(MysqlReader(c), requests, now_ms))
 
     async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return await self._readers.read(lambda c: reading.find_unique(c, keys, now_ms))
+        return await self._readers.read(lambda c: looking.find_unique(MysqlReader(c), keys, now_ms))
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._readers.read(reading.list_unique_queues)
+        return await self._readers.read(lambda c: looking.list_unique_queues(MysqlReader(c)))
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._readers.read(lambda c: reading.timed_keys(c, now_ms))
+        return await self._readers.read(lambda c: looking.timed_keys(MysqlReader(c), now_ms))
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
-        others = (await self._pulse.facts()).others
-        changed = set() if others == self._others_seen else await self._look_at_others(others)
+        changed = await self._changes.changed((await self._snapshots.latest()).others)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
 
-    async def _look_at_others(self, others: str) -> set[str]:
-        """The queues in which other servers did something since the last look, with the priorities that they used there."""
-        own = self.slot * _WRITERS
-        statement = sql("list_activity")(own_first=own, own_last=own + _WRITERS - 1)
-        [found] = await self._readers.read(lambda c: c.run([statement]))
-        activity = {line[:2]: line[2:] for line in found.rows}
-        changed = [kind for kind, figures in activity.items() if self._activity.get(kind) != figures]
-        if any(queue_id not in self._book.by_id for queue_id, _ in changed):
-            await self._refresh()
-        self._activity, self._others_seen = activity, others
-        queues = set()
-        for queue_id, priority in changed:
-            queue = self._book.by_id.get(queue_id)
-            if queue is not None:  # else it was deleted meanwhile
-                queue.add_priority(priority)
-                queues.add(queue.name)
-        return queues
-
     async def note_map(self, shard_map: str, now_ms: int) -> int:
-        return await self._other.carry_out(lambda t: note_map(t, shard_map, now_ms))
+        return await self._change(note_map, shard_map, now_ms)
 
-    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
         self._check_open()
@@ -352,32 +356,32 @@ class MysqlShard:
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         self._check_open()
-        return await self._other.carry_out(lambda t: finishing.extend(t, claims, now_ms))
+        return await self._change(in_hand.extend, claims, now_ms)
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         self._check_open()
-        return await self._other.carry_out(lambda t: finishing.release(t, claims, now_ms))
+        return await self._change(in_hand.release, claims, now_ms)
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         self._check_open()
-        return await self._other.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+        return await self._change(in_hand.cancel, keys, now_ms)
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return await self._other.carry_out(lambda t: bulk.run(t, orders, now_ms))
+        return await self._change(bulk.run, orders, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
         self._check_open()
-        return await self._other.carry_out(lambda t: bulk.requeue(t, order, now_ms))
+        return await self._change(bulk.requeue, order, now_ms)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         self._check_open()
-        return await self._other.carry_out(lambda t: bulk.purge(t, order))
+        return await self._change(bulk.purge, order)
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         self._check_open()
-        return await self._other.carry_out(lambda t: bulk.delete_named(t, keys, state))
+        return await self._change(bulk.delete_named, keys, state)
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
@@ -401,54 +405,52 @@ class MysqlShard:
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> Facts:
-        own = self.slot * _WRITERS
-        statement = sql("pulse")(own_first=own, own_last=own + _WRITERS - 1)
+    async def _look(self) -> MaintenanceSnapshot:
+        first, last = self._own_writers()
+        statement = sql("maintenance_snapshot")(own_first=first, own_last=last)
         [found] = await self._readers.read(lambda c: c.run([statement]))
         future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
             NEVER_MS if value is None else value for value in found.rows[0]
         ]
-        return Facts(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
+        return MaintenanceSnapshot(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         self._check_open()
-        if limit <= 0 or (await self._pulse.facts()).first_future_ms > now_ms:
+        if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
             return 0
-        return await self._other.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
+        return await self._other.carry_out(lambda t: due_jobs.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        if self._doubtful:
-            await self._give_back_doubtful(now_ms)
-        if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
+        if self._unknown_claims:
+            await self._give_back_unknown_claims(now_ms)
+        if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
-        return await self._other.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
+        return await self._change(sweeping.time_out_claims, now_ms, limit)
 
-    async def _give_back_doubtful(self, now_ms: int) -> None:
-        """Claims that may have been made, and whose callers were told that they failed: nobody works on these jobs.
+    async def _give_back_unknown_claims(self, now_ms: int) -> None:
+        """Gives back claims with an unknown outcome, whose callers were told that they failed: no worker has these jobs.
 
         By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
         """
-        tokens = frozenset(self._doubtful)
-        queues = await self._claiming.carry_out(lambda t: finishing.release_tokens(t, tokens, now_ms))
-        self._doubtful -= tokens
+        tokens = frozenset(self._unknown_claims)
+        queues = await self._claiming.carry_out(lambda t: in_hand.release_tokens(MysqlDialect(t), tokens, now_ms))
+        self._unknown_claims -= tokens
         self._given_back |= queues
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        if limit <= 0 or (await self._pulse.facts()).first_expiry_ms >= now_ms:
+        if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
-        return await self._other.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
+        return await self._change(sweeping.expire_jobs, now_ms, limit)
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        facts = await self._pulse.facts()
-        mark = self._pulse.mark(facts)
+        snapshot = await self._snapshots.latest()
+        mark = (self.stats.changes, snapshot.others)
         swept: list[Swept] = []
-        if limit > 0 and sweeping.collect_wanted(self._memory, facts, mark, ttls, now_ms):
-            swept = await self._other.carry_out(
-                lambda t: sweeping.collect_garbage(t, self._memory, ttls, now_ms, limit)
-            )
+        if limit > 0 and garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
+            swept = await self._other.carry_out(lambda t: garbage.collect_garbage(t, self._memory, ttls, now_ms, limit))
             all_seen = not swept and not self._memory.left_out
             self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
         if now_ms >= self._partitions_at_ms:  # also while there is always garbage, and while there is never any

@@ -1,4 +1,4 @@
-"""The store's SQL, one statement a file in `queries/`, read once; and values as SQL literals.
+"""The store's SQL by name, from the files in `queries/`; and values as SQL literals.
 
 `sql("lock_due")` is a template; calling it with a value for each `:name` in it gives the statement's bytes. Statements are put
 together here rather than by the driver because a batch is one packet: many statements, thousands of rows, one round trip.
@@ -16,7 +16,9 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-FOLDER = files("pinlater.storage.mysql") / "queries"
+from pinlater.storage.relational.statements import read_statements
+
+STATEMENTS = read_statements(files("pinlater.storage.mysql") / "queries")
 # Room for a statement's own words, beside its rows.
 STATEMENT_BYTES = 1_000
 # What the longest body's statement needs beside it: a job's options may be long, too.
@@ -57,10 +59,8 @@ def body_bytes_max(packet_bytes: int) -> int:
 
 @cache
 def sql(name: str) -> Template:
-    """The statement in `queries/<name>.sql`, without its comment lines."""
-    lines = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").splitlines()
-    text = "\n".join(line for line in lines if not line.startswith("--")).strip()
-    return Template(text.encode())
+    """The statement of that name."""
+    return Template(STATEMENTS[name].text.encode())
 
 
 def literal(value: object) -> bytes:
@@ -178,7 +178,7 @@ def delete_rows(table: bytes, ids: Sequence[int]) -> bytes:
     return sql("delete_rows")(table=Sql(table), ids=json_ids(ids))
 
 
-def delete_ready(keys: Sequence[tuple[int, int, int, int]]) -> bytes:
+def delete_ready(keys: Sequence[tuple[int, ...]]) -> bytes:
     """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
     if len(keys) == 1:
         queue_id, priority, run_after_ms, job_id = keys[0]

@@ -29,7 +29,6 @@ from typing import Any, TypeVar
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.storage.mysql.book import Book, QueueEntry
 from pinlater.storage.mysql.connection import Connection, ConnectionLost, Result, code_of, text_of
 from pinlater.storage.mysql.counters import Counters
 from pinlater.storage.mysql.errors import (
@@ -44,6 +43,7 @@ from pinlater.storage.mysql.errors import (
     is_ours,
     translate,
 )
+from pinlater.storage.mysql.queue_cache import QueueCache, QueueEntry
 from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Sql, Template, sql
 from pinlater.storage.mysql.stats import Stats
@@ -51,17 +51,17 @@ from pinlater.storage.mysql.stats import Stats
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-_MARK = sql("mark_writer")
+_MARK_WRITER = sql("mark_writer")
 _ALWAYS = Sql(b"TRUE")
 _FIND_WRITER = sql("find_writer")
-_COMMITS = sql("find_commit")
+_FIND_COMMIT = sql("find_commit")
 _CHECK_QUEUES = sql("check_queues")
-_QUEUES_NAMED = sql("find_queues")
-_QUEUES_OF = sql("select_queues")
+_FIND_QUEUES = sql("find_queues")
+_SELECT_QUEUES = sql("select_queues")
 _COMMIT_STEP_S = 0.02
 # Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
 _DOUBLINGS_MAX = 4
-# So many numbers come with each lease of a slot: a million a second for twelve days.
+# How many numbers come with each lease of a slot: a million a second for twelve days.
 NUMBERS = 2**40
 
 
@@ -72,10 +72,10 @@ class Transaction:
     had better look first.
     """
 
-    def __init__(self, writer: Writer, connection: Connection, book: Book, *, careful: bool) -> None:
+    def __init__(self, writer: Writer, connection: Connection, queue_cache: QueueCache, *, careful: bool) -> None:
         self._writer = writer
         self._connection = connection
-        self.book = book
+        self.queue_cache = queue_cache
         self.careful = careful
         self.counters = Counters()
         self._waiting: list[bytes] = []
@@ -102,41 +102,41 @@ class Transaction:
 
     async def queues_named(self, names: Iterable[str]) -> dict[str, QueueEntry]:
         """Those of these queues that there are. The database is asked for those that are not remembered."""
-        known = self.book.queues
+        known = self.queue_cache.queues
         found = {name: known[name] for name in names if name in known}
         unknown = sorted({name for name in names if name not in found})
         if unknown:
             found |= {
                 queue.name: queue
-                for queue in await self._learn(_QUEUES_NAMED(names=[name.encode() for name in unknown]))
+                for queue in await self._learn(_FIND_QUEUES(names=[name.encode() for name in unknown]))
             }
         self._relied_on.update([queue.queue_id for queue in found.values()])
         return found
 
     async def queues_of(self, ids: Iterable[int]) -> dict[int, QueueEntry]:
         """The queues with these ids; what is missing is in the database neither. It is asked for those that are not remembered."""
-        known = self.book.by_id
+        known = self.queue_cache.by_id
         wanted = set(ids)
         found = {queue_id: known[queue_id] for queue_id in wanted if queue_id in known}
         unknown = sorted(wanted - found.keys())
         if unknown:
-            found |= {queue.queue_id: queue for queue in await self._learn(_QUEUES_OF(ids=unknown))}
+            found |= {queue.queue_id: queue for queue in await self._learn(_SELECT_QUEUES(ids=unknown))}
         self._relied_on.update(found)
         return found
 
     async def _learn(self, statement: bytes) -> list[QueueEntry]:
         [found] = await self.select(statement)
-        return [self.book.learn(queue_id, name.decode()) for queue_id, name in found.rows]
+        return [self.queue_cache.learn(queue_id, name.decode()) for queue_id, name in found.rows]
 
     def change(self, statement: bytes) -> None:
-        """A change whose own answer nobody needs."""
+        """A change without an answer."""
         if not self.marked:
             self.marked = True
             self._waiting.append(self._writer.mark())
         self._waiting.append(statement)
 
     def suppose(self, *statements: bytes, rows: int) -> None:
-        """The transaction's first changes, of which the last must meet exactly so many rows. If it doesn't, nothing happens, and the
+        """The transaction's first changes, of which the last must change exactly `rows` rows. If it does not, nothing happens, and the
         call runs again `careful`ly."""
         self.marked = self.supposed = True
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
@@ -208,7 +208,7 @@ class Writer:
         self,
         connect: Callable[[], Awaitable[Connection]],
         endpoint: Endpoint,
-        book: Book,
+        queue_cache: QueueCache,
         refresh: Callable[[], Awaitable[None]],
         rejoin: Callable[[int], Awaitable[None]],
         settings: MysqlSettings,
@@ -216,7 +216,7 @@ class Writer:
     ) -> None:
         self._connect = connect
         self._endpoint = endpoint
-        self._book = book
+        self._queue_cache = queue_cache
         self._refresh = refresh
         self._rejoin = rejoin
         self._settings = settings
@@ -235,8 +235,8 @@ class Writer:
             self._newest = first
             self._numbers = (first, first + NUMBERS - 1)
 
-    async def become_anybody(self, number: int) -> None:
-        """A writer whose row others may share: with numbers that nobody else is likely to have, whatever the row says."""
+    async def become_unnumbered(self, number: int) -> None:
+        """A writer whose row others may share: with random numbers, whatever the row says."""
         async with self._turn:
             self.number = number
             self._newest = secrets.randbits(62)
@@ -245,8 +245,8 @@ class Writer:
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
 
-        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where nobody knows. No new try
-        begins once a statement's time limit has passed since the first began.
+        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where the outcome cannot be
+        found out. No new try begins once a statement's time limit has passed since the first began.
         """
         try:
             return await self._in_turn(work)
@@ -265,7 +265,7 @@ class Writer:
         """The statement that numbers a transaction. It fails where `condition` doesn't hold."""
         self._newest += 1
         first, last = self._numbers
-        return _MARK(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
+        return _MARK_WRITER(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
 
     async def _in_turn(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async with self._turn:
@@ -299,14 +299,14 @@ class Writer:
 
     async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
         connection = await self._usable_connection()
-        transaction = Transaction(self, connection, self._book, careful=careful)
+        transaction = Transaction(self, connection, self._queue_cache, careful=careful)
         began = time.perf_counter()
         try:
             result = await work(transaction)
             if not transaction.ended:
                 await transaction.commit()
         except BaseException as error:
-            self._book.forget_floors()  # what was claimed waits again
+            self._queue_cache.forget_floors()  # what was claimed waits again
             await self._roll_back(connection, error)
             if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) == NOT_NULL:
                 raise _Misjudged from error
@@ -346,7 +346,7 @@ class Writer:
             [alive] = await connection.run([f"SELECT IS_USED_LOCK({held})".encode()])
             if alive.rows[0][0] is None:
                 return
-            [commits] = await connection.run([_COMMITS(id=alive.rows[0][0])])
+            [commits] = await connection.run([_FIND_COMMIT(id=alive.rows[0][0])])
             if not commits.rows:
                 break
             if _now() >= give_up_at:

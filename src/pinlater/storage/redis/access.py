@@ -1,7 +1,7 @@
 """What every kind of call works with: a writer, the readers, and the queues; and the way of those calls that decide on loaded jobs.
 
 A call goes by the queues' ids as this server remembers them, and every script that is given them refuses where one is another by now:
-`StaleBook`, after which the call runs again on what Redis says. So an answer never rests on memory alone, least of all that something
+`StaleQueues`, after which the call runs again on what Redis says. So an answer never rests on memory alone, least of all that something
 isn't there.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.errors import ShardRefused
-from pinlater.storage.redis.book import Book
 from pinlater.storage.redis.changes import Changes
 from pinlater.storage.redis.packing import I64
+from pinlater.storage.redis.queue_cache import QueueCache
 from pinlater.storage.redis.readers import Readers
 from pinlater.storage.redis.stats import Stats
 from pinlater.storage.redis.writer import Writer
@@ -31,10 +31,10 @@ class Access(NamedTuple):
 
     writer: Writer
     readers: Readers
-    book: Book
+    queue_cache: QueueCache
     queues: Mapping[str, bytes]  # of those that the call names, the ones that there are
     stats: Stats
-    refresh: Callable[[], Awaitable[None]]  # reads the book anew
+    refresh: Callable[[], Awaitable[None]]  # reads the queue cache anew
 
     def ids_of(self, names: Iterable[str]) -> Queues:
         """Those of the names that there are, with their ids: what scripts are to check."""
@@ -43,9 +43,9 @@ class Access(NamedTuple):
     async def names_of(self, ids: Iterable[bytes]) -> dict[bytes, str]:
         """The names of these queues; what is missing is in Redis neither. It is asked where one is not remembered."""
         wanted = set(ids)
-        if not wanted <= self.book.names.keys():
+        if not wanted <= self.queue_cache.names.keys():
             await self.refresh()
-        names = self.book.names
+        names = self.queue_cache.names
         return {queue: names[queue] for queue in wanted if queue in names}
 
     async def change(
@@ -64,7 +64,7 @@ class Access(NamedTuple):
     async def write(self, changes: Changes, now_ms: int, queues: Queues, plain: object = False) -> Any:
         """What `change_jobs.lua` answers; {0} without asking where there is nothing to write. `queues` must still be so."""
         request = changes.request(queues, plain)
-        if changes.nothing and not plain and not changes.writing.commands():
+        if not changes.moves() and not plain and not changes.writing.commands():
             return [0]
         answer = await self.writer.run("change_jobs", now_ms, I64.pack(now_ms), request)
         if answer != [0]:

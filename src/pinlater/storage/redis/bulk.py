@@ -1,8 +1,7 @@
-"""Many jobs at an operator's word: retry what failed, delete what is named or what is oldest.
+"""Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest.
 
-In pieces of at most a thousand, which hold Redis up only briefly; each is done or not. The service asks for no more at once. Who asks for
-more and meets trouble after some pieces is told how many jobs these were, as if there had been no more; where nobody knows what became
-of the last piece, it is that error.
+In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. Where a
+piece after the first one fails, the caller gets the number of jobs done so far; where its outcome is unknown, the caller gets that error.
 """
 
 from __future__ import annotations
@@ -13,24 +12,26 @@ from contextlib import contextmanager
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.storage import deciding
+from pinlater.storage import outcomes
+from pinlater.storage.decide import RetryFailed
 from pinlater.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.storage.record import JobRecord
 from pinlater.storage.redis.access import Access, conflict
-from pinlater.storage.redis.changes import Changes, RedisRecord, keyed
-from pinlater.storage.redis.keys import FAILED, INDEX_OF, line_of, may_exist, ref_of
+from pinlater.storage.redis.changes import Changes
+from pinlater.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, line_of, may_exist, ref_of
 from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.reading import is_held
 
 logger = logging.getLogger(__name__)
 
-# A requeue that passes over jobs whose keys are taken looks at this many more than it may put back.
+# Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
 _TRIES = 10
 
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLaterError:
-    """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
+    """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound(order.queue)
@@ -61,11 +62,11 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
     ]
     for _ in range(_TRIES):
         changes = Changes(now_ms)
-        records = keyed(await changes.load(access.readers, refs, queues), queues)
-        failed = [job for job in deciding.puts_back(records, orders) if isinstance(job, RedisRecord)]
+        await changes.load(access.readers, refs, queues)
+        failed = outcomes.failed_of(changes, orders)
         await _load_keys(access, changes, failed)
         barred = {job.id for job in failed if not _retake_key(changes, job, now_ms)}
-        answers = deciding.run(changes, records, orders, barred)
+        answers = outcomes.run(changes, orders, barred)
         if await access.write(changes, now_ms, queues) == [0]:
             return answers
     raise conflict()
@@ -86,17 +87,16 @@ async def _requeue_some(
         requeued = 0
         for job in failed:
             if _retake_key(changes, job, now_ms):
-                changes.requeue(job, order.attempts, order.run_after_ms)
-                requeued += 1
+                requeued += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
         if await access.write(changes, now_ms, queues) == [0]:
             return len(ids) - passed, requeued
     raise conflict()
 
 
-async def _load_keys(access: Access, changes: Changes, jobs: Sequence[RedisRecord]) -> None:
-    """Who has the keys that these jobs would have to take again."""
+async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]) -> None:
+    """The holders of the keys that these jobs would have to take again."""
     keys = {
-        (job.queue_id, unique.key): b""
+        (changes.found(job).queue, unique.key): b""
         for job in jobs
         if (unique := job.options.unique) is not None and unique.scope is UniqueScope.UNFINISHED
     }
@@ -105,17 +105,18 @@ async def _load_keys(access: Access, changes: Changes, jobs: Sequence[RedisRecor
         changes.held_keys.update(zip(keys, held, strict=True))
 
 
-def _retake_key(changes: Changes, job: RedisRecord, now_ms: int) -> bool:
+def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
     """Takes an UNFINISHED key again; False where another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True
-    place = (job.queue_id, unique.key)
+    found = changes.found(job)
+    place = (found.queue, unique.key)
     if place in changes.taken_keys or is_held(changes.held_keys[place], now_ms):
         return False
     changes.taken_keys.add(place)
-    held = bytes((unique.scope, job.priority)) + job.ref[5:]
-    changes.writing.single("HSET", b"u" + job.queue_id, unique.key, held)
+    held = bytes((unique.scope, job.priority)) + found.ref[LINE_BYTES:]
+    changes.writing.single("HSET", b"u" + found.queue, unique.key, held)
     return True
 
 
@@ -159,7 +160,7 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
 
 @contextmanager
 def _after(done: int) -> Iterator[list[WorldError]]:
-    """Notes trouble that came after something was done, of which is known that it changed nothing more."""
+    """Catches an error that came after some pieces were done and that is known to have changed nothing more."""
     trouble: list[WorldError] = []
     try:
         yield trouble
@@ -184,14 +185,14 @@ async def _delete(
     """How many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
 
     def decide(changes: Changes) -> int:
-        chosen = [job for job in changes.loaded.values() if state is None or job.state is state]
+        chosen = [job for job in changes.jobs() if state is None or job.state is state]
         for job in chosen:
             changes.delete(job)
         if indexed and state is not None:
             changes.delete_missing()
-            for job in changes.loaded.values():
-                if job.state is not state:
-                    changes.writing.leave("ZREM", INDEX_OF[state] + job.ref[:5], job.ref[5:])
+            for found in changes.loaded.values():
+                if found.record.state is not state:
+                    changes.writing.leave("ZREM", INDEX_OF[state] + found.line, found.ref[LINE_BYTES:])
         return len(chosen)
 
     return await access.change(refs, now_ms, decide, names)

@@ -1,19 +1,23 @@
-"""Everything that happens to a job but the plain ways (inserted, claimed, succeeded at once): loaded, decided on, written back.
+"""Loads the jobs of a call and makes the commands that write what became of them.
 
-What is written says what it was decided on; where a job has changed since it was loaded, nothing is written, and the call decides anew.
+The script that writes compares the jobs with what the call has loaded. Where one has changed since, it writes nothing, and the call
+decides again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.domain.transitions import REDIS_STATUS, StatusRule
-from pinlater.storage.events import IN_PROGRESS, PENDING, Events, Record, later
-from pinlater.storage.interface import JobKey
+from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.storage import changes
+from pinlater.storage.options import NONE, options_of
+from pinlater.storage.record import JobRecord, later
 from pinlater.storage.redis.arguments import encode
-from pinlater.storage.redis.keys import INDEX_OF, line_of, packed_id, parts_of
+from pinlater.storage.redis.keys import INDEX_OF, LINE_BYTES, QUEUE_BYTES, line_of, packed_id, parts_of
 from pinlater.storage.redis.loading import load_jobs
 from pinlater.storage.redis.packing import (
     HAD_HOLDER,
@@ -31,49 +35,68 @@ from pinlater.storage.redis.packing import (
 )
 from pinlater.storage.redis.readers import Readers
 
-
-class Totals:
-    """What a call adds to the totals of a line. How many jobs are in each state is never counted: the indexes know."""
-
-    def __init__(self) -> None:
-        self.in_progress = 0
-        self.succeeded_total = 0
-        self.failed_total = 0
-        self.retried_total = 0
-        self.deleted_waiting = 0
-
-    def add_finished(self, state: JobState, count: int = 1) -> None:
-        """The indexes know."""
+PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
 
 
-class RedisRecord(Record):
-    """A job, with what was found of it: that is what must still be so when it is written."""
+class Found(NamedTuple):
+    """A job as it was loaded: the record, and the bytes that must still be the same when the change is written."""
 
-    def __init__(self, ref: bytes, found: Sequence[Any], totals: Totals) -> None:
-        stored_bytes, self.size, self.claim_bytes, self.past_bytes = found
-        self.ref = ref
-        self.front: bytes = stored_bytes
-        self.size_now: int = self.size
-        queue, priority, job_id = parts_of(ref)
-        stored, past, claim = read_job(stored_bytes), read_past(self.past_bytes), read_claim(self.claim_bytes)
-        self.plain = is_simple(stored)
-        self.renewed_at_ms = 0  # of a claim: from when on its deadline counts
-        held: tuple[Any, ...] = (None,) * 10
-        if claim is not None and claim.state is IN_PROGRESS:
-            self.renewed_at_ms = claim.renewed_at_ms or 0
-            deadline_ms = later(self.renewed_at_ms, claim.timeout_ms or 0)
-            held = (1, claim.claimed_at_ms, deadline_ms, claim.timeout_ms, claim.flags, claim.token, claim.source)
-            held = (*held, claim.holder, None, None)
-        elif claim is not None:
-            held = (None, None, None, None, None, None, None, claim.holder, int(claim.state), claim.finished_at_ms)
-        progress: tuple[Any, ...] = (None,) * 10 if past is None else (1, *past)
-        super().__init__(
-            (
-                *(job_id, queue, priority, stored.run_after_ms, stored.attempts_allowed, stored.created_at_ms),
-                *(stored.options, *progress, *held),
-            ),
-            totals,
+    ref: bytes
+    front: bytes
+    size: int
+    claim_bytes: bytes
+    past_bytes: bytes
+    record: JobRecord
+    plain: bool
+    renewed_at_ms: int  # of a claim: its deadline is a claim timeout after this
+
+    @property
+    def line(self) -> bytes:
+        """Queue and priority."""
+        return self.ref[:LINE_BYTES]
+
+    @property
+    def queue(self) -> bytes:
+        """The queue's number, as keys have it."""
+        return self.ref[:QUEUE_BYTES]
+
+
+def found_of(ref: bytes, answer: Sequence[Any]) -> Found:
+    """A job from what `load_jobs` answers about it."""
+    front, size, claim_bytes, past_bytes = answer
+    stored, past, claim = read_job(front), read_past(past_bytes), read_claim(claim_bytes)
+    queue, priority, job_id = parts_of(ref)
+    options = options_of(stored.options) if stored.options is not None else NONE
+    record = JobRecord(
+        id=job_id,
+        queue_id=int.from_bytes(queue, "big"),
+        priority=priority,
+        created_at_ms=stored.created_at_ms,
+        options=options,
+        state=PENDING if claim is None else claim.state,
+        run_after_ms=stored.run_after_ms,
+        updated_at_ms=stored.created_at_ms,
+        attempts_allowed=stored.attempts_allowed,
+        attempts_remaining=stored.attempts_allowed,
+        custom_status=options.status,
+    )
+    if past is not None:
+        record = replace(record, has_progress=True, **past._asdict())
+    renewed_at_ms = 0
+    if claim is not None:
+        record = replace(record, holder=claim.holder, finished_at_ms=claim.finished_at_ms)
+    if claim is not None and claim.state is IN_PROGRESS:
+        renewed_at_ms = claim.renewed_at_ms or 0
+        record = replace(
+            record,
+            claimed_at_ms=claim.claimed_at_ms,
+            deadline_ms=later(renewed_at_ms, claim.timeout_ms or 0),
+            timeout_ms=claim.timeout_ms,
+            flags=claim.flags,
+            token=claim.token,
+            source=claim.source,
         )
+    return Found(ref, front, size, claim_bytes, past_bytes, record, is_simple(stored), renewed_at_ms)
 
 
 class Writing:
@@ -98,176 +121,169 @@ class Writing:
         return [*((command, key, values) for (command, key), values in grouped), *self._single]
 
 
-class Changes(Events):
-    """The events of one call. Load, decide, then `request` once."""
-
-    status_rule: ClassVar[StatusRule] = REDIS_STATUS
+class Changes(changes.Changes):
+    """The jobs of one call. Load, decide, then `request` once."""
 
     def __init__(self, now_ms: int) -> None:
-        super().__init__(now_ms)
-        self._totals: dict[bytes, Totals] = {}
-        self.loaded: dict[bytes, RedisRecord] = {}
-        self.missing: dict[bytes, bytes] = {}  # claims of jobs that aren't there
+        super().__init__(now_ms, REDIS_STATUS)
+        self.loaded: dict[bytes, Found] = {}
+        self._refs: dict[int, bytes] = {}
+        self.missing: dict[bytes, bytes] = {}  # index entries without a job, and their claims
         self.held_keys: dict[tuple[bytes, str], bytes] = {}  # what was found under unique keys
         self.taken_keys: set[tuple[bytes, str]] = set()
         self.writing = Writing()
         self._finished_bytes = 0
+        self._deleted_waiting: dict[bytes, int] = {}
 
     async def load(
         self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
-    ) -> list[RedisRecord]:
-        """Those of the jobs that are there. Raises `StaleBook` where one of the queues is another now."""
+    ) -> list[JobRecord]:
+        """The jobs that exist. Raises `StaleQueues` where one of the queues is another now."""
         wanted = list(dict.fromkeys(refs))
         if not wanted and not queues:
             return []
-        found, _ = await load_jobs(readers, wanted, queues=queues)
+        answer, _ = await load_jobs(readers, wanted, queues=queues)
+        names = {queue: name for name, queue in queues}
         for at, ref in enumerate(wanted):
-            if found[4 * at]:
-                totals = self._totals.setdefault(ref[:5], Totals())
-                self.loaded[ref] = RedisRecord(ref, found[4 * at : 4 * at + 4], totals)
+            if answer[4 * at]:
+                self.loaded[ref] = found = found_of(ref, answer[4 * at : 4 * at + 4])
+                self._refs[found.record.id] = ref
+                self.add(found.record, names.get(found.queue, ""))
             else:
-                self.missing[ref] = found[4 * at + 2]
-        return [self.loaded[ref] for ref in wanted if ref in self.loaded]
+                self.missing[ref] = answer[4 * at + 2]
+        return [self.loaded[ref].record for ref in wanted if ref in self.loaded]
 
-    def _leave_waiting(self, job: Record) -> None:
-        """The index knows."""
-
-    def _enter_waiting(self, job: Record) -> None:
-        """The index knows."""
+    def found(self, job: JobRecord) -> Found:
+        """What was loaded of a job."""
+        return self.loaded[self._refs[job.id]]
 
     # --- writing --------------------------------------------------------------------------------------------------------------
 
     def request(self, queues: Sequence[tuple[str, bytes]], plain: object = False) -> bytes:
         """What `change_jobs.lua` is to do."""
-        for job_id in sorted(self._touched):
-            job = self._touched[job_id]
-            assert isinstance(job, RedisRecord)  # noqa: S101
-            self._write(job)
+        for before, after in self.moves():
+            self._write(self.found(before), after)
         self._write_totals()
         refs = list(self.loaded)
-        records = self.loaded.values()
+        found = self.loaded.values()
         return encode(
             (
                 [name for name, _ in queues],
                 [queue for _, queue in queues],
                 plain,
                 refs,
-                [record.claim_bytes for record in records],
-                [record.past_bytes for record in records],
+                [one.claim_bytes for one in found],
+                [one.past_bytes for one in found],
                 [(queue, key, held) for (queue, key), held in self.held_keys.items()],
                 self.writing.commands(),
             )
         )
 
-    @property
-    def nothing(self) -> bool:
-        """Whether nothing was decided that would have to be written."""
-        return not self._touched
-
-    def _write(self, job: RedisRecord) -> None:
-        line = line_of(job.queue_id, job.priority)
-        self._save(job)
-        if job.was is not IN_PROGRESS or job.state is not IN_PROGRESS:
-            self._leave(job, line)
-        self._enter(job, line)
-        unique = job.options.unique
-        if job.finished and unique is not None and unique.scope is not UniqueScope.TIME:
-            self.writing.single("FREE", job.queue_id, unique.key.encode(), packed_id(job.id))
-
-    def _save(self, job: RedisRecord) -> None:
-        """The past; and the record itself where it has a new body, or is to say that there is a past."""
-        if job.changed:
-            past = Past(
-                job.attempts_allowed,
-                job.attempts_remaining,
-                job.attempts_ended,
-                job.run_after_ms,
-                job.updated_at_ms,
-                job.custom_status,
-                job.error_type,
-                job.error_text,
-                job.history,
-            )
-            self.writing.enter("HSET", b"p", job.ref, pack_past(past))
-        flags = bytes((job.front[0] | HAS_PAST,))
-        if job.new_body is not None:
-            front = flags + job.front[1:]
-            job.size_now = len(front) + len(job.new_body)
-            self.writing.single("SET", b"j" + job.ref, front + job.new_body)
-        elif job.changed and not job.front[0] & HAS_PAST:
-            self.writing.single("SETRANGE", b"j" + job.ref, 0, flags)
-
-    def _leave(self, job: RedisRecord, line: bytes) -> None:
-        leave = self.writing.leave
-        leave("ZREM", INDEX_OF[job.was] + line, packed_id(job.id))
-        if job.was is IN_PROGRESS:
-            leave("ZREM", b"c", job.ref)
-        elif job.was is not PENDING:
-            self._finished_bytes -= job.size
-        elif job.options.expires_ms is not None:
-            leave("ZREM", b"e", job.ref)
-
-    def _enter(self, job: RedisRecord, line: bytes) -> None:
-        enter = self.writing.enter
+    def _write(self, found: Found, job: JobRecord) -> None:
+        self._save(found, job)
+        if found.record.state is not IN_PROGRESS or job.state is not IN_PROGRESS:
+            self._leave(found)
         if job.state is PENDING:
-            if job.was is not PENDING:
-                self.writing.leave("HDEL", b"h", job.ref)
-            enter("ZADD", b"r" + line, job.run_after_ms, packed_id(job.id))
-            if job.options.expires_ms is not None:
-                enter("ZADD", b"e", job.options.expires_ms, job.ref)
-            enter("READY", job.queue_id)
+            self._enter_waiting(found, job)
         elif job.state is IN_PROGRESS:
-            flags = HAD_HOLDER | (SIMPLE if job.plain and not job.changed else 0)
-            timeout_ms = job.timeout_ms or 0
-            claim = Claim(
-                IN_PROGRESS,
-                flags,
-                job.size_now,
-                job.claimed_at_ms,
-                timeout_ms,
-                max(job.renewed_at_ms, self._now_ms),
-                job.token,
-                job.holder,
-                job.source,
-            )
-            enter("HSET", b"h", job.ref, pack_claim(claim))
-            enter("ZADD", b"c", job.deadline_ms, job.ref)
+            self._renew(found, job)
         else:
-            finished_ms = job.finished_at_ms or 0
-            enter("HSET", b"h", job.ref, pack_finished(job.state, job.size_now, finished_ms, job.holder))
-            enter("ZADD", INDEX_OF[job.state] + line, finished_ms, packed_id(job.id))
-            self._finished_bytes += job.size_now
+            self._enter_finished(found, job)
+
+    def _save(self, found: Found, job: JobRecord) -> None:
+        """The past; and the job itself where it has a new body, or has to say that there is a past."""
+        if job.changed:
+            past = Past(*(getattr(job, field) for field in Past._fields))
+            self.writing.enter("HSET", b"p", found.ref, pack_past(past))
+        flags = bytes((found.front[0] | HAS_PAST,))
+        if job.new_body is not None:
+            self.writing.single("SET", b"j" + found.ref, flags + found.front[1:] + job.new_body)
+        elif job.changed and not found.front[0] & HAS_PAST:
+            self.writing.single("SETRANGE", b"j" + found.ref, 0, flags)
+
+    def _leave(self, found: Found) -> None:
+        """Out of the indexes of its state as loaded."""
+        leave = self.writing.leave
+        state = found.record.state
+        leave("ZREM", INDEX_OF[state] + found.line, packed_id(found.record.id))
+        if state is IN_PROGRESS:
+            leave("ZREM", b"c", found.ref)
+        elif state is not PENDING:
+            self._finished_bytes -= found.size
+        elif found.record.options.expires_ms is not None:
+            leave("ZREM", b"e", found.ref)
+
+    def _enter_waiting(self, found: Found, job: JobRecord) -> None:
+        enter = self.writing.enter
+        if found.record.state is not PENDING:
+            self.writing.leave("HDEL", b"h", found.ref)
+        enter("ZADD", b"r" + found.line, job.run_after_ms, packed_id(job.id))
+        if job.options.expires_ms is not None:
+            enter("ZADD", b"e", job.options.expires_ms, found.ref)
+        enter("READY", found.queue)
+
+    def _renew(self, found: Found, job: JobRecord) -> None:
+        claim = Claim(
+            IN_PROGRESS,
+            HAD_HOLDER | (SIMPLE if found.plain and not job.changed else 0),
+            _size(found, job),
+            job.claimed_at_ms,
+            job.timeout_ms or 0,
+            max(found.renewed_at_ms, self.now_ms),
+            job.token,
+            job.holder,
+            job.source,
+        )
+        self.writing.enter("HSET", b"h", found.ref, pack_claim(claim))
+        self.writing.enter("ZADD", b"c", job.deadline_ms or 0, found.ref)
+
+    def _enter_finished(self, found: Found, job: JobRecord) -> None:
+        """Its key ends with it, unless that ends by time."""
+        finished_ms, size = job.finished_at_ms or 0, _size(found, job)
+        self.writing.enter("HSET", b"h", found.ref, pack_finished(job.state, size, finished_ms, job.holder))
+        self.writing.enter("ZADD", INDEX_OF[job.state] + found.line, finished_ms, packed_id(job.id))
+        self._finished_bytes += size
+        self._free_key(found)
+
+    def _free_key(self, found: Found) -> None:
+        unique = found.record.options.unique
+        if unique is not None and unique.scope is not UniqueScope.TIME:
+            self.writing.single("FREE", found.queue, unique.key.encode(), packed_id(found.record.id))
 
     def _write_totals(self) -> None:
-        for line, totals in self._totals.items():
-            sums = {b"s": totals.succeeded_total, b"f": totals.failed_total, b"r": totals.retried_total}
-            sums[b"d"] = totals.deleted_waiting
-            for field, count in sums.items():
-                if count:
-                    self.writing.single("HINCRBY", b"n" + line, field, count)
+        """How many jobs are in each state is never counted: the indexes know."""
+        for (queue_id, priority), totals in self.totals.items():
+            line = line_of(queue_id.to_bytes(QUEUE_BYTES, "big"), priority)
+            for field, count in ((b"s", totals.succeeded), (b"f", totals.failed), (b"r", totals.retried)):
+                self._add_to_total(line, field, count)
+        for line, count in self._deleted_waiting.items():
+            self._add_to_total(line, b"d", count)
         if self._finished_bytes:
             self.writing.single("INCRBY", b"fb", self._finished_bytes)
 
+    def _add_to_total(self, line: bytes, field: bytes, count: int) -> None:
+        if count:
+            self.writing.single("HINCRBY", b"n" + line, field, count)
+
     # --- deleting -------------------------------------------------------------------------------------------------------------
 
-    def delete(self, job: RedisRecord) -> None:
-        """With all that belongs to it."""
-        line = line_of(job.queue_id, job.priority)
+    def delete(self, job: JobRecord) -> None:
+        """With everything that belongs to it."""
+        found = self.found(job)
         leave = self.writing.leave
-        self._leave(job, line)
-        leave("DEL", b"", job.ref)
-        leave("HDEL", b"h", job.ref)
-        leave("HDEL", b"p", job.ref)
-        self._totals[line].deleted_waiting += job.was is PENDING
-        unique = job.options.unique
-        if unique is not None and unique.scope is not UniqueScope.TIME:
-            self.writing.single("FREE", job.queue_id, unique.key.encode(), packed_id(job.id))
+        self._leave(found)
+        leave("DEL", b"", found.ref)
+        leave("HDEL", b"h", found.ref)
+        leave("HDEL", b"p", found.ref)
+        if found.record.state is PENDING:
+            self._deleted_waiting[found.line] = self._deleted_waiting.get(found.line, 0) + 1
+        self._free_key(found)
 
     def delete_missing(self) -> None:
         """Index entries of jobs whose records are gone."""
         leave = self.writing.leave
         for ref, claim_bytes in self.missing.items():
-            claim, line, job_id = read_claim(claim_bytes), ref[:5], ref[5:]
+            claim, line, job_id = read_claim(claim_bytes), ref[:LINE_BYTES], ref[LINE_BYTES:]
             if claim is not None and claim.state is not IN_PROGRESS:
                 self._finished_bytes -= claim.size
             for index in INDEX_OF.values():
@@ -279,7 +295,6 @@ class Changes(Events):
             self.writing.single("HINCRBY", b"n" + line, b"l", 1)
 
 
-def keyed(records: Sequence[RedisRecord], queues: Sequence[tuple[str, bytes]]) -> dict[JobKey, Record]:
-    """The records, all of these queues, by their names."""
-    names = {queue: name for name, queue in queues}
-    return {JobKey(names[job.queue_id], job.priority, job.id): job for job in records}
+def _size(found: Found, job: JobRecord) -> int:
+    """Bytes of the job's record, as indexes and claims keep it."""
+    return found.size if job.new_body is None else len(found.front) + len(job.new_body)

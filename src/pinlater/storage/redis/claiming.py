@@ -9,10 +9,11 @@ from typing import Any
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound, WorldError
-from pinlater.domain.job import ClaimedJob, JobState
-from pinlater.storage.events import later
+from pinlater.domain.job import ClaimedJob
+from pinlater.storage.decide import Expire
 from pinlater.storage.interface import Claimed, ClaimOrder
 from pinlater.storage.options import options_of
+from pinlater.storage.record import later
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.changes import Changes
@@ -28,9 +29,9 @@ _CUT_SHORT = 2
 
 
 async def claim(
-    access: Access, orders: Sequence[ClaimOrder], now_ms: int, doubtful: list[tuple[bytes, str]]
+    access: Access, orders: Sequence[ClaimOrder], now_ms: int, unknown_claims: list[tuple[bytes, str]]
 ) -> list[Claimed | PinLaterError]:
-    """All orders at once. `doubtful` gets the claims (ref, token) that turn out later to have been made though nobody got them."""
+    """All orders at once. `unknown_claims` gets the claims (ref, token) that were made although the call failed."""
     queues = access.queues
     known = [order for order in orders if order.queue in queues]
     answers: list[Any] = []
@@ -44,7 +45,9 @@ async def claim(
             for order, [shares, *_] in zip(known, answer[0] if len(answer) == 2 else answer, strict=True):
                 for call, share in zip(order.calls, shares, strict=True):
                     for priority, job_id, _ in _ENTRY.iter_unpack(share):
-                        doubtful.append((line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder[2]))
+                        unknown_claims.append(
+                            (line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder[2])
+                        )
 
         bytes_max = BytesTogether(known).left
         request = encode(([name for name, _ in checked], [queue for _, queue in checked], packed, bytes_max))
@@ -135,10 +138,7 @@ async def _expire(access: Access, refs: bytes, now_ms: int) -> int:
     expired = [refs[at : at + REF_BYTES] for at in range(0, len(refs), REF_BYTES)]
 
     def decide(changes: Changes) -> int:
-        waiting = [job for job in changes.loaded.values() if job.state is JobState.PENDING]
-        for job in waiting:
-            changes.expire(job)
-        return len(waiting)
+        return sum(changes.apply(job, Expire()) is not None for job in changes.jobs())
 
     try:
         return await access.change(expired, now_ms, decide, ())

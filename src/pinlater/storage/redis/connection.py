@@ -1,7 +1,7 @@
 """One connection to one Redis: calls of scripts and plain commands, each under a time limit.
 
 A connection that was cut, or that took too long, is never used again: what it was doing may still go on in Redis. The driver's own
-repeats are switched off: who may repeat a call is decided where its outcome is known.
+repeats are switched off: code that knows a call's outcome decides whether it may be repeated.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ class Refused(Exception):
         self.text = text
 
 
-class StaleBook(Exception):
-    """A queue isn't what the book says any more, or the slot is another: to be decided anew."""
+class StaleQueues(Exception):
+    """A queue has another id than the queue cache says, or the slot is another server's: the call decides again."""
 
 
 class SlotLost(ShardConnectionFailed):

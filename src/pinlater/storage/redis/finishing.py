@@ -1,7 +1,7 @@
-"""Whatever names jobs one by one: acks, checkpoints, heartbeats, releases, cancels.
+"""Acks, checkpoints, heartbeats, releases and cancels.
 
-Most acks are plain: a success with nothing to add, of a job tried for the first time. A call with only such is one script, which decides
-for itself whether they are. The other acks, and all other words, are loaded as records.
+Most acks are plain: a success without a status, of a job at its first attempt. A call of nothing else is one script, which checks that
+they are plain. For everything else the call loads the jobs, decides (`outcomes.py`) and writes.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pinlater.domain.job import JobState, Outcome
-from pinlater.storage import deciding
-from pinlater.storage.events import Events
+from pinlater.storage import outcomes
+from pinlater.storage.decide import Release
 from pinlater.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.storage.outcomes import SUCCEEDED
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.arguments import encode, strings
-from pinlater.storage.redis.changes import Changes, keyed
+from pinlater.storage.redis.changes import Changes
 from pinlater.storage.redis.keys import QUEUE_BYTES, may_exist, ref_of
 from pinlater.storage.redis.packing import I64
 
-SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
 _TRIES = 10
 
 Item = TypeVar("Item")
@@ -44,7 +43,7 @@ class _Plain:
 
 
 async def finish(access: Access, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
-    """The plain successes wholly in a script, the others decided on here and written together with them."""
+    """Plain acks in a script; the others are decided here and written together with the plain ones."""
     results = [SUCCEEDED] * len(acks)
     known_odd: set[int] = set()
     if len({ack[0] for ack in acks}) != len(acks):
@@ -62,8 +61,8 @@ async def finish(access: Access, acks: Sequence[Ack], now_ms: int) -> list[Acked
         else:
             changes = Changes(now_ms)
             left = [acks[place] for place in others]
-            records = await changes.load(access.readers, _refs(access, [ack.key for ack in left]), queues)
-            answers = deciding.finish(changes, keyed(records, queues), left)
+            await changes.load(access.readers, _refs(access, [ack.key for ack in left]), queues)
+            answers = outcomes.finish(changes, left)
             written = await access.write(changes, now_ms, queues, plain.packed if plain.refs else False)
             if written == [0]:
                 for place, answer in zip(others, answers, strict=True):
@@ -82,7 +81,7 @@ def _sorted_out(
     for place, (key, succeeded, token, addition, *_) in enumerate(acks):
         queue = queues.get(key[0])
         if queue is None or not may_exist(key):
-            results[place] = deciding.NOT_FOUND
+            results[place] = outcomes.NOT_FOUND
         elif succeeded and not addition and place not in known_odd:
             plain.add(place, ref_of(queue, key[1], key[2]), token)
         else:
@@ -91,36 +90,36 @@ def _sorted_out(
 
 
 async def checkpoint(access: Access, checkpoints: Sequence[Checkpoint], now_ms: int) -> list[Acked]:
-    """Progress of jobs in hand."""
-    return await _decide(access, checkpoints, [item.key for item in checkpoints], now_ms, deciding.checkpoint)
+    """Progress of claimed jobs."""
+    return await _decide(access, checkpoints, [item.key for item in checkpoints], now_ms, outcomes.checkpoint)
 
 
 async def extend(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Heartbeats."""
-    return await _decide(access, refs, [ref.key for ref in refs], now_ms, deciding.extend)
+    return await _decide(access, refs, [ref.key for ref in refs], now_ms, outcomes.extend)
 
 
 async def release(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list[Acked]:
     """Claims given back."""
-    return await _decide(access, refs, [ref.key for ref in refs], now_ms, deciding.release)
+    return await _decide(access, refs, [ref.key for ref in refs], now_ms, outcomes.release)
 
 
 async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:
-    """Whoever holds them."""
-    return await _decide(access, keys, keys, now_ms, deciding.cancel)
+    """Jobs that wait or are claimed; the claim's holder is not asked."""
+    return await _decide(access, keys, keys, now_ms, outcomes.cancel)
 
 
 async def release_claims(access: Access, claims: Sequence[tuple[bytes, str]], now_ms: int) -> set[str]:
-    """Gives back claims (ref, token) that nobody ever got; the queues that they are of."""
+    """Gives back claims (ref, token) of which no worker knows; the names of their queues."""
     tokens = dict(claims)
     names = await access.names_of(ref[:QUEUE_BYTES] for ref in tokens)
 
     def decide(changes: Changes) -> set[str]:
         queues = set()
-        for ref, job in changes.loaded.items():
-            if job.state is JobState.IN_PROGRESS and job.token == tokens[ref] and job.queue_id in names:
-                changes.release(job, 0)
-                queues.add(names[job.queue_id])
+        for ref, found in changes.loaded.items():
+            held = found.record.token == tokens[ref] and found.queue in names
+            if held and changes.apply(found.record, Release()) is not None:
+                queues.add(names[found.queue])
         return queues
 
     return await access.change(list(tokens), now_ms, decide, ())
@@ -140,13 +139,8 @@ async def _decide(
     items: Sequence[Item],
     keys: Sequence[JobKey],
     now_ms: int,
-    word: Callable[[Events, deciding.Records, Sequence[Item]], list[Acked]],
+    decide_all: Callable[[Changes, Sequence[Item]], list[Acked]],
 ) -> list[Acked]:
-    """Loads the jobs, decides, writes. A job named by the wrong queue or priority is not found."""
-
-    queues = access.ids_of([key.queue for key in keys])
-
-    def decide(changes: Changes) -> list[Acked]:
-        return word(changes, keyed(list(changes.loaded.values()), queues), items)
-
-    return await access.change(_refs(access, keys), now_ms, decide, [key.queue for key in keys])
+    """Loads the jobs, decides, writes. A job that is named by the wrong queue or priority is not found."""
+    names = [key.queue for key in keys]
+    return await access.change(_refs(access, keys), now_ms, lambda changes: decide_all(changes, items), names)

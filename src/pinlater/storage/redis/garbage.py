@@ -11,15 +11,15 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.job import JobState
+from pinlater.storage.counts import SweepCounts
 from pinlater.storage.interface import TimeToLive
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode
 from pinlater.storage.redis.claiming import time_of
 from pinlater.storage.redis.keys import QUEUE_BYTES, SUCCEEDED
 from pinlater.storage.redis.walking import walk
-from pinlater.storage.tally import Tally
 
-# One script holds Redis up for about so many rows, or lines.
+# Rows, or lines, that one script handles: Redis serves no other client meanwhile.
 _ROWS_MAX = 500
 _LINES_MAX = 100
 _WALK_EVERY_MS = 600_000
@@ -38,13 +38,13 @@ class Finished:
         self._walked_ms: int | None = None
 
     async def collect_old(
-        self, access: Access, ttls: Sequence[TimeToLive], now_ms: int, limit: int, tally: Tally
+        self, access: Access, ttls: Sequence[TimeToLive], now_ms: int, limit: int, counts: SweepCounts
     ) -> int:
         """Those past their time to live. Returns how much of the limit is left."""
         by_name = {ttl.queue: ttl for ttl in ttls}
         if self._must_walk(ttls, now_ms):
             await self._walk(access, now_ms)
-        names = access.book.names
+        names = access.queue_cache.names
         due: dict[Line, int] = {}
         for line, oldest_ms in self._oldest.items():
             ttl = by_name.get(names.get(line[0][:QUEUE_BYTES], ""))
@@ -56,14 +56,14 @@ class Finished:
         while left > 0 and due:
             part = list(due)[:_LINES_MAX]
             asked = min(left, _ROWS_MAX)
-            gone, _ = await self._collect(access, [(line, f"({due[line]}") for line in part], asked, "", tally)
+            gone, _ = await self._collect(access, [(line, f"({due[line]}") for line in part], asked, "", counts)
             left -= gone
             for line in part:
                 if not gone or line not in self._oldest or self._oldest[line] >= due[line]:
                     del due[line]
         return left
 
-    async def collect_bytes(self, access: Access, bytes_over: int, now_ms: int, limit: int, tally: Tally) -> int:
+    async def collect_bytes(self, access: Access, bytes_over: int, now_ms: int, limit: int, counts: SweepCounts) -> int:
         """The oldest of all queues first. Returns how much of the limit is left."""
         await self._walk(access, now_ms)
         ages = [(oldest_ms, line) for line, oldest_ms in self._oldest.items()]
@@ -73,7 +73,7 @@ class Finished:
             _, line = heapq.heappop(ages)
             # Up to where another line has an older one.
             until = "+inf" if not ages else f"{ages[0][0] + max(0, now_ms - ages[0][0]) // _SAME_AGE}"
-            gone, freed = await self._collect(access, [(line, until)], min(left, _ROWS_MAX), bytes_over, tally)
+            gone, freed = await self._collect(access, [(line, until)], min(left, _ROWS_MAX), bytes_over, counts)
             left -= gone
             bytes_over -= freed
             if line in self._oldest:
@@ -90,13 +90,13 @@ class Finished:
     async def _walk(self, access: Access, now_ms: int) -> None:
         oldest: dict[Line, int] = {}
         await access.refresh()  # what is not walked over is taken to be empty until the next walk
-        async for rows in walk(access.readers, "list_oldest_finished", list(access.book.names)):
+        async for rows in walk(access.readers, "list_oldest_finished", list(access.queue_cache.names)):
             for at in range(0, len(rows), 3):
                 oldest[rows[at], rows[at + 1]] = time_of(rows[at + 2])
         self._oldest, self._walked_ms = oldest, now_ms
 
     async def _collect(
-        self, access: Access, orders: Sequence[tuple[Line, str]], limit: int, bytes_over: int | str, tally: Tally
+        self, access: Access, orders: Sequence[tuple[Line, str]], limit: int, bytes_over: int | str, counts: SweepCounts
     ) -> tuple[int, int]:
         """How many went, and how many bytes they had."""
         packed = encode([(*line, until) for line, until in orders])
@@ -107,9 +107,9 @@ class Finished:
                 self._oldest[line] = time_of(first)
             else:
                 self._oldest.pop(line, None)
-            name = access.book.names.get(line[0][:QUEUE_BYTES])
+            name = access.queue_cache.names.get(line[0][:QUEUE_BYTES])
             if name is not None and gone:
-                tally.deleted(name, line[0][QUEUE_BYTES], _STATE[line[1]], gone)
+                counts.deleted(name, line[0][QUEUE_BYTES], _STATE[line[1]], gone)
             gone_in_all += gone
             freed_in_all += freed
         return gone_in_all, freed_in_all

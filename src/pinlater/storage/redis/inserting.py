@@ -1,4 +1,4 @@
-"""Storing new jobs: one script for all requests of a call, which decides by itself what is there already and what is too much.
+"""Storing new jobs: one script for all requests of a call, which checks keys and bounds by itself.
 
 What the script is given for a plain request goes into Redis' commands as it is, without a step of Lua for each job.
 """
@@ -15,9 +15,9 @@ from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, Requ
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.transitions import REDIS_STATUS
-from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.options import options_text
+from pinlater.storage.record import later
 from pinlater.storage.redis.access import Access
 from pinlater.storage.redis.arguments import encode, strings
 from pinlater.storage.redis.errors import SlotLost

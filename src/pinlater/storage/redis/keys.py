@@ -52,6 +52,7 @@ INDEX_OF = {
     JobState.FAILED: FAILED,
 }
 QUEUE_BYTES = 4
+LINE_BYTES = 5
 
 
 def front_of(tag: str) -> bytes:

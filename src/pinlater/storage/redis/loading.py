@@ -1,4 +1,4 @@
-"""Jobs as they are stored. One whose claim or index is gone is put right first, so that nobody decides on half a job."""
+"""Loads jobs as they are stored. A job whose claim or index entry is lost is repaired first, so that no call decides on half a job."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ async def load_jobs(
     queues: Sequence[tuple[str, bytes]] = (),
 ) -> tuple[list[Any], list[bytes]]:
     """For each job record (without its body, unless `bodies`), size, claim and past, one after the other; and what is stored under
-    the unique keys (queue, key). Raises `StaleBook` where one of the `queues` has another id now."""
+    the unique keys (queue, key). Raises `StaleQueues` where one of the `queues` has another id now."""
     request = encode((refs, int(bodies), keys, [name for name, _ in queues], [queue for _, queue in queues]))
     found, held = await readers.run("load_jobs", request)
     if _ODD in found[2::4]:
         odd = [ref for ref, claim in zip(refs, found[2::4], strict=True) if claim == _ODD]
-        _, mended, *_ = await readers.run("mend_jobs", encode(odd), "0", 0)
+        _, mended, *_ = await readers.run("repair_jobs", encode(odd), "0", 0)
         readers.stats.jobs_mended += mended
         logger.error("claims or indexes of jobs are gone from Redis: %d jobs put right", mended)
         found, held = await readers.run("load_jobs", request)

@@ -51,7 +51,7 @@ class Membership:
         self._ahead_ms: int | None = None  # as Redis knows it
 
     async def join(self, run: Run) -> tuple[int, int]:
-        """Takes the lowest slot that nobody has; the slot, and the highest id in the shard."""
+        """Takes the lowest free slot; the slot, and the highest id in the shard."""
         self.lease = secrets.token_bytes(16)
         self._ahead_ms = None
         slot, top, schema = await run(
@@ -75,7 +75,7 @@ class Membership:
         return slot, id_of(top) if top else 0
 
     async def announce(self, run: Run, address: str) -> str:
-        """Where this server listens, from now on; the shard's secret, made by whoever asks first."""
+        """Stores where this server listens; the shard's secret, made by the first server that asks."""
         self.address = address
         await run("renew", self.lease, self.slot, self._about())
         secret: bytes = await run("keep_secret", secrets.token_urlsafe(32))
@@ -107,7 +107,7 @@ class Membership:
             )
 
     async def agreed_ms(self, run: Run) -> int:
-        """The time that those who use the shard go by; Redis' where there are none, or it is the same."""
+        """The time that the shard's servers go by; Redis' where there are none, or it is the same."""
         now_ms, servers = await _servers(run, self._lease_ms)
         ahead = sorted(one.ahead_ms for one in servers if one.member.slot != self.slot and one.ahead_ms is not None)
         if not ahead or abs(ahead[len(ahead) // 2]) < _JUMP_MS:
@@ -130,7 +130,7 @@ class _Server(NamedTuple):
 
 
 async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_Server]]:
-    """Redis' time, and who is there."""
+    """Redis' time, and the servers."""
     now_ms, *rows = await run("list_members")
     found = []
     for slot, packed in zip(rows[::2], rows[1::2], strict=True):
@@ -143,9 +143,9 @@ async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_Server]]:
 
 
 async def members(run: Run, lease_ms: int) -> list[Member]:
-    """Who uses the shard now, each once: after a failover a server's old place is there beside its new one until its lease lapses."""
+    """The servers that use the shard now, each once: after a failover a server has two slots until the lease of the old one lapses."""
     _, servers = await _servers(run, lease_ms)
     alive = sorted((server.member for server in servers), key=lambda one: one.started_at_ms)
-    # Who has not said yet where it listens may be anybody.
+    # A server without an address may be any of them.
     newest = {(one.name, one.address or one.slot): one for one in alive}
     return sorted(newest.values(), key=lambda one: one.slot)

@@ -1,4 +1,4 @@
-"""The schema's versions: taken forward one after the other by whoever comes first with a newer program.
+"""The schema's versions: the first server with a newer program takes the shard forward, one version after the other.
 
 A step is scripts in bounded pieces, each of which may come again: servers that start at once may run it side by side, and one that was cut
 off is begun anew. The version is written after it. The rules are the other stores': version N of the program runs on schema N and N + 1.

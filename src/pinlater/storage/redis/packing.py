@@ -4,7 +4,7 @@ A job (`j`): flags (1: has options, 2: has a past), attempts allowed, run-after,
 (1: a claim timeout, 2: an expiry, 4: something that an end of an attempt has to look at), timeout, expiry, lengths of the options' text
 and of the key that the first claim frees; the text; that key; and the body, to the end.
 
-A claim (`h`): state, flags (1: a plain success needs no look at the job, 2: somebody held it), size of the job, claimed at, timeout,
+A claim (`h`): state, flags (1: a plain success needs no look at the job, 2: it was claimed), size of the job, claimed at, timeout,
 renewed at, lengths of token and descriptor, token, descriptor, source. Of a finished job: state, flags, size, finished at, descriptor.
 """
 
@@ -127,7 +127,7 @@ def pack_holder(token: str, descriptor: str, source: str) -> bytes:
 
 
 def pack_claim(claim: Claim) -> bytes:
-    """A claim in somebody's hand."""
+    """A claim of a job in progress."""
     return _CLAIM.pack(
         JobState.IN_PROGRESS,
         claim.flags,

@@ -1,4 +1,4 @@
-"""Connections for looking: a few, handed to whoever reads. Each script is one look, which nothing changes in between."""
+"""A few connections for reads. Each script is one read of an unchanged shard."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from pinlater.domain.errors import TooManyWaiting
 from pinlater.storage.redis.connection import Address, Connection
-from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, StaleBook, translate
+from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, StaleQueues, translate
 from pinlater.storage.redis.scripts import script
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
 
 
 class Readers:
-    """At most so many connections; who finds none free waits, up to a bound."""
+    """A bounded number of connections; a read that finds none free waits, and the number of waiting reads is bounded."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Readers:
         self._limit_s = settings.command_timeout_ms / 1000
 
     async def run(self, name: str, *arguments: bytes | int | str) -> Any:
-        """What the script of that name answers. Raises `StaleBook` and `WorldError`."""
+        """What the script of that name answers. Raises `StaleQueues` and `WorldError`."""
         return await self._read(lambda connection: connection.run(script(name), *arguments))
 
     async def command(self, *words: bytes | int | str) -> Any:
@@ -53,7 +53,7 @@ class Readers:
             return await self._try(look)
         except (ConnectionLost, Refused) as error:
             if isinstance(error, Refused) and error.code == "STALEBOOK":
-                raise StaleBook from error
+                raise StaleQueues from error
             raise translate(error, self.endpoint) from error
         finally:
             self._free.release()

@@ -9,7 +9,6 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of, settings_text
-from pinlater.storage.events import later
 from pinlater.storage.interface import (
     TIMED_KEYS_COUNTED,
     Inserted,
@@ -21,8 +20,9 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.looking import job_of
+from pinlater.storage.looking import LookupRow, job_of
 from pinlater.storage.options import options_of
+from pinlater.storage.record import later
 from pinlater.storage.redis import walking
 from pinlater.storage.redis.access import Access, Queues
 from pinlater.storage.redis.arguments import encode
@@ -36,7 +36,7 @@ from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
 
 logger = logging.getLogger(__name__)
 
-# A look holds Redis up: so many jobs, or so many with their bodies, at once.
+# Redis serves no other client during a script, so one script reads this many jobs, or this many with their bodies.
 _LOOKUP_MAX = 200
 _BODIES_MAX = 20
 _PAGE_MAX = 1_000
@@ -76,24 +76,34 @@ def _job(
     queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
 ) -> Job:
     stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
-    changed: tuple[Any, ...] = (None,) * 8
+    row = LookupRow(
+        job_id,
+        queue,
+        priority,
+        stored.run_after_ms,
+        stored.attempts_allowed,
+        stored.created_at_ms,
+        stored.options,
+        body=None if body is None else body[stored.body_at :],
+    )
     if past is not None:
-        changed = (
-            *(past.attempts_allowed, past.attempts_remaining, past.run_after_ms, past.updated_at_ms),
-            *(past.custom_status, past.error_type, past.error_text, past.history),
+        row = row._replace(
+            p_attempts_allowed=past.attempts_allowed,
+            p_attempts_remaining=past.attempts_remaining,
+            p_run_after_ms=past.run_after_ms,
+            p_updated_at_ms=past.updated_at_ms,
+            p_custom_status=past.custom_status,
+            p_error_type=past.error_type,
+            p_error_text=past.error_text,
+            p_history=past.history,
         )
-    held: tuple[Any, ...] = (None,) * 6
     if claim is not None and claim.state is JobState.IN_PROGRESS:
         deadline_ms = later(claim.renewed_at_ms or 0, claim.timeout_ms or 0)
-        held = (claim.claimed_at_ms, deadline_ms, claim.holder, None, None, None)
+        row = row._replace(claimed_at_ms=claim.claimed_at_ms, deadline_ms=deadline_ms, holder=claim.holder)
     elif claim is not None:
-        held = (None, None, None, int(claim.state), claim.finished_at_ms, claim.holder)
-    return job_of(
-        (
-            *(job_id, queue, priority, stored.run_after_ms, stored.attempts_allowed, stored.created_at_ms),
-            *(stored.options, *changed, *held, None if body is None else body[stored.body_at :]),
-        )
-    )
+        state, finished_ms = int(claim.state), claim.finished_at_ms
+        row = row._replace(done_state=state, finished_at_ms=finished_ms, last_holder=claim.holder)
+    return job_of(row)
 
 
 async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
@@ -133,7 +143,7 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
 
 
 async def _check(access: Access, queues: Queues) -> None:
-    """Before it is said that there is nothing: raises `StaleBook` where a queue is another now."""
+    """Before it is said that there is nothing: raises `StaleQueues` where a queue is another now."""
     await load_jobs(access.readers, (), queues=queues)
 
 
@@ -267,7 +277,7 @@ async def find_requests(
 
 
 async def find_unique(readers: Readers, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
-    """Who has each key now."""
+    """(id, priority) of the job that has each key now."""
     kept = await readers.run("find_keys", encode([("u", ref.queue, ref.key) for ref in wanted]))
     return [(id_of(held[2:10]), held[1]) if is_held(held, now_ms) else None for held in kept]
 

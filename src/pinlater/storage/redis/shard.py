@@ -46,22 +46,23 @@ from pinlater.storage.interface import (
 from pinlater.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.arguments import encode
-from pinlater.storage.redis.book import Book
 from pinlater.storage.redis.connection import Address, Connection, connect
-from pinlater.storage.redis.errors import StaleBook
+from pinlater.storage.redis.errors import StaleQueues
 from pinlater.storage.redis.failover import MasterWatch
-from pinlater.storage.redis.fitness import Memory, check_server
 from pinlater.storage.redis.garbage import Finished
+from pinlater.storage.redis.index_repair import IndexRepair
 from pinlater.storage.redis.keys import QUEUE_BYTES, front_of
+from pinlater.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.storage.redis.membership import Membership, members
-from pinlater.storage.redis.mending import Mender
 from pinlater.storage.redis.migration import migrate
-from pinlater.storage.redis.pulse import NEVER_MS, Facts, Pulse
+from pinlater.storage.redis.queue_cache import QueueCache
 from pinlater.storage.redis.readers import Readers
+from pinlater.storage.redis.server_requirements import Memory, check_server
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
 from pinlater.storage.redis.writer import Writer
 from pinlater.storage.request_keys import Turn
+from pinlater.storage.snapshots import NEVER_MS, Snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class RedisShard:
         self._settings = settings or RedisSettings()
         self._monotonic = monotonic
         self._front = front_of(self._settings.tag_of(name))
-        self._book = Book()
+        self._queue_cache = QueueCache()
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
@@ -114,15 +115,15 @@ class RedisShard:
         ]
         self._joining = asyncio.Lock()
         self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
-        self._pulse = Pulse(self._look, lambda: self.stats.changes, monotonic)
+        self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
-        self._doubtful: list[tuple[bytes, str]] = []  # claims that nobody ever got
+        self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = Finished()
-        self._mender = Mender()
+        self._repair = IndexRepair()
         self._seen_change = b""  # the number of the newest change that another look told of
-        self._changed: set[bytes] = set()  # queue and writer of changes that nobody asked for yet
+        self._changed: set[bytes] = set()  # queue and writer of changes that `changed_queues` has not reported yet
         self._due_by_ms = 0
         self._highest_id = 0
         self._is_open = False
@@ -209,29 +210,29 @@ class RedisShard:
         return self._readers.leave(address) + sum(writer.leave(address) for writer in self._writers)
 
     async def _refresh(self) -> None:
-        """The book as Redis has it."""
+        """Reads the queue cache anew."""
         found = await reading.list_queues(self._readers)
-        self._book.replace([(queue.name, number) for number, queue in found])
+        self._queue_cache.replace([(queue.name, number) for number, queue in found])
 
-    async def _with_book(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
-        """Looks again where a name is not in the book, or where the book has a queue that is another now."""
+    async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
+        """Reads the queue cache anew where a name is not in it, or where a queue in it has another id now."""
         self._check_open()
         for _ in range(_BOOK_TRIES):
             queues = await self._queues_named(names)
             try:
-                return await work(Access(writer, self._readers, self._book, queues, self.stats, self._refresh))
-            except StaleBook:
+                return await work(Access(writer, self._readers, self._queue_cache, queues, self.stats, self._refresh))
+            except StaleQueues:
                 await self._refresh()
         raise conflict()
 
     async def _queues_named(self, names: Sequence[str]) -> dict[str, bytes]:
         """Those of the queues that there are, with their ids; Redis is asked for those that are not remembered."""
-        known = self._book.queues
+        known = self._queue_cache.queues
         queues = {name: known[name] for name in names if name in known}
         unknown = sorted({name for name in names if name not in queues})
         if unknown:
             found = list(zip(unknown, await self._readers.run("find_queues", encode(unknown)), strict=True))
-            self._book.learn(found)
+            self._queue_cache.learn(found)
             queues.update((name, queue) for name, queue in found if queue)
         return queues
 
@@ -246,7 +247,7 @@ class RedisShard:
             some = queues[start : start + _QUEUES_A_CALL]
             merged += await self._merge(some)
             names = [queue.name for queue in some]
-            self._book.learn(zip(names, await self._readers.run("find_queues", encode(names)), strict=True))
+            self._queue_cache.learn(zip(names, await self._readers.run("find_queues", encode(names)), strict=True))
         return merged
 
     async def _merge(self, queues: Sequence[Queue]) -> list[Queue]:
@@ -274,7 +275,7 @@ class RedisShard:
     async def list_queues(self) -> Sequence[Queue]:
         self._check_open()
         found = await reading.list_queues(self._readers)
-        self._book.replace([(queue.name, number) for number, queue in found])
+        self._queue_cache.replace([(queue.name, number) for number, queue in found])
         return [queue for _, queue in found]
 
     async def configure_queue(
@@ -300,7 +301,7 @@ class RedisShard:
         if await self._memory.is_full(self._readers):
             raise StoreFull(f"{self.endpoint}: {self._memory}")
         lost, turn = self._membership.lost, Turn()
-        return await self._with_book(
+        return await self._with_queues(
             self._inserting,
             [request.queue for request in requests],
             lambda access: inserting.insert(access, self._front, requests, now_ms, turn, lost),
@@ -308,17 +309,17 @@ class RedisShard:
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         try:
-            return await self._with_book(
+            return await self._with_queues(
                 self._claiming,
                 [order.queue for order in orders],
-                lambda access: claiming.claim(access, orders, now_ms, self._doubtful),
+                lambda access: claiming.claim(access, orders, now_ms, self._unknown_claims),
             )
         except (OutcomeUnknown, asyncio.CancelledError):
             self._unsure = True
             raise
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
-        return await self._with_book(
+        return await self._with_queues(
             self._finishing,
             [ack.key.queue for ack in acks],
             lambda access: finishing.finish(access, acks, now_ms),
@@ -346,13 +347,13 @@ class RedisShard:
 
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
-        await self._pulse.facts()
-        if any(place[:QUEUE_BYTES] not in self._book.names for place in self._changed):
+        await self._snapshots.latest()
+        if any(place[:QUEUE_BYTES] not in self._queue_cache.names for place in self._changed):
             await self._refresh()
         changed, self._given_back = self._given_back, set()
         places, self._changed = self._changed, set()
         for place in places:
-            name = self._book.names.get(place[:QUEUE_BYTES])  # None: it was deleted meanwhile
+            name = self._queue_cache.names.get(place[:QUEUE_BYTES])  # None: it was deleted meanwhile
             if name is not None and int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS != self.slot:
                 changed.add(name)
         return list(changed)
@@ -361,45 +362,45 @@ class RedisShard:
         [since] = await self._other.run("note_map", now_ms, shard_map)
         return int(since)
 
-    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
-        return await self._with_book(
+        return await self._with_queues(
             self._other,
             [item.key.queue for item in checkpoints],
             lambda access: finishing.checkpoint(access, checkpoints, now_ms),
         )
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._with_book(
+        return await self._with_queues(
             self._other, [ref.key.queue for ref in claims], lambda access: finishing.extend(access, claims, now_ms)
         )
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._with_book(
+        return await self._with_queues(
             self._other, [ref.key.queue for ref in claims], lambda access: finishing.release(access, claims, now_ms)
         )
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return await self._with_book(
+        return await self._with_queues(
             self._other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
         )
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return await self._with_book(
+        return await self._with_queues(
             self._other, [order.key.queue for order in orders], lambda access: bulk.run(access, orders, now_ms)
         )
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        return await self._with_book(self._other, [order.queue], lambda access: bulk.requeue(access, order, now_ms))
+        return await self._with_queues(self._other, [order.queue], lambda access: bulk.requeue(access, order, now_ms))
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
-        return await self._with_book(self._other, [order.queue], lambda access: bulk.purge(access, order, 0))
+        return await self._with_queues(self._other, [order.queue], lambda access: bulk.purge(access, order, 0))
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        return await self._with_book(
+        return await self._with_queues(
             self._other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
         )
 
@@ -408,35 +409,35 @@ class RedisShard:
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[ClaimedJob] | PinLaterError:
-        return await self._with_book(
+        return await self._with_queues(
             self._other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
         )
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
-        return await self._with_book(
+        return await self._with_queues(
             self._other, [key.queue for key in keys], lambda access: reading.lookup(access, keys, bodies=bodies)
         )
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._with_book(self._other, [page.queue], lambda access: reading.scan(access, page))
+        return await self._with_queues(self._other, [page.queue], lambda access: reading.scan(access, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         self._check_open()
         due_by_ms = self._due_by_ms
         rows = await reading.count_rows(self._readers, queues, due_by_ms)
         if queues is None:
-            self._mender.compare(rows)
+            self._repair.compare(rows)
         return reading.counts(rows, due_by_ms)
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> Facts:
+    async def _look(self) -> MaintenanceSnapshot:
         self._master.look()
-        found = await self._readers.run("pulse", self._seen_change)
+        found = await self._readers.run("maintenance_snapshot", self._seen_change)
         self._changed.update(found[7])
         self._seen_change = found[8]
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
-        return Facts(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
+        return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Nothing has to be moved here: what is due is counted up to this time."""
@@ -447,41 +448,43 @@ class RedisShard:
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        if self._unsure or self._doubtful:
-            await self._give_back_doubtful(now_ms)
-        gone = (await self._pulse.facts()).gone
-        if gone or self._mender.is_urgent:
-            await self._with_book(self._other, (), lambda access: self._mender.mend(access, gone))
-        if limit <= 0 or (await self._pulse.facts()).first_deadline_ms >= now_ms:
+        if self._unsure or self._unknown_claims:
+            await self._give_back_unknown_claims(now_ms)
+        gone = (await self._snapshots.latest()).gone
+        if gone or self._repair.is_urgent:
+            await self._with_queues(self._other, (), lambda access: self._repair.repair(access, gone))
+        if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
-        return await self._with_book(self._other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit))
+        return await self._with_queues(self._other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit))
 
-    async def _give_back_doubtful(self, now_ms: int) -> None:
-        """Claims that were made, and whose callers were told that they may have failed: nobody works on these jobs."""
+    async def _give_back_unknown_claims(self, now_ms: int) -> None:
+        """Gives back claims that were made although their callers were told that the outcome is unknown: no worker has these jobs."""
         await self._claiming.settle()
         self._unsure = False
-        claims = list(self._doubtful)
+        claims = list(self._unknown_claims)
         if claims:
-            self._given_back |= await self._with_book(
+            self._given_back |= await self._with_queues(
                 self._other, (), lambda access: finishing.release_claims(access, claims, now_ms)
             )
             # In place: a claim under way holds this very list.
-            self._doubtful[:] = [claim for claim in self._doubtful if claim not in claims]
+            self._unknown_claims[:] = [claim for claim in self._unknown_claims if claim not in claims]
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
-        if limit <= 0 or (await self._pulse.facts()).first_expiry_ms >= now_ms:
+        if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
-        return await self._with_book(self._other, (), lambda access: sweeping.expire_jobs(access, now_ms, limit))
+        return await self._with_queues(self._other, (), lambda access: sweeping.expire_jobs(access, now_ms, limit))
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         self._check_open()
         if limit <= 0:
             return []
-        facts, most = await self._pulse.facts(), self._settings.finished_bytes_max
-        await self._with_book(self._other, (), lambda access: self._mender.look_around(access, facts.finished_bytes))
-        return await self._with_book(
+        snapshot, most = await self._snapshots.latest(), self._settings.finished_bytes_max
+        await self._with_queues(
+            self._other, (), lambda access: self._repair.look_around(access, snapshot.finished_bytes)
+        )
+        return await self._with_queues(
             self._other,
             (),
-            lambda access: sweeping.collect_garbage(access, self._finished, facts, ttls, now_ms, limit, most),
+            lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most),
         )

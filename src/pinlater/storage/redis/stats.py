@@ -16,7 +16,7 @@ class Stats:
         self.round_trips = 0
         self.lost_connections = 0
         self.settled = 0  # outcomes that were found out after a lost answer
-        self.conflicts = 0  # changes decided anew, as somebody else had changed a job meanwhile
+        self.conflicts = 0  # changes decided again, because another server had changed a job meanwhile
         self.slots_lost = 0
         self.connections = 0  # open now
         self.jobs_lost = 0  # index entries without their job

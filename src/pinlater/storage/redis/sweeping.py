@@ -1,4 +1,4 @@
-"""Maintenance, a bounded piece a call: claims past their deadline, jobs past their expiry, garbage, and what was lost."""
+"""Maintenance, a bounded piece a call: claims past their deadline, jobs past their expiry, garbage, and lost jobs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import logging
 from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
+from pinlater.storage.counts import SweepCounts
+from pinlater.storage.decide import Expire, TimeOut
 from pinlater.storage.interface import Swept, TimeToLive
+from pinlater.storage.record import JobRecord
 from pinlater.storage.redis.access import Access, conflict
 from pinlater.storage.redis.changes import Changes
 from pinlater.storage.redis.garbage import Finished
 from pinlater.storage.redis.keys import QUEUE_BYTES, parts_of
-from pinlater.storage.redis.pulse import Facts
+from pinlater.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
-from pinlater.storage.tally import Tally
 
 logger = logging.getLogger(__name__)
 
-# One script holds Redis up for about so many rows.
+# Rows that one script handles: Redis serves no other client meanwhile.
 _ROWS_MAX = 250
 _TRIES = 10
 
@@ -33,19 +35,19 @@ async def expire_jobs(access: Access, now_ms: int, limit: int) -> list[Swept]:
 
 
 async def _sweep(access: Access, index: bytes, state: JobState, now_ms: int, limit: int) -> list[Swept]:
-    tally = Tally()
+    counts = SweepCounts()
     left = limit
     while left > 0:
         asked = min(left, _ROWS_MAX)
-        found = await _sweep_some(access, index, state, now_ms, asked, tally)
+        found = await _sweep_some(access, index, state, now_ms, asked, counts)
         left -= found[1]
         if found[0] < asked:
             break
-    return tally.result()
+    return counts.result()
 
 
 async def _sweep_some(
-    access: Access, index: bytes, state: JobState, now_ms: int, limit: int, tally: Tally
+    access: Access, index: bytes, state: JobState, now_ms: int, limit: int, counts: SweepCounts
 ) -> tuple[int, int]:
     """How many entries were looked at, and how many of them were jobs of the state."""
     for _ in range(_TRIES):
@@ -55,26 +57,26 @@ async def _sweep_some(
         changes = Changes(now_ms)
         await changes.load(access.readers, refs)
         names = await access.names_of(ref[:QUEUE_BYTES] for ref in refs)  # after the jobs: a queue is made before them
-        swept = []
-        for ref, job in changes.loaded.items():
+        swept: list[tuple[str, JobRecord]] = []
+        for ref, found in changes.loaded.items():
+            job = found.record
             if state is JobState.IN_PROGRESS and (job.deadline_ms or 0) >= now_ms:
                 continue  # claimed again, or renewed, since its deadline was looked at
-            if job.queue_id not in names:
+            if found.queue not in names:
                 changes.delete(job)
                 changes.writing.leave("ZREM", index, ref)
-            elif job.state is not state:
+            elif (after := changes.apply(job, TimeOut() if state is JobState.IN_PROGRESS else Expire())) is None:
                 changes.writing.leave("ZREM", index, ref)
             else:
-                (changes.time_out if state is JobState.IN_PROGRESS else changes.expire)(job)
-                swept.append(job)
+                swept.append((names[found.queue], after))
         changes.delete_missing()
         if await access.write(changes, now_ms, [(name, queue) for queue, name in names.items()]) == [0]:
-            for job in swept:
-                tally.failure(names[job.queue_id], job)
+            for queue, job in swept:
+                counts.failure(queue, job)
             for ref in changes.missing:
-                queue, priority, _ = parts_of(ref)
-                if queue in names:
-                    tally.lost(names[queue], priority)
+                queue_id, priority, _ = parts_of(ref)
+                if queue_id in names:
+                    counts.lost(names[queue_id], priority)
             if changes.missing:
                 access.stats.jobs_lost += len(changes.missing)
                 logger.error("jobs are gone from Redis: %d that were claimed or about to expire", len(changes.missing))
@@ -85,7 +87,7 @@ async def _sweep_some(
 async def collect_garbage(
     access: Access,
     finished: Finished,
-    facts: Facts,
+    snapshot: MaintenanceSnapshot,
     ttls: Sequence[TimeToLive],
     now_ms: int,
     limit: int,
@@ -93,18 +95,20 @@ async def collect_garbage(
 ) -> list[Swept]:
     """Finished jobs past their time to live, or beyond the bytes that they may take; then keys that time has freed, and what deleted
     queues left."""
-    tally = Tally()
-    left = await finished.collect_old(access, ttls, now_ms, limit, tally)
-    if bytes_max is not None and facts.finished_bytes > bytes_max:
-        left = await finished.collect_bytes(access, facts.finished_bytes - bytes_max, now_ms, left, tally)
+    counts = SweepCounts()
+    left = await finished.collect_old(access, ttls, now_ms, limit, counts)
+    if bytes_max is not None and snapshot.finished_bytes > bytes_max:
+        left = await finished.collect_bytes(access, snapshot.finished_bytes - bytes_max, now_ms, left, counts)
     freed = 0
-    if left > 0 and (facts.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or facts.first_key_until_ms <= now_ms):
+    if left > 0 and (
+        snapshot.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or snapshot.first_key_until_ms <= now_ms
+    ):
         [freed] = await access.writer.run("forget_keys", now_ms - REQUEST_KEY_KEPT_MS, now_ms, min(left, _ROWS_MAX))
         left -= freed
-    more = facts.dropped_queues
+    more = snapshot.dropped_queues
     while left > 0 and more:
         rows, more = await access.writer.run("free_queue", min(left, _ROWS_MAX))
         freed += rows
         left -= rows
-    tally.freed(freed)
-    return tally.result()
+    counts.freed(freed)
+    return counts.result()

@@ -1,4 +1,4 @@
-"""Looks that go over all queues: a bounded piece in each script, so that however many queues there are, nobody waits for long.
+"""Reads over all queues: a bounded piece in each script, so that no client waits long, however many queues there are.
 
 So such a look is not of one moment: each line is as it was when its piece was looked at.
 """

@@ -20,7 +20,7 @@ from typing import Any
 
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.storage.redis.connection import Address, Connection
-from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, SlotLost, StaleBook, translate
+from pinlater.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, SlotLost, StaleQueues, translate
 from pinlater.storage.redis.scripts import script
 from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.storage.redis.stats import Stats
@@ -82,9 +82,9 @@ class Writer:
         """What the script answers.
 
         `if_answered` is called with it where it turns out later that an unknown outcome was a success. `under_any_slot`: the same
-        arguments are right after another slot was taken; else that raises `StaleBook`, too.
+        arguments are right after another slot was taken; else that raises `StaleQueues`, too.
 
-        Raises `StaleBook`, `OutcomeUnknown`, and `WorldError` for what Redis could not do.
+        Raises `StaleQueues`, `OutcomeUnknown`, and `WorldError` for what Redis could not do.
         """
         try:
             return await self._in_turn(name, arguments, if_answered)
@@ -92,7 +92,7 @@ class Writer:
             self._stats.slots_lost += 1
             await self._rejoin(lost.slot)
             if not under_any_slot:
-                raise StaleBook from lost
+                raise StaleQueues from lost
         return await self._in_turn(name, arguments, if_answered)
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ class Writer:
         return 1
 
     async def settle(self) -> None:
-        """Finds out about a call whose outcome nobody knew, if there is one. Raises `WorldError` where Redis can't be asked."""
+        """Finds out about a call with an unknown outcome, if there is one. Raises `WorldError` where Redis can't be asked."""
         if self._unsettled is not None:
             async with self._turn:
                 try:
@@ -208,7 +208,7 @@ class Writer:
         if isinstance(error, Refused) and error.code == "SLOTLOST":
             return SlotLost(self._endpoint, self.number // self._writers)
         if isinstance(error, Refused) and error.code == "STALEBOOK":
-            return StaleBook()
+            return StaleQueues()
         return translate(error, self._endpoint)
 
     def _may_retry(self, refused: Refused) -> bool:
@@ -225,7 +225,7 @@ class Writer:
         return self._connection
 
     async def _settle(self, connection: Connection) -> None:
-        """Was the call before carried out, of which nobody knew?"""
+        """Whether the call before, whose outcome was unknown, was carried out."""
         if self._unsettled is None:
             return
         number, if_answered = self._unsettled
@@ -254,7 +254,7 @@ class Writer:
                 f"{self._endpoint}: meanwhile another server took this one's slot; "
                 "whether the change before was carried out is not known"
             )
-        # Whoever calls next, or sends again, is beyond it.
+        # The next call, or the same one again, has a later number.
         self._newest = above + 1
         return None
 

@@ -1,7 +1,7 @@
 """Handing out due jobs: for each priority that has any, one read in the order of `ready`'s key and one delete of exactly that range.
 
-The rows handed out are always the first ones of the key, so the range up to the last of them holds nothing else; a job that doesn't
-fit into anybody's bytes ends the reading and stays.
+The rows handed out are always the first ones of the key, so the range up to the last of them holds nothing else; a job that does not
+fit into the bytes of a call ends the reading and stays.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from contextlib import closing
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, UniqueScope
-from pinlater.storage.events import HAS_KEY, HAS_PROGRESS, later
+from pinlater.domain.job import ClaimedJob
 from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder
-from pinlater.storage.options import Options, options_of
-from pinlater.storage.sqlite.changes import Changes
-from pinlater.storage.sqlite.ledger import NEVER_MS, Counter, QueueEntry, Transaction
+from pinlater.storage.options import options_of
+from pinlater.storage.record import later
+from pinlater.storage.relational import sweeping
+from pinlater.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
+from pinlater.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Execute, Rows, sql
 from pinlater.storage.together import BytesTogether
 
@@ -26,13 +28,13 @@ _READ_MAX = 1_000
 # From here on the plain jobs of one call go in by one statement over a list of ids.
 _LIST_MIN = 6
 
-_DUE = sql("select_due")
-_PROGRESS = sql("select_progress")
-_DELETE_READY = sql("delete_ready_through")
-_FIRST_READY = sql("select_first_ready")
-_CLAIMS = Rows("insert_claims")
-_CLAIMS_OF = sql("insert_claims_of")
-_FREE_KEY = sql("delete_unique_key")
+_SELECT_DUE = sql("select_due")
+_SELECT_PROGRESS = sql("select_progress")
+_DELETE_READY_THROUGH = sql("delete_ready_through")
+_SELECT_FIRST_READY = sql("select_first_ready")
+_INSERT_CLAIMS = Rows("insert_claims")
+_INSERT_CLAIMS_OF = sql("insert_claims_of")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
 
 
 def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
@@ -40,7 +42,7 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
     results: list[Claimed | PinLaterError] = []
     together = BytesTogether(orders)
     for order in orders:
-        queue = transaction.ledger.queues.get(order.queue)
+        queue = transaction.queue_cache.queues.get(order.queue)
         if queue is None:
             results.append(QueueNotFound(order.queue))
         else:
@@ -57,7 +59,7 @@ def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
         if counter.pending == counter.future and counter.future_from_ms > now_ms:
             first = min(first, counter.future_from_ms)
             continue
-        row = execute(_FIRST_READY, (queue.queue_id, counter.priority)).fetchone()
+        row = execute(_SELECT_FIRST_READY, (queue.queue_id, counter.priority)).fetchone()
         if row is not None:
             first = min(first, row[0])
     return None if first == NEVER_MS else first
@@ -102,33 +104,33 @@ class _Claim:
             if counter.pending > counter.future or (counter.future and counter.future_from_ms <= self._now_ms):
                 self._take(counter)
         if self._rows:
-            _CLAIMS.run(self._execute, self._rows)
+            _INSERT_CLAIMS.run(self._execute, self._rows)
         if self._expired:
-            changes = Changes(self._transaction, self._now_ms)
-            for record in changes.load(self._expired):
-                changes.expire(record)
-            changes.write()
+            at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
         short = self._cut or self._share is not None
         due_ms = first_due(self._execute, self._queue, self._now_ms) if short else None
         return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired), self._cut_short)
 
     def _take(self, counter: Counter) -> None:
         """All that can be had of one priority."""
-        self._transaction.ledger.touch(counter).move_mark(self._now_ms)
+        self._transaction.queue_cache.touch(counter).move_mark(self._now_ms)
         more = True
         while more and self._share is not None and len(self._expired) < _EXPIRED_MAX:
             asked = min(self._wanted, _READ_MAX)
-            with closing(self._execute(_DUE, (counter.queue_id, counter.priority, self._now_ms, asked))) as rows:
+            with closing(self._execute(_SELECT_DUE, (counter.queue_id, counter.priority, self._now_ms, asked))) as rows:
                 used, last = self._hand_out(counter, rows)
             if self._share is not None:
                 self._store_plain(self._share, counter.priority)
             if last is None:
                 return
-            self._execute(_DELETE_READY, (counter.queue_id, counter.priority, *last))
+            self._execute(_DELETE_READY_THROUGH, (counter.queue_id, counter.priority, *last))
             more = used == asked
 
     def _hand_out(self, counter: Counter, rows: Iterable[Any]) -> tuple[int, tuple[int, int] | None]:
-        """The hot loop: one turn a job. Returns how many rows were used, and the last one's key."""
+        """Shares the rows out: one turn a job. Measured, and SQLite's own: it reads bodies row by row and stops where the bytes end.
+
+        Returns how many rows were used, and the last one's key.
+        """
         share = self._share
         assert share is not None  # noqa: S101 the caller looked
         priority = counter.priority
@@ -201,7 +203,7 @@ class _Claim:
         descriptor, source, token = share.holder
         about = (self._queue.queue_id, priority, now_ms, later(now_ms, timeout_ms), timeout_ms)
         if len(ids) >= _LIST_MIN:
-            self._execute(_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
+            self._execute(_INSERT_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
         else:
             for job_id in ids:
                 self._rows.extend((job_id, *about, 0, token, source, descriptor))
@@ -211,28 +213,25 @@ class _Claim:
         """A job with options or a past; None if it is past its expiry, which ends it instead."""
         run_after_ms, job_id, changed, allowed, created_ms, options_text, body = row
         options = options_of(options_text)
-        if options.expires_ms is not None and options.expires_ms < self._now_ms:
+        if has_expired(options, self._now_ms):
             self._expired.append(job_id)
             return None
         remaining, ended = allowed, 0
         if changed:
-            allowed, remaining, ended, new_body = self._execute(_PROGRESS, (job_id,)).fetchone()
+            allowed, remaining, ended, new_body = self._execute(_SELECT_PROGRESS, (job_id,)).fetchone()
             body = body if new_body is None else new_body
-        timeout_ms = self._timeout_ms if options.timeout_ms is None else options.timeout_ms
-        until_ms = later(self._now_ms, timeout_ms)
+        until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         return ClaimedJob(
             job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
 
     def _store_special(self, share: _Share, job: ClaimedJob, row: tuple[Any, ...]) -> None:
         """Its claim; a key of scope PENDING ends with the first claim."""
-        options: Options = options_of(row[5])
-        flags = HAS_PROGRESS if row[2] else 0
-        if options.unique is not None:
-            if options.unique.scope is UniqueScope.PENDING:
-                self._execute(_FREE_KEY, (self._queue.queue_id, options.unique.key, job.id))
-            elif options.unique.scope is UniqueScope.UNFINISHED:
-                flags |= HAS_KEY
+        options = options_of(row[5])
+        flags = claim_flags(options, has_progress=bool(row[2]))
+        freed = freed_by_claim(options)
+        if freed is not None:
+            self._execute(_FREE_UNIQUE_KEY, (self._queue.queue_id, freed, job.id))
         descriptor, source, token = share.holder
         until_ms = job.claim_deadline_ms
         about = (self._queue.queue_id, job.priority, self._now_ms, until_ms, until_ms - self._now_ms)

@@ -53,7 +53,7 @@ def reserve_log(path: Path, settings: SqliteSettings) -> None:
     """Makes the write-ahead log as long as it will soon be anyway, with zeros at its end, which SQLite takes for no frames.
 
     A flush of a file that grows has to store its new length too and takes twice as long (measured: 0.13 ms against 0.25 ms). Only for
-    whoever holds the lock and has no transaction open. Where room is scarce it does nothing: the log grows as it must.
+    the process that holds the lock and has no transaction open. On a full disk it does nothing: the log grows as it must.
     """
     reserve_bytes = settings.wal_reserve_kib * 1024
     log = path.with_name(path.name + "-wal")

@@ -10,25 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 
-from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.storage.events import later
 from pinlater.storage.interface import Inserted, InsertRequest
 from pinlater.storage.options import options_text
+from pinlater.storage.record import later
+from pinlater.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.storage.request_keys import KeyedAnswer
-from pinlater.storage.sqlite.ledger import Ledger, QueueEntry, Transaction
+from pinlater.storage.sqlite.queue_cache import QueueCache, QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import Rows, Wanted, sql
 
-_JOBS = Rows("insert_jobs")
-_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
-_EXPIRIES = Rows("insert_expiries")
-_READY_AFTER = sql("insert_ready_after")
-_READY_OF = sql("insert_ready_of")
-_KNOWN_IDS = sql("select_known_ids")
-_REQUEST_KEYS = Wanted("select_request_keys")
-_SAVE_REQUEST_KEYS = Rows("insert_request_key")
-_UNIQUE_KEY = sql("select_unique_key")
-_SAVE_UNIQUE_KEY = sql("insert_unique_key")
+_INSERT_JOBS = Rows("insert_jobs")
+_INSERT_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
+_INSERT_EXPIRIES = Rows("insert_expiries")
+_INSERT_READY_AFTER = sql("insert_ready_after")
+_INSERT_READY_OF = sql("insert_ready_of")
+_SELECT_KNOWN_IDS = sql("select_known_ids")
+_SELECT_REQUEST_KEYS = Wanted("select_request_keys")
+_SAVE_REQUEST_KEYS = Rows("save_request_keys")
+_FIND_UNIQUE_KEY = sql("find_unique_key")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
 
 
 def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
@@ -41,7 +42,7 @@ def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: 
     return results
 
 
-# A call beyond these is carried out in steps of at most so many jobs and, beyond one job, so many bytes.
+# A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
 _LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
 _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
@@ -84,9 +85,9 @@ class _Batch:
 
     def __init__(self, transaction: Transaction, now_ms: int) -> None:
         self._transaction = transaction
-        self._ledger: Ledger = transaction.ledger
+        self._queue_cache: QueueCache = transaction.queue_cache
         self._now_ms = now_ms
-        self._floor = self._highest = transaction.ledger.highest_id
+        self._floor = self._highest = transaction.queue_cache.highest_id
         self._plain: list[object] = []
         self._with_options: list[object] = []
         self._said: tuple[object, ...] = ()
@@ -99,17 +100,17 @@ class _Batch:
 
     def recall(self, requests: Sequence[InsertRequest]) -> None:
         """Looks all the request keys up that come, at once."""
-        queues = self._ledger.queues
+        queues = self._queue_cache.queues
         wanted: list[object] = []
         for request in requests:
             queue = queues.get(request.queue)
             if queue is not None and request.request_key is not None:
                 wanted += (queue.queue_id, request.request_key)
-        for queue_id, key, *answer in _REQUEST_KEYS.run(self._transaction.execute, wanted):
+        for queue_id, key, *answer in _SELECT_REQUEST_KEYS.run(self._transaction.execute, wanted):
             self._answers[queue_id, key] = KeyedAnswer(*answer)
 
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
-        queue = self._ledger.queues.get(request.queue)
+        queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
             return QueueNotFound(request.queue)
         if request.request_key is not None:
@@ -120,16 +121,16 @@ class _Batch:
         existing: dict[int, tuple[int, int]] = {}
         if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
             self._look_for_keys(queue, jobs, existing, {})
-        if request.max_pending is not None and (full := _full(queue, request, existing)) is not None:
+        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
-        self._add_rows(queue, _without(jobs, existing) if existing else jobs)
+        self._add_rows(queue, new_jobs(jobs, existing))
         if existing or request.request_key is not None:
             return self._answer(queue, request, existing)
         return Inserted([job[0] for job in jobs], existing)
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """As `add`, with the rows stored step by step."""
-        queue = self._ledger.queues.get(request.queue)
+        queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
             return QueueNotFound(request.queue)
         if request.request_key is not None:
@@ -144,20 +145,16 @@ class _Batch:
                 self._look_for_keys(queue, part, existing, taken, first)
                 first += len(part)
                 yield
-        if request.max_pending is not None and (full := _full(queue, request, existing)) is not None:
+        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
-        for part in _steps(_without(request.jobs, existing) if existing else request.jobs):
+        for part in _steps(new_jobs(request.jobs, existing)):
             self._add_rows(queue, part)
             self._store_part()
             yield
         return self._answer(queue, request, existing)
 
     def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> Inserted:
-        jobs = request.jobs
-        if existing:
-            answer = Inserted([existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)], existing)
-        else:
-            answer = Inserted([job[0] for job in jobs], existing)
+        answer = answer_of(request.jobs, existing)
         if request.request_key is not None:
             self._remember(queue, request, answer)
         return answer
@@ -178,7 +175,7 @@ class _Batch:
             if job_id <= floor and not self._is_new(job_id):
                 continue
             if priority != last_priority or counter is None:
-                counter = self._ledger.counter(queue, priority)
+                counter = self._queue_cache.counter(queue, priority)
                 counter.move_mark(now_ms)
                 last_priority = priority
             counter.enqueued_total += 1
@@ -208,10 +205,10 @@ class _Batch:
             row = (queue_id, job.unique.key, int(job.unique.scope), job.id, job.priority, until_ms)
             self._transaction.execute(_SAVE_UNIQUE_KEY, row)
             if until_ms is not None:
-                self._ledger.first_key_until_ms = min(self._ledger.first_key_until_ms, until_ms)
+                self._queue_cache.first_key_until_ms = min(self._queue_cache.first_key_until_ms, until_ms)
         if job.expires_at_ms is not None:
             self._expiries.extend((job.expires_at_ms, job.id))
-            self._ledger.first_expiry_ms = min(self._ledger.first_expiry_ms, job.expires_at_ms)
+            self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, job.expires_at_ms)
 
     def _options_of(self, job: NewJob) -> str | None:
         """The jobs of a request mostly have the same ones."""
@@ -223,18 +220,18 @@ class _Batch:
     def store(self) -> None:
         execute = self._transaction.execute
         if self._plain:
-            _JOBS.run(execute, self._plain)
+            _INSERT_JOBS.run(execute, self._plain)
         if self._with_options:
-            _JOBS_WITH_OPTIONS.run(execute, self._with_options)
+            _INSERT_JOBS_WITH_OPTIONS.run(execute, self._with_options)
         if self._expiries:
-            _EXPIRIES.run(execute, self._expiries)
+            _INSERT_EXPIRIES.run(execute, self._expiries)
         if self._new_keys:
             _SAVE_REQUEST_KEYS.run(execute, self._new_keys)
         if self._behind:
-            execute(_READY_OF, (str(self._behind),))
+            execute(_INSERT_READY_OF, (str(self._behind),))
         if self._highest > self._floor:
-            execute(_READY_AFTER, (self._floor,))
-            self._ledger.highest_id = self._highest
+            execute(_INSERT_READY_AFTER, (self._floor,))
+            self._queue_cache.highest_id = self._highest
 
     def _store_part(self) -> None:
         """What there is so far. Ids of what follows that don't lie behind these are looked for, as any other lane's would be."""
@@ -244,7 +241,7 @@ class _Batch:
 
     def _is_new(self, job_id: int) -> bool:
         """For an id below the highest known one: not in the file, nor in this call."""
-        if job_id in self._known or self._transaction.execute(_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
+        if job_id in self._known or self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
             return False
         self._known.add(job_id)
         self._behind.append(job_id)
@@ -272,7 +269,7 @@ class _Batch:
                 existing[index] = twin
 
     def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
-        row = self._transaction.execute(_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
+        row = self._transaction.execute(_FIND_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
         if row is None or (row[2] is not None and row[2] <= self._now_ms):
             return None
         return row[0], row[1]
@@ -287,18 +284,5 @@ class _Batch:
         key = request.request_key or ""
         kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
         self._new_keys.extend((queue.queue_id, key, *kept))
-        if self._now_ms < self._ledger.first_request_key_ms:
-            self._ledger.first_request_key_ms = self._now_ms
-
-
-def _full(queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> QueueFull | None:
-    """The refusal, where the request's new jobs are more than its queue may take."""
-    pending = queue.pending()
-    growth = len(request.jobs) - len(existing)
-    if request.max_pending is not None and growth and pending + growth > request.max_pending:
-        return QueueFull(request.queue, pending, request.max_pending)
-    return None
-
-
-def _without(jobs: Sequence[NewJob], existing: dict[int, tuple[int, int]]) -> list[NewJob]:
-    return [job for index, job in enumerate(jobs) if index not in existing]
+        if self._now_ms < self._queue_cache.first_request_key_ms:
+            self._queue_cache.first_request_key_ms = self._now_ms

@@ -1,7 +1,7 @@
-"""One server, one file: an exclusive lock on the database file itself, and one on `<file>-lock`, which says who holds it.
+"""One server, one file: an exclusive lock on the database file itself, and one on `<file>-lock`, which names its holder.
 
 The first holds whatever the file is called: a hard link or a bind mount is another name for the same file. The second tells a caller
-who is refused which process has it. Both are `flock`, which is apart from the locks that SQLite takes, and which the kernel drops when
+a refused process which process has it. Both are `flock`, which is apart from the locks that SQLite takes, and which the kernel drops when
 the process ends, however it ends, so a stale file is no lock.
 
 SQLite's own locks are the process's, and the kernel drops all of them as soon as the process closes any descriptor of the file. So the

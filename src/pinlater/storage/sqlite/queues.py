@@ -1,4 +1,4 @@
-"""Queues: made, dropped, configured. Deleting one drops its row; what it held belongs to nobody and is freed piece by piece."""
+"""Queues: made, dropped, configured. Deleting one deletes its row; the garbage collection frees its jobs piece by piece."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.queue import Queue, QueueConfig, settings_text
 from pinlater.storage.interface import DELETION_KEPT_MS
-from pinlater.storage.sqlite.ledger import QueueEntry, Transaction
+from pinlater.storage.sqlite.queue_cache import QueueEntry, Transaction
 from pinlater.storage.sqlite.statements import sql
 
 # Each deletion forgets at most so many old ones.
@@ -19,11 +19,11 @@ def merge(transaction: Transaction, queues: Sequence[Queue], now_ms: int) -> lis
 
 
 def _merge(transaction: Transaction, given: Queue, now_ms: int) -> Queue:
-    entry = transaction.ledger.queues.get(given.name)
+    entry = transaction.queue_cache.queues.get(given.name)
     if entry is not None:
         queue = entry.settings.newest(given)
         if queue != entry.settings:
-            transaction.ledger.will_change(entry)
+            transaction.queue_cache.will_change(entry)
             entry.settings = queue
             transaction.execute(sql("configure_queue"), (queue.paused, settings_text(queue), entry.queue_id))
         return queue
@@ -32,7 +32,7 @@ def _merge(transaction: Transaction, given: Queue, now_ms: int) -> Queue:
     if not queue.life.over:
         values = (queue.name, queue.paused, settings_text(queue), now_ms)
         cursor = transaction.execute(sql("insert_queue"), values)
-        transaction.ledger.add(cursor.lastrowid or 0, queue)
+        transaction.queue_cache.add(cursor.lastrowid or 0, queue)
     return queue
 
 
@@ -40,7 +40,7 @@ def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int) -> i
     """As `Shard.delete_queues`. Forgets some old deletions."""
     newest_ms = 0
     for name in names:
-        queue = transaction.ledger.queues.get(name)
+        queue = transaction.queue_cache.queues.get(name)
         if queue is not None:
             newest_ms = max(newest_ms, queue.settings.newest_ms)
             if deleted_ms and queue.settings.life.made_ms > deleted_ms:
@@ -55,20 +55,20 @@ def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int) -> i
 
 def _drop(transaction: Transaction, queue: QueueEntry) -> None:
     """At once for every caller, however much it held."""
-    transaction.ledger.write(transaction.execute)
+    transaction.queue_cache.write(transaction.execute)
     transaction.execute(sql("drop_queue"), (queue.queue_id,))
     transaction.execute(sql("insert_dropped_queue"), (queue.queue_id,))
-    transaction.ledger.drop(queue)
+    transaction.queue_cache.drop(queue)
 
 
 def configure(
     transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
 ) -> bool:
     """False where there is no such queue."""
-    queue = transaction.ledger.queues.get(name)
+    queue = transaction.queue_cache.queues.get(name)
     if queue is None:
         return False
-    transaction.ledger.will_change(queue)
+    transaction.queue_cache.will_change(queue)
     settings = queue.settings = queue.settings.changed(config, paused, version)
     row = (settings.paused, settings_text(settings), queue.queue_id)
     transaction.execute(sql("configure_queue"), row)

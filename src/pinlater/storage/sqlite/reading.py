@@ -8,37 +8,32 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, Job
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.storage.interface import JobKey, Page, PageRow, Purge
-from pinlater.storage.looking import job_of
+from pinlater.storage.looking import LookupRow, job_of
 from pinlater.storage.options import options_of
+from pinlater.storage.relational.looking import page_order, queue_id_of
+from pinlater.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.storage.sqlite.statements import sql
 
-# SQLite keeps the newest id in 63 bits, so nothing lies behind this.
-_NEWEST = (I64_MAX, I64_MAX)
 _PEEK_READ_MAX = 10_000
 
-_LOOKUP = sql("lookup_jobs")
-_PAGE_OF_DUE = sql("page_of_due")
-_PAGE_OF_FUTURE = sql("page_of_future")
-_PAGE_OF_CLAIMS = sql("page_of_claims")
-_PAGE_OF_DONE = sql("page_of_done")
-_DUE = sql("select_due")
-_PROGRESS = sql("select_progress")
-_OLDEST_CLAIMS = sql("select_oldest_claims")
+_LOOKUP_JOBS = sql("lookup_jobs")
+_SELECT_DUE = sql("select_due")
+_SELECT_PROGRESS = sql("select_progress")
+_OLDEST_CLAIMS = sql("oldest_claims")
 _FIND_QUEUE = sql("find_queue")
-_PRIORITIES = sql("select_priorities")
+_SELECT_PRIORITIES = sql("select_priorities")
 
 
 def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
     """All that is known of each; the whole name must match."""
     ids = str([key.id for key in keys])
     found = {}
-    for row in connection.execute(_LOOKUP, (ids, bodies)):
-        job = job_of(row)
+    for row in connection.execute(_LOOKUP_JOBS, (ids, bodies)):
+        job = job_of(LookupRow._make(row))
         found[JobKey(job.queue, job.priority, job.id)] = job
     return [found.get(key) for key in keys]
 
@@ -47,32 +42,18 @@ def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLater
     """Ids in the order of the page first, then all about them, in one snapshot."""
     connection.execute("BEGIN")
     try:
-        row = connection.execute(_FIND_QUEUE, (page.queue,)).fetchone()
-        if row is None:
+        reader = SqliteReader(connection)
+        queue_id = at_once(queue_id_of(reader, page.queue))
+        if queue_id is None:
             return QueueNotFound(page.queue)
-        order = _page(connection, row[0], page)
+        order = at_once(page_order(reader, queue_id, page))
         return _with_jobs(connection, order, page)
     finally:
         connection.execute("COMMIT")
 
 
-def _page(connection: sqlite3.Connection, queue_id: int, page: Page) -> list[tuple[int, int]]:
-    after = page.after or _NEWEST
-    limit = max(0, page.limit)
-    if page.state is JobState.PENDING and page.future:
-        where: tuple[int, ...] = (queue_id, page.priority, page.due_by_ms, *after, limit)
-        return connection.execute(_PAGE_OF_FUTURE, where).fetchall()
-    if page.state is JobState.PENDING:
-        below = min(after, (page.due_by_ms + 1, -1))  # one bound, so that a later page begins where it should
-        return connection.execute(_PAGE_OF_DUE, (queue_id, page.priority, *below, limit)).fetchall()
-    if page.state is JobState.IN_PROGRESS:
-        return connection.execute(_PAGE_OF_CLAIMS, (queue_id, page.priority, *after, limit)).fetchall()
-    where = (queue_id, int(page.state), page.priority, *after, limit)
-    return connection.execute(_PAGE_OF_DONE, where).fetchall()
-
-
 def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] | PinLaterError:
-    """The jobs longest in hand, at most `order.limit`."""
+    """The jobs with the oldest claims, at most `order.limit`."""
     row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
     if row is None:
         return QueueNotFound(order.queue)
@@ -85,12 +66,13 @@ def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], pag
     rows: list[PageRow] = []
     size_bytes = 0
     ids = str([job_id for _, job_id in order])
-    with closing(connection.execute(_LOOKUP, (ids, page.bodies))) as found:
+    with closing(connection.execute(_LOOKUP_JOBS, (ids, page.bodies))) as found:
         for (sort_ms, _), row in zip(order, found, strict=False):
             if page.bodies and size_bytes > page.max_bytes:
                 break
-            rows.append(PageRow(sort_ms, job_of(row)))
-            size_bytes += len(row[21] or b"")
+            job = job_of(LookupRow._make(row))
+            rows.append(PageRow(sort_ms, job))
+            size_bytes += len(job.body or b"")
     return rows
 
 
@@ -102,11 +84,11 @@ def peek(
     if row is None:
         return QueueNotFound(queue)
     seen: list[ClaimedJob] = []
-    for (priority,) in connection.execute(_PRIORITIES, (row[0],)).fetchall():
+    for (priority,) in connection.execute(_SELECT_PRIORITIES, (row[0],)).fetchall():
         if len(seen) >= limit:
             break
         where = (row[0], priority, now_ms, _PEEK_READ_MAX)
-        with closing(connection.execute(_DUE, where)) as rows:
+        with closing(connection.execute(_SELECT_DUE, where)) as rows:
             for due in rows:
                 job = _peeked(connection, priority, due, now_ms)
                 if job is None:
@@ -128,7 +110,7 @@ def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...],
         return None
     remaining, ended = allowed, 0
     if changed:
-        progress = connection.execute(_PROGRESS, (job_id,)).fetchone()
+        progress = connection.execute(_SELECT_PROGRESS, (job_id,)).fetchone()
         if progress is not None:
             allowed, remaining, ended, new_body = progress
             body = body if new_body is None else new_body

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import ClaimedJob, Job, JobState
@@ -37,18 +38,35 @@ from pinlater.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.storage.sqlite import bulk, claiming, finding, finishing, inserting, migration, reading, sweeping
+from pinlater.storage.relational import bulk, in_hand, looking
+from pinlater.storage.relational.dialect import Dialect
+from pinlater.storage.relational.shard_map import note_map
+from pinlater.storage.relational.sweeping import time_out_claims
+from pinlater.storage.sqlite import (
+    claiming,
+    due_marks,
+    finishing,
+    garbage,
+    inserting,
+    migration,
+    reading,
+    sweeping,
+)
 from pinlater.storage.sqlite import queues as queue_rows
 from pinlater.storage.sqlite.checkpointer import Checkpointer
 from pinlater.storage.sqlite.connection import connect, reserve_log, wait_for_locks
+from pinlater.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
 from pinlater.storage.sqlite.errors import translate
-from pinlater.storage.sqlite.ledger import Ledger
+from pinlater.storage.sqlite.file_identity import FileIdentity
 from pinlater.storage.sqlite.lock import FileLock
-from pinlater.storage.sqlite.presence import Presence
+from pinlater.storage.sqlite.queue_cache import QueueCache
 from pinlater.storage.sqlite.readers import Readers
 from pinlater.storage.sqlite.settings import SqliteSettings
 from pinlater.storage.sqlite.statements import sql
 from pinlater.storage.sqlite.writer import Writer
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 # SQLite's own limit is 1 GB a row.
 _BODY_BYTES_MAX = 900_000_000
@@ -63,9 +81,9 @@ class _Opened:
         try:
             migration.migrate(self.connection, path)
             reserve_log(path, settings)
-            self.ledger = Ledger()
-            self.ledger.reload(self.connection.execute)
-            self.highest_id = self.ledger.highest_id
+            self.queue_cache = QueueCache()
+            self.queue_cache.reload(self.connection.execute)
+            self.highest_id = self.queue_cache.highest_id
             self.readers = Readers(path, settings)
             wait_for_locks(
                 self.connection, 0
@@ -73,8 +91,8 @@ class _Opened:
         except BaseException:
             self.connection.close()
             raise
-        self.presence = Presence(path, lock)
-        self.writer = Writer(self.connection, path, self.ledger, settings, monotonic, self.presence)
+        self.file_identity = FileIdentity(path, lock)
+        self.writer = Writer(self.connection, path, self.queue_cache, settings, monotonic, self.file_identity)
         self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
 
     async def close(self) -> None:
@@ -137,9 +155,11 @@ class SqliteShard:
     async def ping(self, now_ms: int | None = None) -> None:
         """A look at the file; after a failed transaction, a write."""
         opened = self._open
-        opened.presence.check()
+        opened.file_identity.check()
         if opened.writer.failed:
-            await opened.writer.carry_out(lambda t: t.execute(sql("probe_write"), (str(t.ledger.highest_id),)))
+            await opened.writer.carry_out(
+                lambda t: t.execute(sql("save_meta"), ("probe", str(t.queue_cache.highest_id)))
+            )
         else:
             opened.readers.quick(reading.list_first)
 
@@ -167,6 +187,10 @@ class SqliteShard:
     def commits(self) -> int:
         """How many transactions changed something since the shard was opened."""
         return self._open.writer.commits
+
+    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Relational code as one call of the writer."""
+        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args)))
 
     @property
     def _open(self) -> _Opened:
@@ -214,49 +238,49 @@ class SqliteShard:
     async def find_requests(
         self, requests: Sequence[RequestRef], now_ms: int
     ) -> Sequence[Inserted | PinLaterError | None]:
-        return self._open.readers.quick(lambda c: finding.requests(c, requests, now_ms))
+        return self._open.readers.quick(lambda c: at_once(looking.find_requests(SqliteReader(c), requests, now_ms)))
 
     async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return self._open.readers.quick(lambda c: finding.unique(c, keys, now_ms))
+        return self._open.readers.quick(lambda c: at_once(looking.find_unique(SqliteReader(c), keys, now_ms)))
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._open.readers.long(finding.unique_queues)
+        return await self._open.readers.long(lambda c: at_once(looking.list_unique_queues(SqliteReader(c))))
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._open.readers.long(lambda connection: finding.timed_keys(connection, now_ms))
+        return await self._open.readers.long(lambda c: at_once(looking.timed_keys(SqliteReader(c), now_ms)))
 
     async def changed_queues(self) -> Sequence[str]:
         return ()
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
-        return await self._open.writer.carry_out(lambda t: finding.note_map(t, shard_map, now_ms))
+        return await self._change(note_map, shard_map, now_ms)
 
-    # --- jobs in hand -------------------------------------------------------------------------------------------------------
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
+        return await self._change(in_hand.checkpoint, checkpoints, now_ms)
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.extend(t, claims, now_ms))
+        return await self._change(in_hand.extend, claims, now_ms)
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.release(t, claims, now_ms))
+        return await self._change(in_hand.release, claims, now_ms)
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: finishing.cancel(t, keys, now_ms))
+        return await self._change(in_hand.cancel, keys, now_ms)
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return await self._open.writer.carry_out(lambda t: bulk.run(t, orders, now_ms))
+        return await self._change(bulk.run, orders, now_ms)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        return await self._open.writer.carry_out(lambda t: bulk.requeue(t, order, now_ms))
+        return await self._change(bulk.requeue, order, now_ms)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         opened = self._open
         if order.state is not JobState.IN_PROGRESS:
-            return await opened.writer.carry_out(lambda t: bulk.purge(t, order))
+            return await self._change(bulk.purge, order)
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _Opened, order: Purge) -> int | PinLaterError:
@@ -270,13 +294,13 @@ class SqliteShard:
             found = await opened.readers.long(partial(reading.oldest_claims, order=wanted))
             if isinstance(found, PinLaterError):
                 return done or found
-            deleted = await opened.writer.carry_out(partial(bulk.delete_named, keys=found, state=order.state))
+            deleted = await self._change(bulk.delete_named, found, order.state)
             done += deleted
             if not deleted or done >= order.limit or len(found) < wanted.limit:
                 return done
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        return await self._open.writer.carry_out(lambda t: bulk.delete_named(t, keys, state))
+        return await self._change(bulk.delete_named, keys, state)
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
@@ -302,34 +326,34 @@ class SqliteShard:
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         opened = self._open
-        if limit <= 0 or not sweeping.advance_wanted(opened.ledger, now_ms):
+        if limit <= 0 or not due_marks.advance_wanted(opened.queue_cache, now_ms):
             return 0
-        return await opened.writer.carry_out(lambda t: sweeping.advance_due(t, now_ms, limit))
+        return await opened.writer.carry_out(lambda t: due_marks.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
-        if limit <= 0 or not sweeping.time_out_wanted(opened.ledger):
+        if limit <= 0 or not sweeping.time_out_wanted(opened.queue_cache):
             return []
-        return await opened.writer.carry_out(lambda t: sweeping.time_out_claims(t, now_ms, limit))
+        return await self._change(time_out_claims, now_ms, limit)
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
-        if limit <= 0 or not sweeping.expire_wanted(opened.ledger, now_ms):
+        if limit <= 0 or not sweeping.expire_wanted(opened.queue_cache, now_ms):
             return []
         return await opened.writer.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
         opened = self._open
-        if limit <= 0 or not sweeping.collect_wanted(opened.ledger, now_ms):
+        if limit <= 0 or not garbage.collect_wanted(opened.queue_cache, now_ms):
             return []
         swept: list[Swept] = []
         left = limit
-        wanted = sweeping.with_finished(opened.ledger, ttls)
+        wanted = garbage.with_finished(opened.queue_cache, ttls)
         for start in range(0, len(wanted) or 1, _QUEUES_A_COLLECTION):
             part = wanted[start : start + _QUEUES_A_COLLECTION]
             found = await opened.writer.carry_out(
-                partial(sweeping.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
+                partial(garbage.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
             )
             swept += found
             left -= sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in found)

@@ -1,226 +1,23 @@
-"""Maintenance, a bounded piece a call: due marks, claims past their deadline, jobs past their expiry, garbage.
-
-Each sweep knows from the ledger whether there can be anything to do (`*_wanted`), so that an idle store is asked nothing.
-"""
+"""Overdue claims and expired jobs: the queue cache tells whether there can be any, so that an idle store is asked nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.job import JobState
-from pinlater.storage.interface import Swept, TimeToLive
-from pinlater.storage.request_keys import REQUEST_KEY_KEPT_MS
-from pinlater.storage.sqlite.bulk import delete_ids, finished_before, oldest
-from pinlater.storage.sqlite.changes import Changes
-from pinlater.storage.sqlite.ledger import Counter, Ledger, Transaction
-from pinlater.storage.sqlite.statements import sql
-from pinlater.storage.tally import Tally
-
-_COUNT_BETWEEN = sql("count_ready_between")
-_READY_AFTER = sql("select_ready_after")
-_OVERDUE = sql("select_overdue_claims")
-_EXPIRED = sql("select_expired")
-_DELETE_EXPIRIES = sql("delete_expiries_through")
-_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
-_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
-_REQUEST_KEYS_OF = sql("delete_request_keys_of")
-_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
-_DELETE_COUNTERS = sql("delete_counters")
-_DELETE_DROPPED = sql("delete_dropped_queue")
+from pinlater.storage.interface import Swept
+from pinlater.storage.relational import sweeping
+from pinlater.storage.sqlite.dialect import SqliteDialect, at_once
+from pinlater.storage.sqlite.queue_cache import QueueCache, Transaction
 
 
-# Rows whose jobs don't wait any more don't count against the limit; so many times the limit may be looked at.
-_EXPIRY_ROUNDS_MAX = 10
+def time_out_wanted(queue_cache: QueueCache) -> bool:
+    return any(counter.in_progress for queue in queue_cache.queues.values() for counter in queue.counters.values())
 
 
-# --- due marks ------------------------------------------------------------------------------------------------------------------
-
-
-def advance_wanted(ledger: Ledger, now_ms: int) -> bool:
-    """Whether a mark can be moved over jobs, or has to come back after the clock did."""
-    return any(_behind(counter, now_ms) for queue in ledger.queues.values() for counter in queue.counters.values())
-
-
-def _behind(counter: Counter, now_ms: int) -> bool:
-    return counter.future_from_ms <= now_ms or (counter.mark_ms > now_ms and counter.pending > counter.future)
-
-
-def advance_due(transaction: Transaction, now_ms: int, limit: int) -> int:
-    """Counts jobs whose time has come as due, and (after the clock went back) those whose time has not as future again."""
-    moved = 0
-    for queue in transaction.ledger.queues.values():
-        for counter in queue.counters.values():
-            if moved >= limit:
-                return moved
-            if _behind(counter, now_ms):
-                transaction.ledger.touch(counter)
-                if counter.mark_ms > now_ms:
-                    _take_mark_back(transaction, counter, now_ms)
-                else:
-                    moved += _advance(transaction, counter, now_ms, limit - moved)
-    return moved
-
-
-def _advance(transaction: Transaction, counter: Counter, now_ms: int, limit: int) -> int:
-    mark = (counter.mark_ms, counter.mark_id)
-    where = (counter.queue_id, counter.priority, *mark, now_ms, I64_MAX)
-    [passed] = transaction.execute(_COUNT_BETWEEN, (*where, limit)).fetchone()
-    if passed < limit:
-        counter.mark_ms, counter.mark_id = now_ms, I64_MAX
-    else:
-        place = (counter.queue_id, counter.priority, *mark, limit - 1)
-        counter.mark_ms, counter.mark_id = transaction.execute(_READY_AFTER, place).fetchone()
-    counter.future -= passed
-    place = (counter.queue_id, counter.priority, counter.mark_ms, counter.mark_id, 0)
-    row = transaction.execute(_READY_AFTER, place).fetchone()
-    counter.future_from_ms = row[0] if row else I64_MAX
-    return int(passed)
-
-
-def _take_mark_back(transaction: Transaction, counter: Counter, now_ms: int) -> None:
-    """Only after a restart with the clock set back. All at once: the jobs in between are few, or it happens once."""
-    where = (counter.queue_id, counter.priority, now_ms, I64_MAX, counter.mark_ms, counter.mark_id)
-    [passed] = transaction.execute(_COUNT_BETWEEN, (*where, I64_MAX)).fetchone()
-    counter.mark_ms, counter.mark_id = now_ms, I64_MAX
-    counter.future += passed
-    if passed:
-        counter.future_from_ms = now_ms + 1
-
-
-# --- claims and expiries ----------------------------------------------------------------------------------------------------------
-
-
-def time_out_wanted(ledger: Ledger) -> bool:
-    return any(counter.in_progress for queue in ledger.queues.values() for counter in queue.counters.values())
-
-
-def time_out_claims(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
-    """The longest overdue first, over all queues. Claims of deleted queues are left to the garbage collection."""
-    tally = Tally()
-    left = limit
-    while left > 0:
-        ids = [row[0] for row in transaction.execute(_OVERDUE, (now_ms, left)).fetchall()]
-        changes = Changes(transaction, now_ms)
-        loaded = changes.load(ids)
-        for job in loaded:
-            changes.time_out(job)
-            tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
-        changes.write()
-        if len(loaded) == len(ids):
-            break
-        here = {job.id for job in loaded}
-        delete_ids(transaction, [job_id for job_id in ids if job_id not in here])
-        left -= len(loaded)
-    return tally.result()
-
-
-def expire_wanted(ledger: Ledger, now_ms: int) -> bool:
-    return ledger.first_expiry_ms < now_ms
+def expire_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
+    return queue_cache.first_expiry_ms < now_ms
 
 
 def expire_jobs(transaction: Transaction, now_ms: int, limit: int) -> list[Swept]:
-    """The longest expired first. A row of `expiries` whose job doesn't wait any more is dropped: it comes again with the job."""
-    tally = Tally()
-    changes = Changes(transaction, now_ms)
-    left = limit
-    for _ in range(_EXPIRY_ROUNDS_MAX):
-        rows = transaction.execute(_EXPIRED, (now_ms, left)).fetchall() if left > 0 else []
-        if not rows:
-            break
-        for job in changes.load([row[1] for row in rows]):
-            if job.state is JobState.PENDING:
-                changes.expire(job)
-                tally.failure(transaction.ledger.by_id[job.queue_id].name, job)
-                left -= 1
-        transaction.execute(_DELETE_EXPIRIES, rows[-1])
-    changes.write()
-    transaction.ledger.reload_expiry(transaction.execute)
-    return tally.result()
-
-
-# --- garbage ----------------------------------------------------------------------------------------------------------------------
-
-
-def collect_wanted(ledger: Ledger, now_ms: int) -> bool:
-    if (
-        ledger.dropped
-        or ledger.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms
-        or ledger.first_key_until_ms <= now_ms
-    ):
-        return True
-    return any(c.succeeded or c.failed for queue in ledger.queues.values() for c in queue.counters.values())
-
-
-def with_finished(ledger: Ledger, ttls: Sequence[TimeToLive]) -> list[TimeToLive]:
-    """Those of queues that have finished jobs."""
-    return [
-        ttl
-        for ttl in ttls
-        if (queue := ledger.queues.get(ttl.queue)) is not None
-        and any(counter.succeeded or counter.failed for counter in queue.counters.values())
-    ]
-
-
-def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
-    """Finished jobs past their time to live, then keys that time has freed, then what deleted queues left."""
-    tally = Tally()
-    left = limit
-    for ttl in ttls:
-        queue = transaction.ledger.queues.get(ttl.queue)
-        if queue is None:
-            continue
-        for counter in list(queue.counters.values()):
-            for state, kept_ms, there in (
-                (JobState.SUCCEEDED, ttl.succeeded_ms, counter.succeeded),
-                (JobState.FAILED, ttl.failed_ms, counter.failed),
-            ):
-                if not there or left <= 0:
-                    continue
-                before_ms = now_ms - kept_ms - 1
-                ids = finished_before(transaction, queue.queue_id, state, counter.priority, before_ms, left)
-                if ids:
-                    delete_ids(transaction, ids)
-                    tally.deleted(queue.name, counter.priority, state, len(ids))
-                    left -= len(ids)
-    forgotten = _forget_keys(transaction, now_ms, left)
-    tally.freed(forgotten + _free_dropped(transaction, left - forgotten))
-    return tally.result()
-
-
-def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
-    ledger = transaction.ledger
-    requests = keys = 0
-    if limit > 0 and ledger.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
-        requests = transaction.execute(_OLD_REQUEST_KEYS, (now_ms - REQUEST_KEY_KEPT_MS, limit)).rowcount
-    if limit > requests and ledger.first_key_until_ms <= now_ms:
-        keys = transaction.execute(_OLD_UNIQUE_KEYS, (now_ms, limit - requests)).rowcount
-    if requests or keys:
-        ledger.reload_key_times(transaction.execute)
-    return requests + keys
-
-
-def _free_dropped(transaction: Transaction, limit: int) -> int:
-    """Frees the rows of deleted queues, at most `limit` of them, and says how many; a queue is forgotten when nothing of it is left."""
-    left = limit
-    for queue_id, counters in list(transaction.ledger.dropped.items()):
-        for counter in counters:
-            for state in JobState:
-                if left <= 0:
-                    return limit
-                if state is JobState.IN_PROGRESS and not counter.in_progress:
-                    continue  # looking for claims of one queue means a walk over all claims
-                ids = oldest(transaction, queue_id, state, counter.priority, left)
-                if state is JobState.IN_PROGRESS and len(ids) < left:
-                    counter.in_progress = 0
-                left -= len(delete_ids(transaction, ids))
-        for statement in (_REQUEST_KEYS_OF, _UNIQUE_KEYS_OF):
-            if left <= 0:
-                return limit
-            left -= transaction.execute(statement, (queue_id, left)).rowcount
-        if left <= 0:
-            return limit
-        transaction.execute(_DELETE_COUNTERS, (queue_id,))
-        transaction.execute(_DELETE_DROPPED, (queue_id,))
-        del transaction.ledger.dropped[queue_id]
-    return limit - left
+    """Also brings the cached first expiry up to date."""
+    swept = at_once(sweeping.expire_jobs(SqliteDialect(transaction), now_ms, limit))
+    transaction.queue_cache.reload_expiry(transaction.execute)
+    return swept

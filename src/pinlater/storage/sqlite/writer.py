@@ -5,17 +5,17 @@ beside a busy loop. Only COMMIT, which waits for the disk without that lock, is 
 disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
 result after the COMMIT, never before.
 
-A call that raises takes its transaction with it: everything is rolled back, the ledger is read again from the file, and the calls
+A call that raises takes its transaction with it: everything is rolled back, the queue cache is read again, and the calls
 are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
-two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the ledger.
+two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
 
 Where another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
 and the loop turns meanwhile.
 
 A long call (an enqueue of thousands of jobs) is carried out in steps, each in a turn of the loop of its own, in a transaction that it
 has for itself: the transaction stays open meanwhile, other calls wait for the next one, and the thread commits it. Readers see nothing
-of it before its COMMIT, since they have connections of their own. The ledger is ahead of the file until then, as it is while the thread
-commits: what reads it on the loop takes it for a hint.
+of it before its COMMIT, since they have connections of their own. Until then the queue cache is ahead of the file, as it is while the
+thread commits: code that reads it on the loop takes it for a hint.
 
 Weakness: any other call holds the loop for as long as its statements take; its caller bounds it.
 """
@@ -34,9 +34,9 @@ from typing import Any, TypeVar
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.storage.sqlite.commit_thread import CommitThread
 from pinlater.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
-from pinlater.storage.sqlite.ledger import Ledger, Transaction
+from pinlater.storage.sqlite.file_identity import FileIdentity
 from pinlater.storage.sqlite.pace import CommitPace
-from pinlater.storage.sqlite.presence import Presence
+from pinlater.storage.sqlite.queue_cache import QueueCache, Transaction
 from pinlater.storage.sqlite.settings import SqliteSettings
 
 T = TypeVar("T")
@@ -70,19 +70,19 @@ class Writer:
         self,
         connection: sqlite3.Connection,
         path: Path,
-        ledger: Ledger,
+        queue_cache: QueueCache,
         settings: SqliteSettings,
         monotonic: Callable[[], float],
-        presence: Presence,
+        file_identity: FileIdentity,
     ) -> None:
         self._connection = connection
-        self._presence = presence
+        self._file_identity = file_identity
         self._path = path
-        self._ledger = ledger
+        self._queue_cache = queue_cache
         self._settings = settings
         self._monotonic = monotonic
         self._loop = asyncio.get_running_loop()
-        self._transaction = Transaction(connection, ledger)
+        self._transaction = Transaction(connection, queue_cache)
         [self._version] = connection.execute("PRAGMA data_version").fetchone()
         self._thread = CommitThread(self._loop)
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
@@ -129,7 +129,7 @@ class Writer:
         self._schedule()
 
     async def close(self) -> None:
-        """Refuses what comes from now on, finishes what is there, ends the thread."""
+        """Refuses new calls, finishes those that wait, ends the thread."""
         self._closed = True
         while self._waiting or self._in_thread or self._scheduled:
             self._idle = self._loop.create_future()
@@ -174,22 +174,22 @@ class Writer:
         carried: list[tuple[_Call, Any]] = []
         connection = self._connection
         try:
-            self._presence.check()
+            self._file_identity.check()
             if self._stale:
-                self._ledger.reload(connection.execute)
+                self._queue_cache.reload(connection.execute)
                 self._stale = False
             connection.execute("BEGIN IMMEDIATE")
             self._busy_since = None
-            self._ledger.begin()
+            self._queue_cache.begin()
             self._look_for_others()
             before = connection.total_changes
             self._run_calls(carried)
             if carried and carried[0][0].in_steps:
                 self._begin_steps(*carried[0], before)
                 return
-            self._ledger.write(connection.execute)
+            self._queue_cache.write(connection.execute)
             changed = connection.total_changes - before
-        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
             if carried or not is_busy(error):
                 self._undo(carried, error)
             else:
@@ -221,7 +221,7 @@ class Writer:
             next(steps)
         except StopIteration as end:
             self._end_steps([(call, end.value)], before)
-        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone, and told to whom it concerns
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
             self._in_thread = False
             self._undo([(call, None)], error)
             self._rest()
@@ -230,7 +230,7 @@ class Writer:
 
     def _end_steps(self, carried: list[tuple[_Call, Any]], before: int) -> None:
         try:
-            self._ledger.write(self._connection.execute)
+            self._queue_cache.write(self._connection.execute)
         except sqlite3.Error as error:
             self._in_thread = False
             self._undo(carried, error)
@@ -245,10 +245,10 @@ class Writer:
         self._rest()
 
     def _look_for_others(self) -> None:
-        """Reads the ledger anew where another connection has changed the file: an operator, as no other server can. Costs a microsecond."""
+        """Reads the queue cache anew where another connection (an operator's) has changed the file. Costs a microsecond."""
         [version] = self._connection.execute("PRAGMA data_version").fetchone()
         if version != self._version:
-            self._ledger.reload(self._connection.execute)
+            self._queue_cache.reload(self._connection.execute)
             self._version = version
 
     def _run_calls(self, carried: list[tuple[_Call, Any]]) -> None:
@@ -327,7 +327,7 @@ class Writer:
                 call.future.set_result(result)
 
     def _undo(self, carried: list[tuple[_Call, Any]], error: Exception) -> None:
-        """A call raised: the world's failure is everybody's, a bug its own call's only."""
+        """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
         if is_outside_failure(error) or not carried:
             self._fail(carried, error)
             return
@@ -345,7 +345,7 @@ class Writer:
     def _fail(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
         self.failed = True
         self._complain(error)
-        if not carried and self._waiting:  # not even BEGIN worked: whoever is first learns why
+        if not carried and self._waiting:  # not even BEGIN worked: the first call gets the error
             carried = [(self._waiting.popleft(), None)]
         self._roll_back()
         self._refuse(carried, translate(error, self._path) if isinstance(error, sqlite3.Error) else error)
@@ -377,7 +377,7 @@ class Writer:
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            self._ledger.reload_changed(self._connection.execute)
+            self._queue_cache.reload_changed(self._connection.execute)
             self._stale = False
         except sqlite3.Error as error:
             logger.error("store %s: can't be read after a rollback: %s", self._path, error)  # noqa: TRY400 no stack needed

@@ -47,7 +47,7 @@ local now, now8 = ARGV[3], ARGV[4]
 local now_ms = tonumber(now)
 local records, given, read_before = {}, 0, 0
 
--- One order. Kept in a table, as Lua allows functions only so many outer values.
+-- One order. Kept in a table, because Lua limits the number of outer values of a function.
 local function fill(order)
     local at, timeout, timeout8, calls = unpack(order)
     local queue = ids[at]
@@ -202,7 +202,7 @@ local function fill(order)
             end
             read = read + #found
             spread('ZREM', ready, gone)
-            -- Records come into memory before anybody knows how long they are.
+            -- Records are read into memory before their lengths are known.
             if size_sum < 1024 * #found then
                 step = math.min(step * 4, 256)
             elseif size_sum > 65536 * #found then

@@ -1,6 +1,6 @@
 -- Deletes the oldest finished jobs of some lines and states, line after line.
 --   ARGV[3] {{queue and priority, index ('s' or 'f'), finished up to when}, ...}        ARGV[4] how many jobs at most
---   ARGV[5] no more once so many bytes are freed, or ''
+--   ARGV[5] stop once this many bytes are freed, or ''
 -- Answers for each {how many, bytes, when the oldest that is left was finished, '' for none}.
 local again = before()
 if again then

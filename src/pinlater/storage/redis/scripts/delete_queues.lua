@@ -1,4 +1,4 @@
--- Deletes queues, at once for everybody; what they leave is freed by `free_queue.lua`.
+-- Deletes queues, at once for every caller; `free_queue.lua` frees their rows.
 --   ARGV[3] {names}        ARGV[4] when, '0': nothing is remembered        ARGV[5] deletions before that are forgotten
 -- One that was made after ARGV[4] stays. Answers {the newest time that any of them carried}, '0' for none.
 local again = before()

@@ -1,4 +1,4 @@
--- What queues left that nobody knows any more is to be freed, as after their deletion. Idempotent, so it needs no lease.
+-- Marks rows of queues without a name to be freed, as after a deletion. Idempotent, so it needs no lease.
 --   ARGV[1] {ids}
 -- Answers how many there were.
 even_when_full()

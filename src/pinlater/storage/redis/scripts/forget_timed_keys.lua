@@ -1,4 +1,4 @@
--- Deletes unique keys that time alone would free, before their time: for an operator who takes the shard away.
+-- Deletes unique keys that time alone would free, before their time: for an operator that removes the shard.
 --   ARGV[1] how many at most
 -- Answers how many.
 local members = call('ZRANGE', T .. 't', 0, tonumber(ARGV[1]) - 1)

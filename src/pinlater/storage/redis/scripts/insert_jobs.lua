@@ -88,7 +88,7 @@ local function store_plain(queue, jobs, lines, expiries)
     spread('ZADD', T .. 'e', expiries)
 end
 
--- Who has a unique key now: id and priority. A job that was lost has none.
+-- The job that has a unique key now: id and priority. A lost job has none.
 local function holder_of(queue, key)
     local held = call('HGET', T .. 'u' .. queue, key)
     if not held then

@@ -1,4 +1,4 @@
--- Takes the lowest slot that nobody has. Times are Redis' own.
+-- Takes the lowest free slot. Times are Redis' own.
 --   ARGV[1] the lease, 16 bytes        ARGV[2] how long a lease lasts, in ms        ARGV[3] writers of a slot
 --   ARGV[4] what others are to know of the server        ARGV[5] the program's schema        ARGV[6] {slots not to be taken}
 --   ARGV[7] number of slots

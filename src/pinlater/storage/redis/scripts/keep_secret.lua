@@ -1,4 +1,4 @@
--- The shard's secret, made by whoever asks first.
+-- The shard's secret, made by the first server that asks.
 --   ARGV[1] a new one
 call('HSETNX', T .. 'meta', 'secret', ARGV[1])
 return call('HGET', T .. 'meta', 'secret')

@@ -1,7 +1,7 @@
 -- Reads jobs. Changes nothing.
 --   ARGV[1] {refs, whole, keys, names, ids}: `whole` 1: with bodies; keys {queue, unique key}; queues that the caller goes by, with their ids
 -- Answers {jobs, keys}: jobs {record (without the body, unless whole), its size, claim, past, ...}, '' for what isn't there, and a
--- claim of one zero byte for a job that has none and doesn't wait either (see `mend_jobs.lua`); keys: what is stored under each.
+-- claim of one zero byte for a job that has none and doesn't wait either (see `repair_jobs.lua`); keys: what is stored under each.
 local refs, whole, keys, names, ids = unpack(cmsgpack.unpack(ARGV[1]))
 if stale(names, ids) then
     return redis.error_reply(STALE)

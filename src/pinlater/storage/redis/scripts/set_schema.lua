@@ -1,6 +1,6 @@
 -- Says that the shard has a schema now, if it has the one before.
 --   ARGV[1] the schema
--- Answers 1, or 0 where somebody else has said so. The first one puts in the entries that are always there (see `pulse.lua`), unless
+-- Answers 1, or 0 where another server was first. The first one puts in the entries that are always there (see `maintenance_snapshot.lua`), unless
 -- only the schema had got lost.
 local before = tonumber(call('HGET', T .. 'meta', 'schema') or '0')
 if before >= tonumber(ARGV[1]) then

@@ -1,6 +1,6 @@
 -- After a call whose answer is lost for good: whether it was carried out. If it wasn't, it never will be.
 --   ARGV[1] writer        ARGV[2] lease and number of the call        ARGV[3] a number above it, 8 bytes
--- Answers {1, what it answered}, {0}, or {2} where nobody can know: the slot is another's by now.
+-- Answers {1, what it answered}, {0}, or {2} where the outcome is unknown: another server has the slot now.
 local stored = call('GET', T .. 'w' .. ARGV[1])
 if not stored or sub(stored, 1, 16) ~= sub(ARGV[2], 1, 16) then
     return { 2 }

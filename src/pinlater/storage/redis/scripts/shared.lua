@@ -11,7 +11,7 @@ local call = redis.call
 local sub, byte, char, concat = string.sub, string.byte, string.char, table.concat
 local pack, unpack_struct = struct.pack, struct.unpack
 
--- Lua takes so many values from a table at once; a multiple of two.
+-- How many values `unpack` takes from a table at once; a multiple of two.
 local PART = 4000
 
 local function spread(command, key, values)

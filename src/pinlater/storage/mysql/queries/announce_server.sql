@@ -1,1 +1,0 @@
-UPDATE servers SET address = :address WHERE slot = :slot AND incarnation = :incarnation

@@ -1,0 +1,107 @@
+-- Jobs loaded, decided on and written back (`relational/changes.py`).
+
+-- name: load_jobs(jobs, ids)
+-- The columns of `JobRow`. Joined in the order in which a job moves through the tables, so that a job that moves during the look is
+-- found where it arrives. `counted_future` is NULL where the job does not wait.
+SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
+  progress.id AS p_id, progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
+  progress.attempts_ended AS p_attempts_ended, progress.run_after_ms AS p_run_after_ms,
+  progress.updated_at_ms AS p_updated_at_ms, progress.custom_status AS p_custom_status,
+  progress.error_type AS p_error_type, progress.error_text AS p_error_text, progress.attempts AS p_history,
+  claims.id AS claim_id, claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, claims.flags AS claim_flags,
+  claims.token, claims.source, claims.holder,
+  done.state AS done_state, done.finished_at_ms,
+  ready.flags & 2 AS counted_future, octet_length(coalesce(progress.body, jobs.body)) AS body_bytes
+FROM :jobs
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+  AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id
+WHERE jobs.id IN (:ids)
+FOR UPDATE;
+
+-- name: load_states(jobs, ids)
+-- The columns of `StateRow`. Joined in the order in which a job moves through the tables.
+SELECT jobs.id, jobs.queue_id, jobs.priority, coalesce(progress.run_after_ms, jobs.run_after_ms) AS run_after_ms, jobs.options,
+  ready.id IS NOT NULL AS waits, coalesce(ready.flags & 2, 0) AS counted_future, claims.id AS claim_id, done.state AS done_state
+FROM :jobs
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+  AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id
+WHERE jobs.id IN (:ids)
+FOR UPDATE;
+
+-- name: load_claims(ids)
+-- The columns of `ClaimRow`.
+SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
+
+-- name: save_progress(rows)
+INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
+  error_type, error_text, attempts)
+VALUES :rows
+ON DUPLICATE KEY UPDATE
+  attempts_allowed = VALUES(attempts_allowed), attempts_remaining = VALUES(attempts_remaining),
+  attempts_ended = VALUES(attempts_ended), run_after_ms = VALUES(run_after_ms), updated_at_ms = VALUES(updated_at_ms),
+  custom_status = VALUES(custom_status), error_type = VALUES(error_type), error_text = VALUES(error_text),
+  attempts = VALUES(attempts);
+
+-- name: save_body(body, id)
+-- A checkpoint's new body; the one at enqueue stays in `jobs`.
+UPDATE progress SET body = :body WHERE id = :id;
+
+-- name: delete_ready(keys)
+-- By whole primary keys, in their order.
+DELETE ready FROM JSON_TABLE(:keys, '$[*]' COLUMNS (
+  queue_id INT UNSIGNED PATH '$[0]', priority SMALLINT UNSIGNED PATH '$[1]', run_after_ms BIGINT PATH '$[2]', id BIGINT PATH '$[3]'
+)) AS gone
+STRAIGHT_JOIN ready FORCE INDEX (PRIMARY) ON ready.queue_id = gone.queue_id AND ready.priority = gone.priority
+  AND ready.run_after_ms = gone.run_after_ms AND ready.id = gone.id;
+
+-- name: delete_ready_row(queue_id, priority, run_after_ms, id)
+-- As `delete_ready`, for one job.
+DELETE FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;
+
+-- name: delete_row(table, id)
+-- As `delete_rows`, for one job.
+DELETE FROM :table WHERE id = :id;
+
+-- name: delete_rows(table, ids)
+-- With `IN (…)` of a good part of the table, the database would read all of it and wait for every lock in it.
+DELETE :table FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
+STRAIGHT_JOIN :table FORCE INDEX (PRIMARY) ON :table.id = gone.id;
+
+-- name: renew_claims(keys)
+UPDATE JSON_TABLE(:keys, '$[*]' COLUMNS (id BIGINT PATH '$[0]', deadline_ms BIGINT PATH '$[1]', flags INT PATH '$[2]')) AS renewed
+STRAIGHT_JOIN claims FORCE INDEX (PRIMARY) ON claims.id = renewed.id
+SET claims.deadline_ms = renewed.deadline_ms, claims.flags = renewed.flags;
+
+-- name: insert_ready(rows)
+INSERT INTO ready (queue_id, priority, run_after_ms, id, flags, size) VALUES :rows;
+
+-- name: insert_future(rows)
+INSERT IGNORE INTO future (run_after_ms, id, queue_id, priority) VALUES :rows;
+
+-- name: delete_future(keys)
+DELETE future FROM JSON_TABLE(:keys, '$[*]' COLUMNS (run_after_ms BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS gone
+STRAIGHT_JOIN future FORCE INDEX (PRIMARY) ON future.run_after_ms = gone.run_after_ms AND future.id = gone.id;
+
+-- name: insert_expiries(rows)
+-- A job that waits again may still have its row.
+INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows;
+
+-- name: insert_done(rows)
+INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder) VALUES :rows;
+
+-- name: lock_unique_key(queue_id, key)
+-- Locked: a key that has ended is deleted next, while another server may give it to another job.
+SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key FOR UPDATE;
+
+-- name: delete_unique_key(queue_id, key)
+DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key;
+
+-- name: free_unique_key(queue_id, key, id)
+-- A key ends with its job, except one of scope TIME (2).
+DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key AND id = :id AND scope <> 2;

@@ -1,0 +1,41 @@
+-- Handing out due jobs: from `ready` to `claims`.
+
+-- name: lock_due(queue_id, ranges, limit)
+-- The ranges, one for each priority, are disjoint and in the order of the key, so no sort is needed. Rows that another
+-- transaction has locked are skipped.
+SELECT priority, run_after_ms, id, flags, size FROM ready
+WHERE queue_id = :queue_id AND (:ranges)
+ORDER BY priority, run_after_ms, id LIMIT :limit
+FOR UPDATE SKIP LOCKED;
+
+-- name: select_due(queue_id, ranges, limit)
+-- The same without locks, for a peek.
+SELECT priority, run_after_ms, id, flags, size FROM ready
+WHERE queue_id = :queue_id AND (:ranges)
+ORDER BY priority, run_after_ms, id LIMIT :limit;
+
+-- name: select_special(jobs, ids)
+-- Jobs with options or progress, without their bodies.
+SELECT jobs.id, coalesce(progress.attempts_allowed, jobs.attempts_allowed), coalesce(progress.attempts_remaining, jobs.attempts_allowed),
+  coalesce(progress.attempts_ended, 0), jobs.created_at_ms, jobs.options
+FROM :jobs LEFT JOIN progress ON progress.id = jobs.id
+WHERE jobs.id IN (:ids);
+
+-- name: select_bodies(jobs, ids)
+-- Plain jobs. :jobs is `jobs` or `kept_jobs`.
+SELECT id, attempts_allowed, created_at_ms, body FROM :jobs WHERE id IN (:ids);
+
+-- name: select_newest_bodies(jobs, ids)
+-- Jobs with options or progress: a checkpoint's body goes before the one at enqueue.
+SELECT jobs.id, coalesce(progress.body, jobs.body) FROM :jobs LEFT JOIN progress ON progress.id = jobs.id
+WHERE jobs.id IN (:ids);
+
+-- name: insert_claims(rows)
+INSERT INTO claims (id, queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, flags, token, source, holder) VALUES :rows;
+
+-- name: select_first_ready(queue_id, priority, from_ms)
+SELECT MIN(run_after_ms) FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms >= :from_ms;
+
+-- name: claims_of_tokens(tokens)
+-- Reads all claims, of which there are never many; asked only after a claim with an unknown outcome.
+SELECT id FROM claims WHERE token IN (:tokens);

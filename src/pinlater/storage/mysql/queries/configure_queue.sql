@@ -1,1 +1,0 @@
-UPDATE queues SET paused = :paused, config = :config WHERE queue_id = :queue_id

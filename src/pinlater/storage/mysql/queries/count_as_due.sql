@@ -1,6 +1,0 @@
-UPDATE JSON_TABLE(:keys, '$[*]' COLUMNS (
-  queue_id INT UNSIGNED PATH '$[0]', priority SMALLINT UNSIGNED PATH '$[1]', run_after_ms BIGINT PATH '$[2]', id BIGINT PATH '$[3]'
-)) AS due
-STRAIGHT_JOIN ready FORCE INDEX (PRIMARY) ON ready.queue_id = due.queue_id AND ready.priority = due.priority
-  AND ready.run_after_ms = due.run_after_ms AND ready.id = due.id
-SET ready.flags = ready.flags & ~2

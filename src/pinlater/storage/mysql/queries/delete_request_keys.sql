@@ -1,1 +1,0 @@
-DELETE request_keys FROM request_keys FORCE INDEX (PRIMARY) WHERE :keys

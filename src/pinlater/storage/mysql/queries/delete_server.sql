@@ -1,1 +1,0 @@
-DELETE FROM servers WHERE slot = :slot AND incarnation = :incarnation

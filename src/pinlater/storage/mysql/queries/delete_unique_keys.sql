@@ -1,1 +1,0 @@
-DELETE unique_keys FROM unique_keys FORCE INDEX (PRIMARY) WHERE :keys

@@ -1,1 +1,0 @@
-SELECT deleted_at_ms FROM deleted_queues WHERE name = :name

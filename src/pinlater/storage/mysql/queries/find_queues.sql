@@ -1,1 +1,0 @@
-SELECT queue_id, name FROM queues WHERE name IN (:names)

@@ -1,1 +1,0 @@
-SELECT paused, config FROM queues WHERE name = :name

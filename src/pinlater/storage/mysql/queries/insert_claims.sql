@@ -1,1 +1,0 @@
-INSERT INTO claims (id, queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, flags, token, source, holder) VALUES :rows

@@ -1,1 +1,0 @@
-INSERT IGNORE INTO dropped_queues (queue_id) VALUES :rows

@@ -1,1 +1,0 @@
-INSERT IGNORE INTO expiries (expires_at_ms, id) VALUES :rows

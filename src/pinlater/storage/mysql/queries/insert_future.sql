@@ -1,1 +1,0 @@
-INSERT IGNORE INTO future (run_after_ms, id, queue_id, priority) VALUES :rows

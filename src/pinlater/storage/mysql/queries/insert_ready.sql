@@ -1,1 +1,0 @@
-INSERT INTO ready (queue_id, priority, run_after_ms, id, flags, size) VALUES :rows

@@ -1,1 +1,0 @@
-INSERT INTO request_keys (queue_id, request_key, seen_at_ms, fingerprint, answer, existing) VALUES :rows

@@ -1,1 +1,0 @@
-SELECT DISTINCT queue_id, priority FROM counters

@@ -1,2 +1,0 @@
-SELECT id FROM ready WHERE queue_id = :queue_id AND priority = :priority
-ORDER BY run_after_ms, id LIMIT :limit FOR UPDATE SKIP LOCKED

@@ -1,1 +1,0 @@
-SELECT queue_id, paused, config FROM queues WHERE name = :name FOR UPDATE

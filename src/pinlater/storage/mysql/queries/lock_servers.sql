@@ -1,1 +1,0 @@
-SELECT slot, seen_at_ms FROM servers ORDER BY slot FOR UPDATE

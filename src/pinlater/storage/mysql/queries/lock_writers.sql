@@ -1,1 +1,0 @@
-SELECT newest FROM writers WHERE writer BETWEEN :first AND :last FOR UPDATE

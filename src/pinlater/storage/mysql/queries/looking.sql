@@ -1,0 +1,68 @@
+-- Lookups, pages of a scan, and counts. They run on readers' connections.
+
+-- name: lookup_jobs(body, jobs, ids)
+SELECT jobs.id, queues.name AS queue, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
+  progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
+  progress.run_after_ms AS p_run_after_ms, progress.updated_at_ms AS p_updated_at_ms,
+  progress.custom_status AS p_custom_status, progress.error_type AS p_error_type, progress.error_text AS p_error_text,
+  progress.attempts AS p_history, claims.claimed_at_ms, claims.deadline_ms, claims.holder,
+  done.state AS done_state, done.finished_at_ms, done.holder AS last_holder,
+  :body AS body, ready.id IS NOT NULL AS waits
+FROM :jobs
+JOIN queues ON queues.queue_id = jobs.queue_id
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN ready ON ready.queue_id = jobs.queue_id AND ready.priority = jobs.priority
+  AND ready.run_after_ms = coalesce(progress.run_after_ms, jobs.run_after_ms) AND ready.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id
+WHERE jobs.id IN (:ids);
+
+-- name: page_of_due(queue_id, priority, after_ms, after_id, limit)
+SELECT run_after_ms, id FROM ready
+WHERE queue_id = :queue_id AND priority = :priority
+  AND (run_after_ms < :after_ms OR (run_after_ms = :after_ms AND id < :after_id))
+ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
+
+-- name: page_of_future(queue_id, priority, due_by_ms, after_ms, after_id, limit)
+SELECT run_after_ms, id FROM ready
+WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms > :due_by_ms
+  AND (run_after_ms < :after_ms OR (run_after_ms = :after_ms AND id < :after_id))
+ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
+
+-- name: page_of_claims(queue_id, priority, after_ms, after_id, limit)
+-- Reads all claims, of which there are never many.
+SELECT claimed_at_ms, id FROM claims
+WHERE queue_id = :queue_id AND priority = :priority
+  AND (claimed_at_ms < :after_ms OR (claimed_at_ms = :after_ms AND id < :after_id))
+ORDER BY claimed_at_ms DESC, id DESC LIMIT :limit;
+
+-- name: page_of_done(queue_id, state, priority, after_ms, after_id, limit)
+SELECT finished_at_ms, id FROM done FORCE INDEX (done_by_finish)
+WHERE queue_id = :queue_id AND state = :state AND priority = :priority
+  AND (finished_at_ms < :after_ms OR (finished_at_ms = :after_ms AND id < :after_id))
+ORDER BY finished_at_ms DESC, id DESC LIMIT :limit;
+
+-- name: count_jobs(which)
+-- Counters summed over all writers, with the run-after of the job that waits longest where one is due.
+SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),
+  CAST(SUM(in_progress) AS SIGNED), CAST(SUM(succeeded) AS SIGNED), CAST(SUM(failed) AS SIGNED),
+  CAST(SUM(enqueued_total) AS SIGNED), CAST(SUM(claimed_total) AS SIGNED), CAST(SUM(succeeded_total) AS SIGNED),
+  CAST(SUM(failed_total) AS SIGNED), CAST(SUM(retried_total) AS SIGNED),
+  CASE WHEN SUM(pending) > SUM(future) THEN (
+    SELECT ready.run_after_ms FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END
+FROM counters JOIN queues ON queues.queue_id = counters.queue_id
+WHERE :which
+GROUP BY queues.name, counters.queue_id, counters.priority
+ORDER BY queues.name, counters.priority;
+
+-- name: count_timed_keys(now_ms, limit)
+-- How many unique keys time alone will free, at most :limit, and when the last of them ends.
+SELECT
+  (SELECT COUNT(*) FROM (SELECT 1 FROM unique_keys WHERE until_ms > :now_ms LIMIT :limit) AS held),
+  (SELECT until_ms FROM unique_keys WHERE until_ms > :now_ms ORDER BY until_ms DESC LIMIT 1);
+
+-- name: list_unique_queues()
+SELECT queues.name, min(unique_keys.id) FROM unique_keys JOIN queues ON queues.queue_id = unique_keys.queue_id
+GROUP BY queues.name ORDER BY queues.name;

@@ -1,0 +1,54 @@
+-- The servers of a shard: slots, clocks, and the writers' transaction numbers.
+
+-- name: lock_servers()
+SELECT slot, seen_at_ms FROM servers ORDER BY slot FOR UPDATE;
+
+-- name: list_servers()
+SELECT slot, name, address, started_at_ms, seen_at_ms, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) FROM servers ORDER BY slot;
+
+-- name: save_server(slot, incarnation, name, address, now_ms, seen_at_ms)
+REPLACE INTO servers (slot, incarnation, name, address, started_at_ms, seen_at_ms)
+VALUES (:slot, :incarnation, :name, :address, :now_ms, :seen_at_ms);
+
+-- name: renew_server(slot, incarnation)
+-- Always changes the row, because the number of changed rows tells whether the slot is still this server's. Where the database's
+-- clock was set back, the row follows it: a server seen in the future would count as gone.
+UPDATE servers
+SET seen_at_ms = CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) + (seen_at_ms = CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED))
+WHERE slot = :slot AND incarnation = :incarnation;
+
+-- name: announce_server(address, slot, incarnation)
+UPDATE servers SET address = :address WHERE slot = :slot AND incarnation = :incarnation;
+
+-- name: delete_server(slot, incarnation)
+DELETE FROM servers WHERE slot = :slot AND incarnation = :incarnation;
+
+-- name: now()
+SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED);
+
+-- name: save_clock(slot, incarnation, ahead_ms)
+REPLACE INTO clocks (slot, incarnation, ahead_ms) VALUES (:slot, :incarnation, :ahead_ms);
+
+-- name: list_clocks(slot)
+SELECT servers.seen_at_ms, clocks.ahead_ms
+FROM servers JOIN clocks ON clocks.slot = servers.slot AND clocks.incarnation = servers.incarnation
+WHERE servers.slot <> :slot;
+
+-- name: lock_writers(first, last)
+SELECT newest FROM writers WHERE writer BETWEEN :first AND :last FOR UPDATE;
+
+-- name: save_writers(rows)
+INSERT INTO writers (writer, newest) VALUES :rows ON DUPLICATE KEY UPDATE newest = VALUES(newest);
+
+-- name: mark_writer(writer, condition, newest, first, last)
+-- Among the changes of every transaction: a transaction that asks for this row later waits until this one has ended.
+-- Gives NULL, which the column refuses, where the slot is another server's now (its numbers are higher), or where :condition fails.
+INSERT INTO writers (writer, newest) VALUES (:writer, IF(:condition, :newest, NULL))
+ON DUPLICATE KEY UPDATE newest = IF(newest BETWEEN :first AND :last AND :condition, :newest, NULL);
+
+-- name: find_writer(writer)
+SELECT newest FROM writers WHERE writer = :writer FOR UPDATE;
+
+-- name: find_commit(id)
+-- Whether the connection is in the middle of a COMMIT.
+SELECT id FROM information_schema.processlist WHERE id = :id AND info = 'COMMIT';

@@ -1,0 +1,23 @@
+-- What the database keeps about itself, and what its server is set to.
+
+-- name: load_meta(name)
+SELECT value FROM meta WHERE name = :name;
+
+-- name: current_meta(name)
+-- Locked: it is compared next, then saved.
+SELECT value FROM meta WHERE name = :name FOR UPDATE;
+
+-- name: save_meta(rows)
+INSERT INTO meta (name, value) VALUES :rows ON DUPLICATE KEY UPDATE value = VALUES(value);
+
+-- name: make_meta(name, value)
+-- The first of several servers decides.
+INSERT IGNORE INTO meta (name, value) VALUES (:name, :value);
+
+-- name: select_highest_id()
+SELECT coalesce(max(id), 0) FROM jobs;
+
+-- name: load_server_settings()
+SHOW GLOBAL VARIABLES WHERE Variable_name IN
+  ('version', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
+  'innodb_file_per_table', 'max_allowed_packet');

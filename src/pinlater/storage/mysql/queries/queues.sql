@@ -1,0 +1,83 @@
+-- Queues and their counters.
+
+-- name: list_queues()
+SELECT queue_id, name, paused, config FROM queues ORDER BY name;
+
+-- name: list_priorities()
+SELECT DISTINCT queue_id, priority FROM counters;
+
+-- name: list_priorities_of(queue_id)
+SELECT DISTINCT priority FROM counters WHERE queue_id = :queue_id ORDER BY priority;
+
+-- name: find_queue(name)
+SELECT queue_id FROM queues WHERE name = :name;
+
+-- name: find_queues(names)
+SELECT queue_id, name FROM queues WHERE name IN (:names);
+
+-- name: select_queues(ids)
+SELECT queue_id, name FROM queues WHERE queue_id IN (:ids);
+
+-- name: find_settings(name)
+SELECT paused, config FROM queues WHERE name = :name;
+
+-- name: insert_queue(name, now_ms)
+INSERT IGNORE INTO queues (name, paused, config, created_at_ms) VALUES (:name, 0, '{}', :now_ms);
+
+-- name: lock_queue(name)
+SELECT queue_id, paused, config FROM queues WHERE name = :name FOR UPDATE;
+
+-- name: configure_queue(paused, config, queue_id)
+UPDATE queues SET paused = :paused, config = :config WHERE queue_id = :queue_id;
+
+-- name: drop_queues(ids)
+-- The queues are gone for every caller; the garbage collection frees their rows.
+DELETE FROM queues WHERE queue_id IN (:ids);
+
+-- name: insert_dropped_queues(rows)
+INSERT IGNORE INTO dropped_queues (queue_id) VALUES :rows;
+
+-- name: list_dropped_queues()
+SELECT queue_id FROM dropped_queues ORDER BY queue_id;
+
+-- name: delete_dropped_queue(queue_id)
+DELETE FROM dropped_queues WHERE queue_id = :queue_id;
+
+-- name: find_deleted_queue(name)
+-- When a queue of this name was last deleted.
+SELECT deleted_at_ms FROM deleted_queues WHERE name = :name;
+
+-- name: lock_deleted_queue(name)
+SELECT deleted_at_ms FROM deleted_queues WHERE name = :name LOCK IN SHARE MODE;
+
+-- name: hold_deleted_queue(name)
+-- Locks the row, also where there is none yet; 0 is no deletion.
+INSERT INTO deleted_queues (name, deleted_at_ms) VALUES (:name, 0) ON DUPLICATE KEY UPDATE deleted_at_ms = deleted_at_ms;
+
+-- name: save_deleted_queue(deleted_ms, name)
+-- Keeps the newest deletion.
+UPDATE deleted_queues SET deleted_at_ms = GREATEST(deleted_at_ms, :deleted_ms) WHERE name = :name;
+
+-- name: forget_deleted_queues(before_ms, limit)
+DELETE FROM deleted_queues WHERE deleted_at_ms < :before_ms LIMIT :limit;
+
+-- name: check_queues(count, ids)
+-- Fails where one of these queues is deleted: the difference is unsigned and may not be negative.
+SELECT CAST(COUNT(*) AS UNSIGNED) - :count FROM queues WHERE queue_id IN (:ids);
+
+-- name: add_to_counters(rows)
+INSERT INTO counters (queue_id, priority, writer, pending, future, in_progress, succeeded, failed, enqueued_total, claimed_total,
+  succeeded_total, failed_total, retried_total)
+VALUES :rows
+ON DUPLICATE KEY UPDATE
+  pending = pending + VALUES(pending), future = future + VALUES(future), in_progress = in_progress + VALUES(in_progress),
+  succeeded = succeeded + VALUES(succeeded), failed = failed + VALUES(failed),
+  enqueued_total = enqueued_total + VALUES(enqueued_total), claimed_total = claimed_total + VALUES(claimed_total),
+  succeeded_total = succeeded_total + VALUES(succeeded_total), failed_total = failed_total + VALUES(failed_total),
+  retried_total = retried_total + VALUES(retried_total);
+
+-- name: list_activity(own_first, own_last)
+-- What other servers' writers have counted in each queue: other sums than before mean that they changed something there.
+SELECT queue_id, priority, CAST(SUM(pending) AS SIGNED), CAST(SUM(enqueued_total) AS SIGNED), CAST(SUM(retried_total) AS SIGNED)
+FROM counters WHERE writer NOT BETWEEN :own_first AND :own_last
+GROUP BY queue_id, priority;

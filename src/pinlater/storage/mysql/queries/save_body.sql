@@ -1,1 +1,0 @@
-UPDATE progress SET body = :body WHERE id = :id

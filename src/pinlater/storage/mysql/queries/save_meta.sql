@@ -1,1 +1,0 @@
-INSERT INTO meta (name, value) VALUES (:name, :value) ON DUPLICATE KEY UPDATE value = :value

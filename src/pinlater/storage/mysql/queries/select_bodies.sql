@@ -1,1 +1,0 @@
-SELECT id, attempts_allowed, created_at_ms, body FROM :jobs WHERE id IN (:ids)

@@ -1,1 +1,0 @@
-SELECT id FROM ready WHERE queue_id = :queue_id LIMIT :limit FOR UPDATE SKIP LOCKED

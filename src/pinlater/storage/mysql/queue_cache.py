@@ -1,0 +1,150 @@
+"""The queues of one shard, as this server last read them, and from which run-after on claims have to look.
+
+Other servers change the same tables, so the cache makes calls faster and decides nothing. A transaction takes queues from it by
+`Transaction.queues_named` and `queues_of`, which ask the database for queues that are missing here. Where a queue that it took from here
+is deleted, the transaction fails and runs again on what the database says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pinlater.domain.descriptor import I64_MAX
+
+# How long a claim may trust that nothing waits before the last one it took.
+_FLOOR_KEPT_S = 1.0
+# Then it looks so much further back; and from the very beginning, where that takes no more than this part of the time.
+_LOOK_BACK_MS = 10_000
+_LOOKING_PART = 0.05
+_LOOK_EVERY_MAX_S = 60.0
+LOWEST_MS = -I64_MAX - 1
+
+
+class QueueEntry:
+    """A queue with the priorities that were ever used in it."""
+
+    __slots__ = (
+        "_before",
+        "_from_the_start",
+        "floors",
+        "floors_since",
+        "look_every_s",
+        "looked_at",
+        "name",
+        "priorities",
+        "queue_id",
+    )
+
+    def __init__(self, queue_id: int, name: str, priorities: Iterable[int]) -> None:
+        self.queue_id = queue_id
+        self.name = name
+        self.priorities = sorted(set(priorities))
+        self.floors: dict[int, int] = {}
+        self.floors_since = 0.0
+        self.looked_at = 0.0  # when a claim last began at the very first place, and how long until one does again
+        self.look_every_s = _FLOOR_KEPT_S
+        self._from_the_start = False
+        self._before: dict[int, int] = {}  # the floors that hold where the claim under way comes to nothing
+
+    def renew_floors(self, now: float) -> None:
+        """Before a claim."""
+        if now - self.floors_since >= _FLOOR_KEPT_S:
+            self.floors = {priority: run_after_ms - _LOOK_BACK_MS for priority, run_after_ms in self.floors.items()}
+            self.floors_since = now
+        self._before = dict(self.floors)
+        if now - self.looked_at >= self.look_every_s:
+            self.floors = {}
+            self.looked_at = now
+            self._from_the_start = True
+
+    def took(self, seconds: float) -> None:
+        """How long the claim's look was."""
+        if self._from_the_start:
+            self._from_the_start = False
+            self.look_every_s = min(_LOOK_EVERY_MAX_S, max(_FLOOR_KEPT_S, seconds / _LOOKING_PART))
+
+    def came_to_nothing(self) -> None:
+        """What the claim under way took waits again. A look from the start that didn't end is not made again at once."""
+        self.floors = dict(self._before)
+        if self._from_the_start:
+            self._from_the_start = False
+            self.look_every_s = min(_LOOK_EVERY_MAX_S, 2 * self.look_every_s)
+
+    def add_priority(self, priority: int) -> None:
+        if priority not in self.priorities:
+            self.priorities = sorted([*self.priorities, priority])
+
+    def waits_from(self, priority: int, run_after_ms: int) -> None:
+        """A job of this time waits (again): claims look from there on at the latest."""
+        for floors in (self.floors, self._before):
+            if run_after_ms < floors.get(priority, LOWEST_MS):
+                floors[priority] = run_after_ms
+
+
+class QueueCache:
+    """The queues of one shard as they were when it was last read. `monotonic` in seconds."""
+
+    def __init__(self, monotonic: Callable[[], float], priority_levels: int) -> None:
+        self._monotonic = monotonic
+        self._levels = range(1, priority_levels + 1)
+        self.queues: dict[str, QueueEntry] = {}
+        self.by_id: dict[int, QueueEntry] = {}
+        self.careful_acks_left = 0  # how many more calls look at the claims of plain acks first
+        self._looks_begun = 0
+        self._look_taken = 0
+
+    def begin_look(self) -> int:
+        """Before the queues are read, for `replace`."""
+        self._looks_begun += 1
+        return self._looks_begun
+
+    def replace(self, look: int, queues: Iterable[tuple[int, str]], priorities: Iterable[tuple[int, int]] = ()) -> None:
+        """All queues as the database had them at that look, unless a later look was taken over already."""
+        if look <= self._look_taken:
+            return
+        self._look_taken = look
+        used: dict[int, list[int]] = {}
+        for queue_id, priority in priorities:
+            used.setdefault(queue_id, []).append(priority)
+        old = self.by_id
+        self.queues, self.by_id = {}, {}
+        for queue_id, name in queues:
+            entry = old.get(queue_id) or QueueEntry(queue_id, name, self._levels)
+            for priority in used.get(queue_id, ()):
+                entry.add_priority(priority)
+            self.queues[name] = self.by_id[queue_id] = entry
+
+    def learn(self, queue_id: int, name: str) -> QueueEntry:
+        """A queue that the database has. Ids grow: of two queues with one name that with the lower id is gone."""
+        known = self.by_id.get(queue_id)
+        if known is not None:
+            return known
+        entry = QueueEntry(queue_id, name, self._levels)
+        before = self.queues.get(name)
+        if before is None or before.queue_id < queue_id:
+            if before is not None:
+                del self.by_id[before.queue_id]
+            self.queues[name] = self.by_id[queue_id] = entry
+        return entry
+
+    def floors(self, queue: QueueEntry) -> dict[int, int]:
+        """From which run-after on each priority has to be looked at.
+
+        Deleted rows stay in the index until the database purges them, and a claim that began at the very first place would walk over
+        all of them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too. While
+        a long read keeps the database from purging, that takes long, and is done less often; jobs that other servers stored a
+        little late are still found within a second.
+        """
+        queue.renew_floors(self._monotonic())
+        return queue.floors
+
+    def forget_floors(self) -> None:
+        """A transaction was rolled back: what it took waits again."""
+        for queue in self.queues.values():
+            queue.came_to_nothing()
+
+    def waits_from(self, queue_id: int, priority: int, run_after_ms: int) -> None:
+        """A job of this time was stored or put back."""
+        queue = self.by_id.get(queue_id)
+        if queue is not None:
+            queue.waits_from(priority, run_after_ms)

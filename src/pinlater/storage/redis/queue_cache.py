@@ -1,0 +1,28 @@
+"""The queues of one shard, as this server last read them. Every script checks the ids that it is given, and refuses an old one.
+
+So the cache may be old, and decides nothing: a call takes its queues by `Access.queues` and `Access.names_of`, which ask Redis for queues
+that are missing here. Its mappings are replaced, never changed: a call goes on with those that it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+class QueueCache:
+    """Queues by name and by the number that their keys have."""
+
+    def __init__(self) -> None:
+        self.queues: Mapping[str, bytes] = {}
+        self.names: Mapping[bytes, str] = {}
+
+    def replace(self, queues: Iterable[tuple[str, bytes]]) -> None:
+        """All queues."""
+        self.queues = dict(queues)
+        self.names = {queue: name for name, queue in self.queues.items()}
+
+    def learn(self, found: Iterable[tuple[str, bytes]]) -> None:
+        """These are so now, whatever else there is; b"" is the id of a queue that is not there."""
+        known = dict(self.queues)
+        known.update(found)
+        self.replace((name, queue) for name, queue in known.items() if queue)

@@ -1,0 +1,156 @@
+-- Puts jobs right that an eviction or an operator's DEL left half: where an index or the claims are gone, they are made anew from what
+-- is left; where the job itself is gone, so is then all that it left.
+--   ARGV[1] {refs} of jobs to look at, or a place to walk through: 'j' all jobs, 'h' or 'p' those named there, an index of a line,
+--           or 'pr': no jobs, only the queues that have some priority
+--   ARGV[2] where to go on, '0' at first        ARGV[3] about how many
+-- Answers {where to go on, '0' at the end, how many were repaired, how many were lost, {queue, ...} of those that were looked at,
+-- bytes of the finished ones}. Idempotent, so it needs no lease.
+local mended, lost, bytes, queues, full = 0, 0, 0, {}, false
+local known = {}
+
+local function write(...)
+    if not full then
+        even_when_full()
+        full = true
+    end
+    return call(...)
+end
+
+-- A job that has no claim and doesn't wait: which index has it, and the claim that it would have then.
+local function claim_of(line, id, size)
+    local since = call('ZSCORE', T .. 'i' .. line, id)
+    if since then
+        local ends = call('ZSCORE', T .. 'c', line .. id) or since
+        local since8 = pack('>i8', since)
+        return CLAIMED .. char(HOLDER) .. pack('>I4', size) .. since8 .. pack('>i8', ends - since) .. since8 .. '\0\0\0\0'
+    end
+    for index, state in pairs({ s = 2, f = 3 }) do
+        local finished = call('ZSCORE', T .. index .. line, id)
+        if finished then
+            return char(state) .. '\0' .. pack('>I4', size) .. pack('>i8', finished)
+        end
+    end
+    return nil
+end
+
+-- Whether its priority had to be put among its queue's.
+local function noted(ref)
+    local queue = sub(ref, 1, 4)
+    if not known[queue] then
+        known[queue] = call('HGET', T .. 'pr', queue) or ''
+        queues[#queues + 1] = queue
+    end
+    local all = note_priority(queue, sub(ref, 5, 5), known[queue])
+    known[queue] = all or known[queue]
+    return all ~= nil
+end
+
+-- Whether it had to be put there.
+local function put(index, score, member)
+    if call('ZSCORE', T .. index, member) then
+        return false
+    end
+    write('ZADD', T .. index, string.format('%.17g', score), member)
+    return true
+end
+
+-- What a job left that is gone.
+local function drop(ref, line, id)
+    local left = 0
+    for _, index in ipairs({ 'r', 'i', 's', 'f' }) do
+        left = left + write('ZREM', T .. index .. line, id)
+    end
+    left = left + write('ZREM', T .. 'c', ref) + write('ZREM', T .. 'e', ref)
+    local claim = call('HGET', T .. 'h', ref)
+    if claim and byte(claim, 1) ~= 1 then
+        write('DECRBY', T .. 'fb', string.format('%.0f', unpack_struct('>I4', claim, 3)))
+    end
+    left = left + write('HDEL', T .. 'h', ref) + write('HDEL', T .. 'p', ref)
+    if left > 0 then
+        lost = lost + 1
+        if call('HEXISTS', T .. 'qn', sub(ref, 1, 4)) == 1 then
+            write('HINCRBY', T .. 'n' .. line, 'l', 1)
+        end
+    end
+end
+
+local function mend(ref)
+    local line, id, key = sub(ref, 1, 5), sub(ref, 6), T .. 'j' .. ref
+    local head = call('GETRANGE', key, 0, 45)
+    if head == '' then
+        drop(ref, line, id)
+        return
+    end
+    local changed = noted(ref)
+    local claim = call('HGET', T .. 'h', ref)
+    if not claim and not call('ZSCORE', T .. 'r' .. line, id) then
+        claim = claim_of(line, id, call('STRLEN', key))
+        if claim then
+            write('HSET', T .. 'h', ref, claim)
+        else
+            local due = unpack_struct('>i8', head, 6)
+            local past = byte(head, 1) >= 2 and call('HGET', T .. 'p', ref)
+            if past then
+                due = cmsgpack.unpack(past)[4]
+            end
+            put('r' .. line, due, id)
+        end
+        changed = true
+    end
+    if not claim then
+        if byte(head, 1) % 2 == 1 then
+            local bits, _, ends = unpack_struct('>Bi8i8', head, 22)
+            changed = bits % 4 >= 2 and put('e', ends, ref) or changed
+        end
+    elseif byte(claim, 1) == 1 then
+        local since, timeout, renewed = unpack_struct('>i8i8i8', claim, 7)
+        changed = put('i' .. line, since, id) or changed
+        changed = put('c', renewed + timeout, ref) or changed
+    else
+        local size, finished = unpack_struct('>I4i8', claim, 3)
+        bytes = bytes + size
+        changed = put((byte(claim, 1) == 2 and 's' or 'f') .. line, finished, id) or changed
+    end
+    if changed then
+        mended = mended + 1
+    end
+end
+
+local place, cursor, refs = ARGV[1], '0', {}
+if place == 'j' then
+    local front = T .. 'j'
+    local pattern = string.gsub(front, '[%*%?%[%]%^%\\]', '\\%0') .. '*'
+    local found = call('SCAN', ARGV[2], 'MATCH', pattern, 'COUNT', ARGV[3])
+    cursor = found[1]
+    for _, key in ipairs(found[2]) do
+        refs[#refs + 1] = sub(key, #front + 1)
+    end
+elseif place == 'h' or place == 'p' then
+    local found = call('HSCAN', T .. place, ARGV[2], 'COUNT', ARGV[3])
+    cursor = found[1]
+    for i = 1, #found[2], 2 do
+        refs[#refs + 1] = found[2][i]
+    end
+elseif place == 'pr' then
+    local found = call('HSCAN', T .. place, ARGV[2], 'COUNT', ARGV[3])
+    cursor = found[1]
+    for i = 1, #found[2], 2 do
+        if found[2][i] ~= '' then
+            queues[#queues + 1] = found[2][i]
+        end
+    end
+elseif #place == 6 then
+    local found = call('ZSCAN', T .. place, ARGV[2], 'COUNT', ARGV[3])
+    cursor = found[1]
+    for i = 1, #found[2], 2 do
+        refs[#refs + 1] = sub(place, 2) .. found[2][i]
+    end
+else
+    refs = cmsgpack.unpack(place)
+end
+for _, ref in ipairs(refs) do
+    if #ref == 13 then
+        mend(ref)
+    end
+end
+return { cursor, mended, lost, queues, bytes }

@@ -1,0 +1,14 @@
+-- The oldest jobs of a state, for an operator's retries and deletions and for the garbage collection.
+
+-- name: oldest_ready(queue_id, priority, limit)
+SELECT id FROM ready WHERE queue_id = :queue_id AND priority = :priority ORDER BY run_after_ms, id LIMIT :limit;
+
+-- name: oldest_claims(queue_id, priority, limit)
+-- Reads all claims, of which there are never many.
+SELECT id FROM claims WHERE queue_id = :queue_id AND priority = :priority ORDER BY claimed_at_ms, id LIMIT :limit;
+
+-- name: oldest_done(queue_id, state, priority, after_ms, after_id, until_ms, limit)
+SELECT finished_at_ms, id FROM done
+WHERE queue_id = :queue_id AND state = :state AND priority = :priority
+  AND (finished_at_ms, id) > (:after_ms, :after_id) AND finished_at_ms <= :until_ms
+ORDER BY finished_at_ms, id LIMIT :limit;

@@ -1,0 +1,74 @@
+-- Jobs loaded, decided on and written back (`relational/changes.py`).
+
+-- name: load_jobs(ids)
+-- The columns of `JobRow`. A job without a row in `claims` or `done` waits.
+SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
+  progress.id AS p_id, progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
+  progress.attempts_ended AS p_attempts_ended, progress.run_after_ms AS p_run_after_ms,
+  progress.updated_at_ms AS p_updated_at_ms, progress.custom_status AS p_custom_status,
+  progress.error_type AS p_error_type, progress.error_text AS p_error_text, progress.attempts AS p_history,
+  claims.id AS claim_id, claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, claims.flags AS claim_flags,
+  claims.token, claims.source, claims.holder,
+  done.state AS done_state, done.finished_at_ms, 0 AS counted_future, 0 AS body_bytes
+FROM jobs
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id
+WHERE jobs.id IN (SELECT value FROM json_each(:ids));
+
+-- name: load_states(ids)
+-- The columns of `StateRow`.
+SELECT jobs.id, jobs.queue_id, jobs.priority, coalesce(progress.run_after_ms, jobs.run_after_ms) AS run_after_ms, jobs.options,
+  claims.id IS NULL AND done.id IS NULL AS waits, 0 AS counted_future, claims.id AS claim_id, done.state AS done_state
+FROM jobs
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id
+WHERE jobs.id IN (SELECT value FROM json_each(:ids));
+
+-- name: load_claims(ids)
+-- The columns of `ClaimRow`.
+SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: save_progress(id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms,
+--   custom_status, error_type, error_text, attempts)
+INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
+  error_type, error_text, attempts)
+VALUES (:id, :attempts_allowed, :attempts_remaining, :attempts_ended, :run_after_ms, :updated_at_ms, :custom_status,
+  :error_type, :error_text, :attempts)
+ON CONFLICT (id) DO UPDATE SET
+  attempts_allowed = excluded.attempts_allowed, attempts_remaining = excluded.attempts_remaining,
+  attempts_ended = excluded.attempts_ended, run_after_ms = excluded.run_after_ms, updated_at_ms = excluded.updated_at_ms,
+  custom_status = excluded.custom_status, error_type = excluded.error_type, error_text = excluded.error_text,
+  attempts = excluded.attempts;
+
+-- name: save_body(body, id)
+-- A checkpoint's new body; the one at enqueue stays in `jobs`.
+UPDATE progress SET body = :body WHERE id = :id;
+
+-- name: delete_ready(queue_id, priority, run_after_ms, id)
+DELETE FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;
+
+-- name: delete_rows(ids)
+-- {table}: a table whose key is the job's id.
+DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: renew_claims(id, deadline_ms, flags)
+UPDATE claims SET deadline_ms = :deadline_ms, flags = :flags WHERE id = :id;
+
+-- name: insert_ready(queue_id, priority, run_after_ms, id, changed)
+INSERT INTO ready (queue_id, priority, run_after_ms, id, changed)
+VALUES (:queue_id, :priority, :run_after_ms, :id, :changed);
+
+-- name: insert_expiries(expires_at_ms, id)
+-- A job that waits again may still have its row.
+INSERT OR IGNORE INTO expiries (expires_at_ms, id)
+VALUES (:expires_at_ms, :id);
+
+-- name: insert_done(id, queue_id, state, priority, finished_at_ms, holder)
+INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder)
+VALUES (:id, :queue_id, :state, :priority, :finished_at_ms, :holder);
+
+-- name: free_unique_key(queue_id, key, id)
+-- A key ends with its job, except one of scope TIME (2).
+DELETE FROM unique_keys WHERE queue_id = :queue_id AND key = :key AND id = :id AND scope <> 2;

@@ -1,1 +1,0 @@
-UPDATE queues SET paused = ?, config = ? WHERE queue_id = ?

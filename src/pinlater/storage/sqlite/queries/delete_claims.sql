@@ -1,1 +1,0 @@
-DELETE FROM claims WHERE id IN (SELECT value FROM json_each(?))

@@ -1,1 +1,0 @@
-DELETE FROM counters WHERE queue_id = ?

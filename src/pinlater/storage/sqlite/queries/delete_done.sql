@@ -1,1 +1,0 @@
-DELETE FROM done WHERE id IN (SELECT value FROM json_each(?))

@@ -1,1 +1,0 @@
-DELETE FROM dropped_queues WHERE queue_id = ?

@@ -1,1 +1,0 @@
-DELETE FROM expiries WHERE (expires_at_ms, id) <= (?, ?)

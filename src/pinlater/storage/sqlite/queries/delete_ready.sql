@@ -1,1 +1,0 @@
-DELETE FROM ready WHERE queue_id = ? AND priority = ? AND run_after_ms = ? AND id = ?

@@ -1,1 +1,0 @@
-DELETE FROM unique_keys WHERE queue_id = ?1 AND key IN (SELECT key FROM unique_keys WHERE queue_id = ?1 LIMIT ?2)

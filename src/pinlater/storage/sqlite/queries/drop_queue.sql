@@ -1,1 +1,0 @@
-DELETE FROM queues WHERE queue_id = ?

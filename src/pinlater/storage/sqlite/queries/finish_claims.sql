@@ -1,2 +1,0 @@
-INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder)
-SELECT id, queue_id, 2, priority, ?, holder FROM claims WHERE id IN (SELECT value FROM json_each(?))

@@ -1,3 +1,0 @@
--- Many plain jobs of one call.
-INSERT INTO claims (id, queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, flags, token, source, holder)
-SELECT value, ?, ?, ?, ?, ?, 0, ?, ?, ? FROM json_each(?)

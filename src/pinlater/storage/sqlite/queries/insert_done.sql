@@ -1,2 +1,0 @@
-INSERT INTO done (id, queue_id, state, priority, finished_at_ms, holder)
-VALUES (?, ?, ?, ?, ?, ?)

@@ -1,1 +1,0 @@
-INSERT INTO dropped_queues (queue_id) VALUES (?)

@@ -1,2 +1,0 @@
-INSERT OR IGNORE INTO expiries (expires_at_ms, id)
-VALUES (?, ?)

@@ -1,1 +1,0 @@
-INSERT INTO queues (name, paused, config, created_at_ms) VALUES (?, ?, ?, ?)

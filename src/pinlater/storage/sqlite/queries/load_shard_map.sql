@@ -1,1 +1,0 @@
-SELECT value FROM meta WHERE key = 'shard_map'

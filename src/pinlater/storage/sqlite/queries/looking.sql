@@ -1,0 +1,73 @@
+-- Lookups, pages of a scan, and counts. They run on readers' connections.
+
+-- name: lookup_jobs(ids, bodies)
+-- The columns of `LookupRow`, in the order of the ids. bodies: 0 for NULL in place of each body.
+SELECT jobs.id, queues.name AS queue, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
+  progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
+  progress.run_after_ms AS p_run_after_ms, progress.updated_at_ms AS p_updated_at_ms,
+  progress.custom_status AS p_custom_status, progress.error_type AS p_error_type, progress.error_text AS p_error_text,
+  progress.attempts AS p_history, claims.claimed_at_ms, claims.deadline_ms, claims.holder,
+  done.state AS done_state, done.finished_at_ms, done.holder AS last_holder,
+  CASE WHEN :bodies THEN coalesce(progress.body, jobs.body) END AS body, 1 AS waits
+FROM json_each(:ids) AS wanted
+CROSS JOIN jobs ON jobs.id = wanted.value
+JOIN queues ON queues.queue_id = jobs.queue_id
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN claims ON claims.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id;
+
+-- name: page_of_due(queue_id, priority, after_ms, after_id, limit)
+SELECT run_after_ms, id FROM ready
+WHERE queue_id = :queue_id AND priority = :priority AND (run_after_ms, id) < (:after_ms, :after_id)
+ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
+
+-- name: page_of_future(queue_id, priority, due_by_ms, after_ms, after_id, limit)
+SELECT run_after_ms, id FROM ready
+WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms > :due_by_ms AND (run_after_ms, id) < (:after_ms, :after_id)
+ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
+
+-- name: page_of_claims(queue_id, priority, after_ms, after_id, limit)
+-- Reads all claims, of which there are never many.
+SELECT claimed_at_ms, id FROM claims
+WHERE queue_id = :queue_id AND priority = :priority AND (claimed_at_ms, id) < (:after_ms, :after_id)
+ORDER BY claimed_at_ms DESC, id DESC LIMIT :limit;
+
+-- name: page_of_done(queue_id, state, priority, after_ms, after_id, limit)
+SELECT finished_at_ms, id FROM done
+WHERE queue_id = :queue_id AND state = :state AND priority = :priority AND (finished_at_ms, id) < (:after_ms, :after_id)
+ORDER BY finished_at_ms DESC, id DESC LIMIT :limit;
+
+-- name: count_all_jobs()
+-- The counters of every queue, with the run-after of the job that waits longest where one is due.
+SELECT queues.name, counters.priority, counters.pending, counters.future, counters.in_progress, counters.succeeded,
+  counters.failed, counters.enqueued_total, counters.claimed_total, counters.succeeded_total, counters.failed_total,
+  counters.retried_total,
+  CASE WHEN counters.pending > counters.future THEN (
+    SELECT ready.run_after_ms FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END
+FROM queues JOIN counters ON counters.queue_id = queues.queue_id
+ORDER BY queues.name, counters.priority;
+
+-- name: count_jobs(names)
+-- The same for the queues in a JSON list. A statement of its own: with a condition that may be off, SQLite would read all counters.
+SELECT queues.name, counters.priority, counters.pending, counters.future, counters.in_progress, counters.succeeded,
+  counters.failed, counters.enqueued_total, counters.claimed_total, counters.succeeded_total, counters.failed_total,
+  counters.retried_total,
+  CASE WHEN counters.pending > counters.future THEN (
+    SELECT ready.run_after_ms FROM ready
+    WHERE ready.queue_id = counters.queue_id AND ready.priority = counters.priority ORDER BY ready.run_after_ms LIMIT 1
+  ) END
+FROM queues JOIN counters ON counters.queue_id = queues.queue_id
+WHERE queues.name IN (SELECT value FROM json_each(:names))
+ORDER BY queues.name, counters.priority;
+
+-- name: count_timed_keys(now_ms, limit)
+-- How many unique keys time alone will free, at most `limit`, and when the last of them ends.
+SELECT
+  (SELECT COUNT(*) FROM (SELECT 1 FROM unique_keys WHERE until_ms IS NOT NULL AND until_ms > :now_ms LIMIT :limit)),
+  (SELECT until_ms FROM unique_keys WHERE until_ms IS NOT NULL AND until_ms > :now_ms ORDER BY until_ms DESC LIMIT 1);
+
+-- name: list_unique_queues()
+SELECT queues.name, MIN(unique_keys.id) FROM unique_keys JOIN queues USING (queue_id)
+GROUP BY unique_keys.queue_id;

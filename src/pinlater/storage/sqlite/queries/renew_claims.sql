@@ -1,1 +1,0 @@
-UPDATE claims SET deadline_ms = ?, flags = ? WHERE id = ?

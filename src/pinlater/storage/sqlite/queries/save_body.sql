@@ -1,1 +1,0 @@
-UPDATE progress SET body = ? WHERE id = ?

@@ -1,1 +1,0 @@
-INSERT OR REPLACE INTO meta (key, value) VALUES ('shard_map', ?)

@@ -1,1 +1,0 @@
-SELECT expires_at_ms, id FROM expiries WHERE expires_at_ms < ? ORDER BY expires_at_ms, id LIMIT ?

@@ -1,1 +1,0 @@
-SELECT expires_at_ms FROM expiries ORDER BY expires_at_ms LIMIT 1

@@ -1,1 +1,0 @@
-SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?))

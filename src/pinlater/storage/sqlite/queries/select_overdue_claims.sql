@@ -1,1 +1,0 @@
-SELECT id FROM claims WHERE deadline_ms < ? ORDER BY deadline_ms, id LIMIT ?

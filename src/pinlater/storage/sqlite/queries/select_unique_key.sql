@@ -1,1 +1,0 @@
-SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = ? AND key = ?

@@ -1,0 +1,106 @@
+"""`decide` is the table in `domain/transitions.py`, and changes no record in place."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pinlater.domain.job import JobState
+from pinlater.domain.transitions import TRANSITIONS, Event, transition_of
+from pinlater.storage.decide import (
+    Cancel,
+    Expire,
+    Happening,
+    Heartbeat,
+    Release,
+    RetryFailed,
+    Run,
+    TimeOut,
+    cut_bytes,
+    decide,
+    event_of,
+)
+from pinlater.storage.interface import Ack, Checkpoint, JobKey
+from pinlater.storage.record import JobRecord
+
+NOW_MS = 5_000
+KEY = JobKey("emails", 1, 7)
+HAPPENINGS: list[Happening] = [
+    Ack(KEY, succeeded=True),
+    Ack(KEY, succeeded=False),
+    Ack(KEY, succeeded=False, final=True),
+    Heartbeat(),
+    Checkpoint(KEY, "worker"),
+    Checkpoint(KEY, "worker", move_to_pending=True),
+    Release(10),
+    Cancel(),
+    TimeOut(),
+    Expire(),
+    RetryFailed(2, NOW_MS),
+    Run(2, NOW_MS),
+]
+CASES = list(itertools.product(HAPPENINGS, JobState, (1, 3)))
+
+
+def job_in(state: JobState, attempts_remaining: int) -> JobRecord:
+    held = state is JobState.IN_PROGRESS
+    return JobRecord(
+        id=KEY.id,
+        queue_id=1,
+        priority=KEY.priority,
+        created_at_ms=1,
+        run_after_ms=1,
+        updated_at_ms=1,
+        attempts_allowed=3,
+        attempts_remaining=attempts_remaining,
+        state=state,
+        claimed_at_ms=10 if held else None,
+        deadline_ms=20 if held else None,
+        timeout_ms=10 if held else None,
+        token="token" if held else None,
+    )
+
+
+@pytest.mark.parametrize(("happening", "state", "attempts"), CASES)
+def test_an_event_does_what_its_row_of_the_table_says_or_nothing(
+    happening: Happening, state: JobState, attempts: int
+) -> None:
+    job = job_in(state, attempts)
+    row = transition_of(event_of(job, happening), state)
+
+    change = decide(job, happening, NOW_MS)
+
+    if row is None:
+        assert change is None
+        return
+    assert change is not None
+    assert (change.transition, change.after.state) == (row, row.after)
+    if row.spends:
+        left = attempts - row.spends if row.after is JobState.PENDING else 0
+        assert change.after.attempts_remaining == left
+    assert (change.after.token is not None) == (row.after is not JobState.PENDING and state is JobState.IN_PROGRESS)
+    assert job == job_in(state, attempts)
+
+
+def test_every_event_but_a_claim_is_decided_here() -> None:
+    """Claims are set-based in every store."""
+    events = {event_of(job_in(state, attempts), happening) for happening, state, attempts in CASES}
+    assert events == {row.event for row in TRANSITIONS} - {Event.CLAIM}
+
+
+def test_the_last_attempt_fails_the_job_and_an_earlier_one_does_not() -> None:
+    failed = Ack(KEY, succeeded=False)
+    assert event_of(job_in(JobState.IN_PROGRESS, 1), failed) is Event.FAIL
+    assert event_of(job_in(JobState.IN_PROGRESS, 2), failed) is Event.RETRY
+
+
+def test_a_delayed_heartbeat_never_shortens_a_claim() -> None:
+    job = job_in(JobState.IN_PROGRESS, 1)
+    late = decide(job, Heartbeat(), 5)
+    assert late is not None
+    assert late.after.deadline_ms == job.deadline_ms
+
+
+def test_error_texts_are_cut_between_characters() -> None:
+    assert cut_bytes("ééé", 5) == "éé"
