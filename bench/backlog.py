@@ -16,7 +16,7 @@ from bench.servers import Server
 from bench.stores import Store
 from bench.workplace import BODY, QUEUE, Run, Workplace
 from pinlater.domain.clock import SystemClock
-from pinlater.storage.interface import Shard
+from pinlater.server.storage.interface import Shard
 
 FUTURE_MS = 30 * 24 * 3_600_000
 SPREAD_MS = 24 * 3_600_000

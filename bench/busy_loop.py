@@ -22,9 +22,9 @@ from bench.sqlite_stores import SqliteStore
 from bench.workplace import BODY, QUEUE, Workplace
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder, NewJob
-from pinlater.sharding.shards import ClaimRequest, ShardLanes
-from pinlater.storage.interface import Ack, ClaimCall, InsertRequest, JobKey
-from pinlater.storage.sqlite import SqliteShard
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
+from pinlater.server.storage.interface import Ack, ClaimCall, InsertRequest, JobKey
+from pinlater.server.storage.sqlite import SqliteShard
 
 TASKS = 64
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pinlater.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite import SqliteShard
 
 # What the periodic runner asks, however many queues and waits there are.
 PERIODIC = frozenset(

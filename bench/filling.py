@@ -9,7 +9,16 @@ from bench.workplace import BODY, QUEUE
 from pinlater.domain.clock import Clock
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
-from pinlater.storage.interface import Ack, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey, Shard
+from pinlater.server.storage.interface import (
+    Ack,
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Shard,
+)
 
 CHUNK = 5_000
 _HOLDER = Holder("bench:0:0:bench:0", "bench", "bench")

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from bench import bare_mysql
 from bench.servers import cpu_seconds
 from bench.stores import Store
-from pinlater.storage.interface import Shard
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.servers.database import Option
 from tests.servers.guard import Guard
 from tests.servers.mariadb import MariaDb

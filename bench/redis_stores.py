@@ -21,9 +21,9 @@ import redis
 from bench import bare_redis
 from bench.servers import cpu_seconds
 from bench.stores import Store
-from pinlater.storage.interface import Shard
-from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
-from pinlater.storage.redis.shard import RedisShard
+from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.shard import RedisShard
 from tests.servers.guard import Guard
 from tests.servers.redis import RedisServer
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench import bare
 from bench.stores import Store
-from pinlater.storage.interface import Shard
-from pinlater.storage.sqlite import SqliteShard
+from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.sqlite import SqliteShard
 
 
 class SqliteStore:

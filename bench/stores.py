@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pinlater.storage.interface import Shard
+from pinlater.server.storage.interface import Shard
 
 
 class Store(Protocol):

@@ -16,8 +16,8 @@ import uvloop
 from bench.load import BODY_BYTES
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import ClaimedJob, Outcome
-from pinlater.service.service import Operations
-from pinlater.service.values import (
+from pinlater.server.operations.service import Operations
+from pinlater.server.operations.values import (
     AckBatch,
     AckResult,
     Caller,
@@ -27,9 +27,9 @@ from pinlater.service.values import (
     HandedOut,
     JobToEnqueue,
 )
-from pinlater.telemetry.metrics import Metrics
-from pinlater.thrift_server.server import ThriftServer
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.thrift.server import ThriftServer
+from pinlater.server.thrift.settings import ThriftSettings
 
 _BODY = b"x" * BODY_BYTES
 _NOW_MS = 1_767_225_600_000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pinlater.cli.reference import page as commands_page
-from pinlater.config.reference import page as settings_page
+from pinlater.server.config.reference import page as settings_page
 from scripts.reference.regions import REPOSITORY, rewritten
 
 DOCS = REPOSITORY / "docs"

@@ -16,7 +16,7 @@ from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.enqueue import batches
 from pinlater.cli.main import COMMANDS, TRYING
 from pinlater.client import Job, errors
-from pinlater.config.extras import install_line
+from pinlater.server.config.extras import install_line
 from tests.cli.conftest import Pinlater
 
 

@@ -21,7 +21,7 @@ from pinlater.cli.commands.import_original.copy import Copy, Plan
 from pinlater.cli.commands.import_original.servers import endpoint_of
 from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
-from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
 from tests.client.fake_server import FakeServer

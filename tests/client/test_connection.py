@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from pinlater.client._connection import Connection, connect
+from pinlater.client._connection import ClientConnection, connect
 from pinlater.client._servers import Address
 from pinlater.client.errors import ConnectionLost
 from pinlater.wire.codec import Decoder, encode_reply
@@ -38,7 +38,7 @@ class Peer:
 
 
 @pytest.fixture
-async def line() -> AsyncIterator[tuple[Connection, Peer]]:
+async def line() -> AsyncIterator[tuple[ClientConnection, Peer]]:
     """A connection and its other end."""
     accepted: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda r, w: accepted.set_result(Peer(r, w)), "127.0.0.1", 0)
@@ -52,11 +52,11 @@ async def line() -> AsyncIterator[tuple[Connection, Peer]]:
     await server.wait_closed()
 
 
-def ask(connection: Connection) -> asyncio.Task[set[str]]:
+def ask(connection: ClientConnection) -> asyncio.Task[set[str]]:
     return asyncio.create_task(connection.call("getQueueNames", "test", ()))
 
 
-async def test_an_answer_that_is_none_ends_its_own_call_too(line: tuple[Connection, Peer]) -> None:
+async def test_an_answer_that_is_none_ends_its_own_call_too(line: tuple[ClientConnection, Peer]) -> None:
     """At once, and not at its deadline: the call whose turn it was learns it like those behind it."""
     connection, peer = line
     calls = [ask(connection), ask(connection)]
@@ -68,7 +68,7 @@ async def test_an_answer_that_is_none_ends_its_own_call_too(line: tuple[Connecti
     assert not connection.usable
 
 
-async def test_a_call_given_up_leaves_its_place_in_line(line: tuple[Connection, Peer]) -> None:
+async def test_a_call_given_up_leaves_its_place_in_line(line: tuple[ClientConnection, Peer]) -> None:
     """Its answer goes to nobody, the next one's to the next."""
     connection, peer = line
     given_up, kept = ask(connection), ask(connection)
@@ -81,7 +81,7 @@ async def test_a_call_given_up_leaves_its_place_in_line(line: tuple[Connection, 
         assert await kept == {"second"}
 
 
-async def test_answers_out_of_order_reach_nobody(line: tuple[Connection, Peer]) -> None:
+async def test_answers_out_of_order_reach_nobody(line: tuple[ClientConnection, Peer]) -> None:
     connection, peer = line
     calls = [ask(connection), ask(connection)]
     await peer.wait_for(2)
@@ -91,7 +91,7 @@ async def test_answers_out_of_order_reach_nobody(line: tuple[Connection, Peer]) 
     assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
 
 
-async def test_an_answer_can_be_looked_at_before_the_loop_has_read_it(line: tuple[Connection, Peer]) -> None:
+async def test_an_answer_can_be_looked_at_before_the_loop_has_read_it(line: tuple[ClientConnection, Peer]) -> None:
     """No step of this loop comes between; whoever called gets it all the same."""
     connection, peer = line
     assert connection.unread() is None
@@ -105,7 +105,7 @@ async def test_an_answer_can_be_looked_at_before_the_loop_has_read_it(line: tupl
     assert await call == {"a"}
 
 
-async def test_half_an_answer_is_none_yet_whether_it_was_read_or_not(line: tuple[Connection, Peer]) -> None:
+async def test_half_an_answer_is_none_yet_whether_it_was_read_or_not(line: tuple[ClientConnection, Peer]) -> None:
     connection, peer = line
     call = ask(connection)
     await peer.wait_for(1)
@@ -121,7 +121,7 @@ async def test_half_an_answer_is_none_yet_whether_it_was_read_or_not(line: tuple
     assert await call == names
 
 
-async def test_an_answer_that_was_read_but_not_handed_out_is_seen_too(line: tuple[Connection, Peer]) -> None:
+async def test_an_answer_that_was_read_but_not_handed_out_is_seen_too(line: tuple[ClientConnection, Peer]) -> None:
     connection, peer = line
     call = ask(connection)
     await peer.wait_for(1)
@@ -132,7 +132,7 @@ async def test_an_answer_that_was_read_but_not_handed_out_is_seen_too(line: tupl
     assert await call == {"a"}
 
 
-async def test_what_is_no_answer_or_a_lost_line_shows_nothing(line: tuple[Connection, Peer]) -> None:
+async def test_what_is_no_answer_or_a_lost_line_shows_nothing(line: tuple[ClientConnection, Peer]) -> None:
     connection, peer = line
     call = ask(connection)
     await peer.wait_for(1)

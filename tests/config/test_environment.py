@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.config.environment import is_reserved, variables
-from pinlater.config.load import load
-from pinlater.config.schema import keys
+from pinlater.server.config.environment import is_reserved, variables
+from pinlater.server.config.load import load
+from pinlater.server.config.schema import keys
 
 
 def test_we_define_no_variable_that_a_kubernetes_service_called_pinlater_would_set() -> None:

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from pinlater.config import extras
+from pinlater.server.config import extras
 
 
 class Installed:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.config.files import FileBroken, RateLimitFile, ServerSetFile, _parse_rate_limits, read_server_set
+from pinlater.server.config.files import FileBroken, RateLimitFile, ServerSetFile, _parse_rate_limits, read_server_set
 
 GOOD = '{"queues": [{"name": "emails", "queueConfig": {"maxJobsPerSecond": 100}}]}'
 OTHER = '{"queues": [{"name": "emails", "queueConfig": {"maxJobsPerSecond": 0.1}}]}'
@@ -136,7 +136,7 @@ def test_a_mended_file_has_no_error_any_more(limits: Path) -> None:
 
 
 def test_a_file_too_long_is_broken_and_not_read_whole(limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinlater.config.files.FILE_BYTES_MAX", 10)
+    monkeypatch.setattr("pinlater.server.config.files.FILE_BYTES_MAX", 10)
     with pytest.raises(FileBroken, match="longer than 10 bytes"):
         RateLimitFile(limits)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.config.errors import SettingsError
-from pinlater.config.load import load
-from pinlater.config.original import known_names, read_original
-from pinlater.config.schema import keys
-from pinlater.config.toml_file import read_toml
+from pinlater.server.config.errors import SettingsError
+from pinlater.server.config.load import load
+from pinlater.server.config.original import known_names, read_original
+from pinlater.server.config.schema import keys
+from pinlater.server.config.toml_file import read_toml
 
 TEXTS = st.one_of(
     st.text(max_size=30),

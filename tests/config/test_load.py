@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.config.errors import SettingsError
-from pinlater.config.load import Loaded, load
-from pinlater.config.schema import Kind, keys
-from pinlater.config.settings import Settings
-from pinlater.config.store import POSSIBLE, StoreLocation
-from pinlater.config.values import read_value
 from pinlater.domain.passwords import hash_password
+from pinlater.server.config.errors import SettingsError
+from pinlater.server.config.load import Loaded, load
+from pinlater.server.config.schema import Kind, keys
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.store import POSSIBLE, StoreLocation
+from pinlater.server.config.values import read_value
 
 
 def problems(path: Path | None = None, **rest: object) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.config.errors import SettingsError
-from pinlater.config.load import load
-from pinlater.config.original import REPLACED, SAME, STORE_KEYS, known_names
-from pinlater.config.schema import keys
-from pinlater.config.settings import Settings
-from pinlater.config.shard_file import find_shards
-from pinlater.config.store import StoreLocation
+from pinlater.server.config.errors import SettingsError
+from pinlater.server.config.load import load
+from pinlater.server.config.original import REPLACED, SAME, STORE_KEYS, known_names
+from pinlater.server.config.schema import keys
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_file import find_shards
+from pinlater.server.config.store import StoreLocation
 
 CONTRACT = (
     "ADMIN_PASSWORD_HASH",

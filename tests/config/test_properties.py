@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.config.properties import PropertiesInvalid, Property, parse_properties
+from pinlater.server.config.properties import PropertiesInvalid, Property, parse_properties
 
 
 def entries(text: str) -> dict[str, str]:

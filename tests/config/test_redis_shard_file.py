@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.cli.server_settings import store_of
-from pinlater.config.errors import SettingsError
-from pinlater.config.files import FileBroken
-from pinlater.config.load import load
-from pinlater.config.redis_shards import parse
-from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardSource, find_shards
-from pinlater.config.shard_place import ShardPlace
-from pinlater.config.store import StoreLocation
-from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.config.errors import SettingsError
+from pinlater.server.config.files import FileBroken
+from pinlater.server.config.load import load
+from pinlater.server.config.redis_shards import parse
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_file import ShardSource, find_shards
+from pinlater.server.config.shard_place import ShardPlace
+from pinlater.server.config.store import StoreLocation
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 THE_ORIGINALS = """
 {

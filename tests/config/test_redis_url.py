@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.config.addresses import Address
-from pinlater.config.errors import SettingsError
-from pinlater.config.load import load
-from pinlater.config.redis_url import RedisUrl
-from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardSource, find_shards
-from pinlater.config.show import shown_settings
-from pinlater.config.store import StoreLocation, parse_store, without_password
-from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.config.addresses import Address
+from pinlater.server.config.errors import SettingsError
+from pinlater.server.config.load import load
+from pinlater.server.config.redis_url import RedisUrl
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_file import ShardSource, find_shards
+from pinlater.server.config.show import shown_settings
+from pinlater.server.config.store import StoreLocation, parse_store, without_password
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 SECRET = "s3cret-Word"
 SENTINELS = (Address("s1", 26379), Address("::1", 7))
@@ -202,7 +202,7 @@ def test_tls_files_that_nobody_uses_give_a_warning(tmp_path: Path) -> None:
 
 
 def test_without_the_driver_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinlater.config.checks.find_spec", lambda name: None)
+    monkeypatch.setattr("pinlater.server.config.checks.find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"pip install .*\[redis\]'"):
         load(flags={"store": "redis://r"})
 

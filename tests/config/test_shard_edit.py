@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
+from pinlater.server.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
 
 FILE = """\
 {

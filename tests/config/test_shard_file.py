@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.config.files import FileBroken
-from pinlater.config.mysql_shards import parse
-from pinlater.config.settings import Settings
-from pinlater.config.shard_file import ShardSource, find_shards
-from pinlater.config.shard_place import ShardPlace
-from pinlater.config.store import StoreLocation
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.config.files import FileBroken
+from pinlater.server.config.mysql_shards import parse
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_file import ShardSource, find_shards
+from pinlater.server.config.shard_place import ShardPlace
+from pinlater.server.config.store import StoreLocation
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 
 THE_ORIGINALS = """
 {
@@ -210,7 +210,7 @@ def test_a_file_that_is_missing_at_the_start_is_an_error(tmp_path: Path) -> None
 
 
 def test_the_shard_of_a_url_follows_the_password_file(tmp_path: Path) -> None:
-    from pinlater.config.store import parse_store
+    from pinlater.server.config.store import parse_store
 
     password = tmp_path / "password"
     password.write_text("old")

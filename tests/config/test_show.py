@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from pinlater.cli import exits
 from pinlater.cli.commands.hash_password import hash_password as hash_password_command
 from pinlater.cli.commands.settings import settings
-from pinlater.config.load import load
-from pinlater.config.schema import keys
-from pinlater.config.show import HIDDEN, shown_settings
 from pinlater.domain.passwords import hash_password, verify_password
+from pinlater.server.config.load import load
+from pinlater.server.config.schema import keys
+from pinlater.server.config.show import HIDDEN, shown_settings
 
 app = typer.Typer()
 app.command()(settings)

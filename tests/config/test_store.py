@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.config.errors import SettingsError
-from pinlater.config.load import load
-from pinlater.config.mysql_url import MysqlUrl
-from pinlater.config.settings import Settings
-from pinlater.config.shard_file import find_shards
-from pinlater.config.show import shown_settings
-from pinlater.config.store import StoreLocation, parse_store, without_password
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.config.errors import SettingsError
+from pinlater.server.config.load import load
+from pinlater.server.config.mysql_url import MysqlUrl
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_file import find_shards
+from pinlater.server.config.show import shown_settings
+from pinlater.server.config.store import StoreLocation, parse_store, without_password
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 
 SECRET = "s3cret-Word"
 
@@ -205,7 +205,7 @@ def test_a_password_file_that_all_may_read_gives_a_warning(tmp_path: Path) -> No
 
 
 def test_without_the_driver_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinlater.config.checks.find_spec", lambda name: None)
+    monkeypatch.setattr("pinlater.server.config.checks.find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"pip install .*\[mysql\]'"):
         load(flags={"store": "mysql://db/x"})
 

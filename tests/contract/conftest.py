@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.storage.interface import Shard
+from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
 from tests.contract.stores import STORES, make_store, needs_server
 from tests.servers.fixtures import OTHER_REDIS_SERVERS

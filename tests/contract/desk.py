@@ -16,7 +16,7 @@ from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import StatusRule
-from pinlater.storage.interface import (
+from pinlater.server.storage.interface import (
     Ack,
     Acked,
     Checkpoint,

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.storage.interface import Shard
-from pinlater.storage.memory import MemoryShard
-from pinlater.storage.mysql.settings import Endpoint
-from pinlater.storage.mysql.shard import MysqlShard
-from pinlater.storage.redis.settings import RedisEndpoint
-from pinlater.storage.redis.shard import RedisShard
+from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.redis.settings import RedisEndpoint
+from pinlater.server.storage.redis.shard import RedisShard
 from tests.servers.database import DatabaseServer
 from tests.servers.fixtures import OTHER_REDIS_SERVERS
 from tests.servers.redis import RedisServer
@@ -43,9 +43,9 @@ def _memory(folder: Path, monotonic: Monotonic) -> Shard:
 
 def _sqlite(folder: Path, monotonic: Monotonic) -> Shard:
     try:
-        sqlite = importlib.import_module("pinlater.storage.sqlite")
+        sqlite = importlib.import_module("pinlater.server.storage.sqlite")
     except ModuleNotFoundError as error:
-        if error.name != "pinlater.storage.sqlite":
+        if error.name != "pinlater.server.storage.sqlite":
             raise
         raise StoreMissing("the SQLite store is not there yet") from error
     # Hundreds of stores are opened in a run: each log of the usual length would write gigabytes in all.

@@ -15,7 +15,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
-from pinlater.storage.interface import (
+from pinlater.server.storage.interface import (
     Ack,
     Acked,
     Checkpoint,

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from pinlater.domain.job import JobState
-from pinlater.storage.interface import ClaimCall, ClaimOrder
+from pinlater.server.storage.interface import ClaimCall, ClaimOrder
 from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
 
 _JOBS = 60

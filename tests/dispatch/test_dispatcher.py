@@ -11,16 +11,16 @@ from random import Random
 
 import pytest
 
-from pinlater.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import Claimed, ClaimOrder, Inserted, InsertRequest, Shard
-from pinlater.storage.memory import MemoryShard
-from pinlater.storage.sqlite import SqliteShard
+from pinlater.server.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import Claimed, ClaimOrder, Inserted, InsertRequest, Shard
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite import SqliteShard
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.
 _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))

@@ -11,10 +11,10 @@ from typing import TypeVarTuple, Unpack
 
 import pytest
 
-from pinlater.dispatch.patience import Overdue, Patience
-from pinlater.dispatch.waiting import WaitingRoom, Woken
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.dispatch.claim_deadlines import ClaimDeadlines, Overdue
+from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.testing._loop import TurnedLoop
 
 SLOW_MS, STALL_MS = 25, 500
@@ -39,13 +39,13 @@ class Wait:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.loop = CountingLoop(self.clock)
-        self.patience = Patience("1", SLOW_MS / 1000, STALL_MS / 1000)
-        self.room = WaitingRoom("q", self.clock.now_ms)
+        self.patience = ClaimDeadlines("1", SLOW_MS / 1000, STALL_MS / 1000)
+        self.waiters = Waiters("q", self.clock.now_ms)
 
-    def answer(self, room: WaitingRoom | None = None, *, anything: bool = False) -> asyncio.Future[str]:
+    def answer(self, waiters: Waiters | None = None, *, anything: bool = False) -> asyncio.Future[str]:
         """An answer that is waited for."""
         future: asyncio.Future[str] = self.loop.create_future()
-        self.patience.begin(future, room, 1, anything=anything)
+        self.patience.begin(future, waiters, 1, anything=anything)
         return future
 
     def after(self, ms: int) -> None:
@@ -75,7 +75,7 @@ def test_a_claim_is_given_up_when_the_shard_stalls(wait: Wait) -> None:
 
 
 def test_who_has_something_goes_when_the_shard_is_slow(wait: Wait) -> None:
-    answer = wait.answer(wait.room, anything=True)
+    answer = wait.answer(wait.waiters, anything=True)
     wait.after(SLOW_MS - 1)
     assert not answer.done()
     wait.after(1)
@@ -83,17 +83,17 @@ def test_who_has_something_goes_when_the_shard_is_slow(wait: Wait) -> None:
 
 
 def test_who_waits_goes_with_the_rooms_next_jobs_once_the_shard_is_slow(wait: Wait) -> None:
-    answer = wait.answer(wait.room)
+    answer = wait.answer(wait.waiters)
     wait.after(SLOW_MS - 1)
-    wait.room.wake(1)
+    wait.waiters.wake(1)
     assert not answer.done()
     wait.after(1)
-    wait.room.wake(1)
-    assert isinstance(answer.exception(), Woken)
+    wait.waiters.wake(1)
+    assert isinstance(answer.exception(), JobsCame)
 
 
 def test_who_waits_for_jobs_that_do_not_come_is_given_up_when_the_shard_stalls(wait: Wait) -> None:
-    answer = wait.answer(wait.room)
+    answer = wait.answer(wait.waiters)
     wait.after(SLOW_MS)
     wait.after(STALL_MS - SLOW_MS - 1)
     assert not answer.done()

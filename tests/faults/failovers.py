@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
-from pinlater.storage.redis.keys import parts_of
+from pinlater.server.storage.redis.keys import parts_of
 from tests.faults.faults import HARMED, Fault
 from tests.faults.rollback import Lacked, Rollback
 from tests.faults.stage import Stage

@@ -6,7 +6,7 @@ import asyncio
 import time
 from random import Random
 
-from pinlater.storage.redis.keys import parts_of
+from pinlater.server.storage.redis.keys import parts_of
 from tests.faults.faults import HARMED, Fault
 from tests.faults.stage import Stage
 from tests.redis.lost_keys import KINDS, keys_of_kind

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
-from pinlater.storage.redis.scripts import script
+from pinlater.server.storage.redis.scripts import script
 from tests.mysql import consistency as mysql_consistency
 from tests.redis import consistency as redis_consistency
 from tests.servers.database import DatabaseServer

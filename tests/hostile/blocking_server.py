@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from pinlater.cli.main import main
-from pinlater.service.service import Operations
-from pinlater.thrift_server import dispatch
+from pinlater.server.operations.service import Operations
+from pinlater.server.thrift import dispatch
 
 BUSY_S = 3.0  # beyond what the slowest machine is allowed
 _get_server_info = dispatch.HANDLERS["getServerInfo"]

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bench.servers import Server
-from pinlater.telemetry.loop_lag import BOUNDS_MS
+from pinlater.server.telemetry.loop_lag import BOUNDS_MS
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.generated import ttypes as types
 

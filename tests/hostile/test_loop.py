@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.servers import Server, pinlater_server
-from pinlater.thrift_server.large_frames import SMALL_BYTES
+from pinlater.server.thrift.large_frames import SMALL_BYTES
 from pinlater.wire.generated import ttypes as types
 from tests.hostile.callers import Caller, call, no_long_turn
 

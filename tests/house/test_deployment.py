@@ -51,7 +51,7 @@ def test_the_unit_restarts_without_a_limit(unit: str) -> None:
 
 def test_the_units_settings_file_is_one_that_the_server_takes(repository: Path) -> None:
     """The example is checked by the loader itself."""
-    from pinlater.config.schema import keys
+    from pinlater.server.config.schema import keys
 
     assert set(tomllib.loads((repository / "deploy/pinlater.toml").read_text())) <= set(keys())
 

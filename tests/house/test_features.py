@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.config.schema import keys
+from pinlater.server.config.schema import keys
 from scripts.reference.regions import without_regions
 from tests.house.conftest import REPOSITORY
 

@@ -53,8 +53,8 @@ def test_the_wheel_carries_types_statements_and_the_idl(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "pinlater/py.typed" in names
     assert "pinlater/wire/pinlater.thrift" in names
-    assert any(name.startswith("pinlater/storage/sqlite/") and name.endswith(".sql") for name in names)
-    assert any(name.startswith("pinlater/storage/redis/") and name.endswith(".lua") for name in names)
+    assert any(name.startswith("pinlater/server/storage/sqlite/") and name.endswith(".sql") for name in names)
+    assert any(name.startswith("pinlater/server/storage/redis/") and name.endswith(".lua") for name in names)
     assert not any(name.startswith(("tests/", "bench/", "docs/")) for name in names)
 
 

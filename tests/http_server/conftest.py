@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 import pytest
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.http_server.routing import Router
-from pinlater.http_server.server import HttpServer, OneServer, Readiness
-from pinlater.http_server.settings import HttpSettings
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.http.routing import Router
+from pinlater.server.http.server import HttpServer, OneServer, Readiness
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.telemetry.metrics import Metrics
 
 
 class Answer(NamedTuple):

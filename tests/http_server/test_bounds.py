@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 import pytest
 import uvloop
 
-from pinlater.http_server.connection import Connection
-from pinlater.http_server.messages import Request, Response, text_response
-from pinlater.http_server.routing import Router
-from pinlater.http_server.server import HttpServer, OneServer, Readiness
-from pinlater.http_server.settings import HttpSettings
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.http.connection import HttpConnection
+from pinlater.server.http.messages import Request, Response, text_response
+from pinlater.server.http.routing import Router
+from pinlater.server.http.server import HttpServer, OneServer, Readiness
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.telemetry.metrics import Metrics
 
 from .conftest import Serve, Site
 
@@ -143,7 +143,7 @@ async def test_where_every_connection_is_busy_a_few_more_get_health_checks_and_n
 async def test_where_every_connection_is_busy_and_those_for_checks_too_the_new_one_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinlater.http_server.server.PLACES_FOR_CHECKS", 0)
+    monkeypatch.setattr("pinlater.server.http.server.PLACES_FOR_CHECKS", 0)
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Request) -> Response:
@@ -378,13 +378,13 @@ async def test_a_client_that_leaves_within_its_request_is_no_fault_of_ours(caplo
     reader = asyncio.StreamReader()
     writer = asyncio.StreamWriter(ClosedTransport(), asyncio.StreamReaderProtocol(reader), reader, loop)
 
-    async def answer(_: Connection, request: Request) -> Response:
+    async def answer(_: HttpConnection, request: Request) -> Response:
         return text_response(request.path)
 
     reader.feed_data(b"GET /pi")
     reader.feed_eof()
     with caplog.at_level(logging.DEBUG):
-        await Connection(reader, writer, HttpSettings(port=0), answer).serve()
+        await HttpConnection(reader, writer, HttpSettings(port=0), answer).serve()
     assert "the client is gone" in str(getattr(caplog.records[-1], "reason", ""))
 
 

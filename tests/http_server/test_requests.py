@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from pinlater.client import AsyncClient
 from pinlater.client.errors import CallerError
-from pinlater.http_server.messages import BadRequest, Request, Response, parse_request, text_response
-from pinlater.http_server.routing import HostCheck, Router
-from pinlater.http_server.settings import HttpSettings
-from pinlater.http_server.thrift_hint import TEXT
+from pinlater.server.http.messages import BadRequest, Request, Response, parse_request, text_response
+from pinlater.server.http.routing import HostCheck, Router
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.http.thrift_hint import TEXT
 from pinlater.wire.codec import Decoder, encode_call
 from pinlater.wire.generated import ttypes as types
 
@@ -185,7 +185,7 @@ async def test_a_fault_in_a_page_shows_nothing_of_its_insides(serve: Serve, capl
 
 
 async def test_each_request_is_one_line_at_debug(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "pinlater.http_server"):
+    with caplog.at_level(logging.DEBUG, "pinlater.server.http"):
         await site.get("/nothing?secret=1")
     lines = [vars(record) for record in caplog.records if record.getMessage() == "http request"]
     assert [(line["method"], line["path"], line["status"]) for line in lines] == [("GET", "/nothing", 404)]

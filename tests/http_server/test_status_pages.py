@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import parser
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.http_server.server import Readiness
-from pinlater.telemetry.metrics import TICK_S
+from pinlater.server.http.server import Readiness
+from pinlater.server.telemetry.metrics import TICK_S
 
 from .conftest import Site
 

@@ -6,8 +6,8 @@ import asyncio
 from random import Random
 
 from pinlater.domain.errors import StoreFull
-from pinlater.maintenance.runner import Periodic, Runner
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.maintenance.runner import Periodic, Runner
+from pinlater.server.telemetry.metrics import Metrics
 
 
 class Work:

@@ -9,17 +9,17 @@ from typing import NoReturn
 import pytest
 import pytest_asyncio
 
-from pinlater.dispatch.dispatcher import Dispatcher
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
-from pinlater.maintenance.rates import RateSampler
-from pinlater.maintenance.settings import MaintenanceSettings
-from pinlater.maintenance.sweeps import Sweeps
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import (
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.maintenance.rates import RateSampler
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.maintenance.sweeps import Sweeps
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import (
     Ack,
     ClaimCall,
     ClaimOrder,
@@ -30,8 +30,8 @@ from pinlater.storage.interface import (
     TimeToLive,
     raise_error,
 )
-from pinlater.storage.memory import MemoryShard
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.telemetry.metrics import Metrics
 
 HOLDER = Holder("h:1:2:worker:1", "worker", "t1")
 

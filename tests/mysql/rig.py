@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import Desk
 from tests.mysql.consistency import inconsistencies
 from tests.servers.database import DatabaseServer

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import pytest
 
-from pinlater.app import App
-from pinlater.config.load import load
 from pinlater.domain.job import Outcome
-from pinlater.service.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.app import App
+from pinlater.server.config.load import load
+from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.mysql.conftest import KINDS
 from tests.mysql.rig import QUEUE, Rig, rig_on
 from tests.servers.clock import FakeClock
@@ -111,7 +111,7 @@ async def test_a_server_that_starts_after_a_jump_goes_by_the_time_of_those_that_
     [first] = await claimed(one)
 
     jumping.clock.jump(jump_s)
-    await one.watch.ping_all()  # as every few seconds
+    await one.shard_monitor.ping_all()  # as every few seconds
     other = await start()
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 30_000, (
         "they are an hour apart, or the machine is very slow"
@@ -137,7 +137,7 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
     [(descriptor, token)] = await claimed(one)
     jumping.clock.jump(jump_s)
     for app in (one, other):
-        await app.watch.ping_all()
+        await app.shard_monitor.ping_all()
     for app in (one, other):
         await swept(app)
         assert await claimed(app) == []

@@ -11,8 +11,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.mysql.connection import ConnectionLost, connect
-from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.mysql.connection import ConnectionLost, connect
+from pinlater.server.storage.mysql.settings import MysqlSettings
 from tests.contract.desk import Desk
 from tests.mysql.rig import Rig, gathered, rig_on, stats_of, until
 from tests.servers.mariadb import MariaDb

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.interface import Checkpoint, JobKey
+from pinlater.server.storage.interface import Checkpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, Held
 from tests.mysql.rig import LIMITS, Rig, gathered, stats_of, until
 

@@ -17,10 +17,10 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, SchemaRefused, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
-from pinlater.storage.mysql import connection
-from pinlater.storage.mysql.errors import translate
-from pinlater.storage.mysql.migration import newest_version
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql import connection
+from pinlater.server.storage.mysql.errors import translate
+from pinlater.server.storage.mysql.migration import newest_version
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from tests.contract.desk import Desk
 from tests.mysql.rig import QUEUE, Rig, until
 from tests.servers.database import DatabaseServer

@@ -12,8 +12,8 @@ import pytest
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.job import ClaimedJob, Holder, NewJob, Outcome
-from pinlater.sharding.shards import ClaimRequest, ShardLanes
-from pinlater.storage.interface import Ack, ClaimCall, InsertRequest, JobKey
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
+from pinlater.server.storage.interface import Ack, ClaimCall, InsertRequest, JobKey
 from tests.crash.history import Recorder, check
 from tests.mysql.rig import QUEUE, Rig, gathered, rig_on, until
 from tests.servers.database import DatabaseServer

@@ -10,8 +10,8 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import Outcome
-from pinlater.sharding.shards import ShardLanes
-from pinlater.storage.interface import InsertRequest
+from pinlater.server.sharding.shards import ShardLanes
+from pinlater.server.storage.interface import InsertRequest
 from tests.contract.desk import Desk
 from tests.mysql.rig import QUEUE, Rig, stats_of, until
 

@@ -10,8 +10,8 @@ import pytest
 from asyncmy import errors as driver
 
 from pinlater.domain.job import JobState
-from pinlater.storage.mysql.connection import Connection
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.connection import MysqlConnection
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 from tests.mysql.rig import Rig, gathered
 
@@ -81,7 +81,7 @@ async def test_every_connection_is_set_as_we_need_it(rig: Rig, kind: str) -> Non
     assert await settings_of(await shard._connect_reader(), [READ_LIMIT[kind]]) == (2_500,)
 
 
-async def settings_of(connection: Connection, names: list[bytes]) -> tuple[Any, ...]:
+async def settings_of(connection: MysqlConnection, names: list[bytes]) -> tuple[Any, ...]:
     [found] = await connection.run([b"SELECT " + b", ".join(names)])
     await connection.quit()
     return found.rows[0]

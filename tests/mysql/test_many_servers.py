@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from pinlater.domain.ids import slot_of
-from pinlater.storage.mysql.settings import MysqlSettings
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import Desk
 from tests.mysql.rig import LIMITS, Rig
 

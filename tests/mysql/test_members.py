@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import pytest
 
-from pinlater.app import App
 from pinlater.client import AsyncClient, Job
-from pinlater.config.load import load
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
+from pinlater.server.app import App
+from pinlater.server.config.load import load
 from tests.servers.mariadb import MariaDb
 
 Start = Callable[..., Awaitable[App]]
@@ -85,7 +85,7 @@ async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start)
         AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
     ):
         await producer.create_queue("q")
-        await other.service.book.refresh()
+        await other.service.queue_cache.refresh()
         waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
         await until(lambda: other.dispatcher.waiting("q") == 1)
         await producer.enqueue("q", [Job(b"over there")])
@@ -126,7 +126,7 @@ async def test_where_no_wake_arrives_a_look_finds_the_job(start: Start) -> None:
         AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
     ):
         await producer.create_queue("q")
-        await other.service.book.refresh()
+        await other.service.queue_cache.refresh()
         waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
         await until(lambda: other.dispatcher.waiting("q") == 1)
         await producer.enqueue("q", [Job(b"seen")])

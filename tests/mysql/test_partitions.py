@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.storage.interface import TimeToLive
-from pinlater.storage.mysql.connection import Connection, connect
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.interface import TimeToLive
+from pinlater.server.storage.mysql.connection import MysqlConnection, connect
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
 from tests.servers.database import DatabaseServer
 
@@ -141,7 +141,7 @@ async def test_a_long_read_holds_nobody_up(desk: Desk, rows: Rows, server: Datab
     waits_long = MysqlSettings(lock_wait_ms=600_000, statement_timeout_ms=600_000)
     shard = shard_of(desk)
 
-    async def connect_to_wait_long() -> Connection:
+    async def connect_to_wait_long() -> MysqlConnection:
         return await connect(shard.endpoint, waits_long, autocommit=True)
 
     shard._partitions._connect = connect_to_wait_long

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pinlater.storage.mysql.connection import connect
-from pinlater.storage.mysql.settings import MysqlSettings
-from pinlater.storage.mysql.statements import (
+from pinlater.server.storage.mysql.connection import connect
+from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.mysql.statements import (
     JOBS,
     STATEMENTS,
     Sql,
@@ -248,6 +248,6 @@ async def test_rows_are_deleted_by_their_keys(filled: Rig, table: str) -> None:
 
 def test_every_statement_is_used() -> None:
     """A statement without a caller is dead."""
-    packages = [files("pinlater.storage.mysql"), files("pinlater.storage.relational")]
+    packages = [files("pinlater.server.storage.mysql"), files("pinlater.server.storage.relational")]
     code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []

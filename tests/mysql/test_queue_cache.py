@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.clock import ManualClock
-from pinlater.storage.mysql.queue_cache import QueueCache, QueueEntry
+from pinlater.server.storage.mysql.queue_cache import QueueCache, QueueEntry
 
 WHEN_MS = 1_000_000
 

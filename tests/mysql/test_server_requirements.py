@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.storage.mysql.server_requirements import judge
-from pinlater.storage.mysql.settings import Endpoint
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.server_requirements import judge
+from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.servers.database import DatabaseServer
 
 
@@ -58,7 +58,11 @@ async def test_flushes_that_are_switched_off_are_said(
     with caplog.at_level(logging.WARNING, "pinlater"):
         await shard.open(1)
     await shard.close()
-    said = [record.message for record in caplog.records if record.name == "pinlater.storage.mysql.server_requirements"]
+    said = [
+        record.message
+        for record in caplog.records
+        if record.name == "pinlater.server.storage.mysql.server_requirements"
+    ]
     assert [message.partition(":")[0] for message in said] == [
         "innodb_flush_log_at_trx_commit is not 1",
         "there is a binary log and sync_binlog is not 1",

@@ -13,7 +13,7 @@ import pytest
 
 from bench.servers import Server
 from pinlater.client import Ack, Client, Job
-from pinlater.storage.mysql.stats import Stats
+from pinlater.server.storage.mysql.stats import Stats
 from tests.mysql.shard_file import ShardFile
 from tests.servers.mariadb import MariaDb
 from tests.servers.ports import free_port

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from pinlater.domain.clock import SystemClock
-from pinlater.storage.mysql.settings import Endpoint
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.testing.real_server import RealServer
 from tests.contract import two_servers
 from tests.contract.desk import QUEUE, Desk

@@ -6,8 +6,8 @@ What all stores with several servers must do is in `tests/contract/test_several_
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
-from pinlater.storage.mysql.queue_cache import QueueCache
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.queue_cache import QueueCache
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.mysql.rig import QUEUE, Rig
 
 

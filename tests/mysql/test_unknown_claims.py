@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from pinlater.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import InsertRequest
-from pinlater.storage.mysql.shard import MysqlShard
+from pinlater.server.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import InsertRequest
+from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import QUEUE, Desk
 from tests.mysql.rig import Rig, rig_on, until
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from pinlater.config.settings import Settings
-from pinlater.http_server.settings import HttpSettings
-from pinlater.processes.server_slot import Timeouts
-from pinlater.processes.supervisor import Supervisor
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.config.settings import Settings
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.processes.server_slot import Timeouts
+from pinlater.server.processes.supervisor import Supervisor
+from pinlater.server.thrift.settings import ThriftSettings
 
 FAKE = Path(__file__).with_name("fake_child.py")
 PATIENCE_S = 30.0

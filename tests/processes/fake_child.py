@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from pinlater.processes.line import Answer, Ask, Failed, Hello, Vitals, from_parent, receive_plan
+from pinlater.server.processes.control_channel import Answer, Ask, Failed, Hello, Vitals, from_parent, receive_plan
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.numbers import look
 from pinlater.supervision.channel import frame, read_frame
-from pinlater.telemetry.metrics import Metrics
-from pinlater.telemetry.numbers import look
 
 
 async def main(descriptor: int, folder: Path) -> int:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.config.load import load
-from pinlater.config.settings import Settings
-from pinlater.processes import child
-from pinlater.processes.line import Failed, OtherVersion, Plan, from_child, plan_frame, receive_plan
+from pinlater.server.config.load import load
+from pinlater.server.config.settings import Settings
+from pinlater.server.processes import child
+from pinlater.server.processes.control_channel import Failed, OtherVersion, Plan, from_child, plan_frame, receive_plan
 
 
 def test_settings_arrive_as_they_are(tmp_path: Path) -> None:

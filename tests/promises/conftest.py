@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from bench.servers import Server, pinlater_server
-from pinlater.app import App
-from pinlater.config.load import load
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.passwords import hash_password
+from pinlater.server.app import App
+from pinlater.server.config.load import load
 from tests.promises.rig import Rig, start_rig
 from tests.promises.wire import Wire
 

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from pinlater.dispatch.dispatcher import Dispatcher
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import ManualClock, SystemClock
-from pinlater.maintenance.settings import MaintenanceSettings
-from pinlater.maintenance.sweeps import Sweeps
-from pinlater.service.identity import Identity
-from pinlater.service.passwords import PasswordCheck
-from pinlater.service.service import Service
-from pinlater.service.settings import ServiceSettings
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import Shard, TimeToLive
-from pinlater.storage.memory import MemoryShard
-from pinlater.storage.sqlite import SqliteShard
-from pinlater.telemetry.metrics import Metrics
-from pinlater.thrift_server.server import ThriftServer
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.maintenance.sweeps import Sweeps
+from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.passwords import PasswordCheck
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import Shard, TimeToLive
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.thrift.server import ThriftServer
+from pinlater.server.thrift.settings import ThriftSettings
 from tests.promises.wire import PATIENCE_S, Wire
 
 
@@ -68,7 +68,7 @@ class Rig:
 
     def limits_changed(self) -> None:
         """As when the limits' file was read again."""
-        self.service.book.limits_changed()
+        self.service.queue_cache.limits_changed()
         self.dispatcher.look_again()
 
     async def close(self) -> None:
@@ -114,14 +114,14 @@ async def start_rig(
                 jobs.succeeded_ttl_ms if queue.config.succeeded_ttl_ms is None else queue.config.succeeded_ttl_ms,
                 jobs.failed_ttl_ms if queue.config.failed_ttl_ms is None else queue.config.failed_ttl_ms,
             )
-            for queue in service.book.queues.values()
+            for queue in service.queue_cache.queues.values()
         ]
 
     sweeps = Sweeps(map_of_shards, dispatcher, times_to_live, metrics, clock, MaintenanceSettings())
     # A clock that is turned looks like a server that stood still.
     turned = replace(thrift or ThriftSettings(port=0), standstill_s=math.inf)
     server = ThriftServer(service, turned, metrics, clock)
-    await service.book.refresh()
+    await service.queue_cache.refresh()
     await server.start()
     return Rig(clock, map_of_shards, dispatcher, service, metrics, sweeps, server, passwords, file_limits)
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pinlater.config.load import load
 from pinlater.domain.clock import SystemClock
-from pinlater.service.settings import ServiceSettings
+from pinlater.server.config.load import load
+from pinlater.server.operations.settings import ServiceSettings
 from tests.promises.rig import Rig
 from tests.promises.test_queues import refused
 from tests.promises.wire import ALREADY_FINAL, APPLIED, NOT_FOUND, SUCCEEDED, Wire, ack_request, ttypes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.service.settings import ServiceSettings
+from pinlater.server.operations.settings import ServiceSettings
 from tests.promises.rig import Rig, start_rig
 from tests.promises.test_queues import refused
 from tests.promises.wire import FAILED, IN_PROGRESS, PENDING, SUCCEEDED, Wire, ack_request, ttypes

@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.passwords import hash_password
-from pinlater.service.settings import ServiceSettings
-from pinlater.sharding.placement import covered
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.sharding.placement import covered
 from tests.promises.conftest import PASSWORD
 from tests.promises.rig import Rig
 from tests.promises.test_queues import refused

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.dispatch.settings import DispatchSettings
+from pinlater.server.dispatch.settings import DispatchSettings
 from tests.promises.rig import Rig
 from tests.promises.test_queues import refused
 from tests.promises.wire import IN_PROGRESS, Wire, ack_request, ttypes

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pinlater.domain.job import JobState
-from pinlater.storage.options import options_of
-from pinlater.storage.redis.keys import INDEX_OF
-from pinlater.storage.redis.packing import HAS_PAST, read_claim, read_job
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.redis.keys import INDEX_OF
+from pinlater.server.storage.redis.packing import HAS_PAST, read_claim, read_job
 from tests.servers.redis import RedisServer
 
 _JOB = b"j"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pinlater.storage.redis import keys
+from pinlater.server.storage.redis import keys
 
 # How long the part behind a kind's letters is.
 _BYTES = {"": 0, "writer": 2, "queue": 4, "line": 5, "ref": 13}

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from pinlater.storage.redis.scripts import names, script
-from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
-from pinlater.storage.redis.shard import RedisShard
-from pinlater.storage.redis.stats import Stats
+from pinlater.server.storage.redis.scripts import names, script
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.redis.stats import Stats
 from tests.contract.desk import Desk
 from tests.redis.consistency import inconsistencies
 from tests.servers.proxy import Proxy

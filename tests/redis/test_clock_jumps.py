@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from pinlater.app import App
-from pinlater.config.load import load
 from pinlater.domain.job import Outcome
-from pinlater.service.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
+from pinlater.server.app import App
+from pinlater.server.config.load import load
+from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
 from tests.redis.rig import QUEUE, Rig, rig_on
 from tests.servers.clock import FakeClock
 from tests.servers.database import ServerMissing
@@ -109,10 +109,10 @@ async def test_running_servers_go_on_and_their_claims_hold_while_redis_clock_jum
     await one.service.enqueue(CALLER, QUEUE, jobs)
     [(descriptor, token)] = await claimed(one)
     for app in (one, other):
-        await app.watch.ping_all()
+        await app.shard_monitor.ping_all()
     jumping.clock.jump(jump_s)
     for app in (one, other):
-        await app.watch.ping_all()
+        await app.shard_monitor.ping_all()
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
@@ -135,7 +135,7 @@ async def test_a_server_that_starts_after_redis_clock_jumped_goes_by_the_time_of
     [first] = await claimed(one)
 
     jumping.clock.jump(jump_s)
-    await one.watch.ping_all()  # as every few seconds
+    await one.shard_monitor.ping_all()  # as every few seconds
     other = await start()
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 30_000
 

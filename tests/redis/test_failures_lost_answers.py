@@ -10,8 +10,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.interface import Checkpoint, InsertRequest, JobKey
-from pinlater.storage.redis.scripts import script
+from pinlater.server.storage.interface import Checkpoint, InsertRequest, JobKey
+from pinlater.server.storage.redis.scripts import script
 from tests.contract.desk import QUEUE, Desk, Held
 from tests.redis.rig import LIMITS, Rig, stats_of, until
 

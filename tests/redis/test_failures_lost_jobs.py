@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
-from pinlater.storage.interface import Inserted, JobKey
+from pinlater.server.storage.interface import Inserted, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk, unique
 from tests.redis.rig import FRONT, Rig, stats_of
 

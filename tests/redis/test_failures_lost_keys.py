@@ -12,7 +12,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.storage.interface import InsertRequest, JobKey, Page, raise_error
+from pinlater.server.storage.interface import InsertRequest, JobKey, Page, raise_error
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
 from tests.redis.consistency import keys_of
 from tests.redis.lost_keys import KINDS, keys_of_kind

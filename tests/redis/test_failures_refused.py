@@ -10,9 +10,9 @@ from redis.exceptions import ResponseError
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, ShardRefused, StoreFull
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.redis.errors import Refused, refusal_of, translate
-from pinlater.storage.redis.settings import RedisEndpoint
-from pinlater.storage.redis.shard import RedisShard
+from pinlater.server.storage.redis.errors import Refused, refusal_of, translate
+from pinlater.server.storage.redis.settings import RedisEndpoint
+from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import QUEUE, Desk
 from tests.redis.rig import Rig, rig_on, until
 from tests.servers.redis import RedisServer

@@ -10,9 +10,9 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import Outcome
-from pinlater.sharding.shards import ShardLanes
-from pinlater.storage.interface import InsertRequest
-from pinlater.storage.redis.scripts import script
+from pinlater.server.sharding.shards import ShardLanes
+from pinlater.server.storage.interface import InsertRequest
+from pinlater.server.storage.redis.scripts import script
 from tests.contract.desk import Desk
 from tests.redis.rig import FRONT, QUEUE, Rig, stats_of, until
 

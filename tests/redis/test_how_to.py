@@ -40,7 +40,7 @@ def test_the_pages_settings_and_user_are_enough(start_redis: Callable[..., Redis
             assert client.ack("emails", [Ack(done.descriptor, token=done.token)])[0].outcome.name == "APPLIED"
             client.ack("emails", [Ack(failed.descriptor, succeeded=False, token=failed.token)])
             assert client.queue_stats("emails")[0].total("succeeded") == 1
-        assert [line for line in running.said if "pinlater.storage.redis" in line] == []
+        assert [line for line in running.said if "pinlater.server.storage.redis" in line] == []
 
 
 def test_nobody_elses_keys_are_in_reach_of_that_user(start_redis: Callable[..., RedisServer]) -> None:

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.storage.interface import Checkpoint, InsertRequest
-from pinlater.storage.redis import keys
-from pinlater.storage.redis.scripts import names, script
-from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
-from pinlater.storage.redis.shard import RedisShard
+from pinlater.server.storage.interface import Checkpoint, InsertRequest
+from pinlater.server.storage.redis import keys
+from pinlater.server.storage.redis.scripts import names, script
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 from tests.redis.consistency import keys_of
 from tests.redis.rig import FRONT, Rig

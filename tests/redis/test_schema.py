@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from pinlater.domain.errors import SchemaRefused
-from pinlater.storage.redis.migration import NEWEST, STEPS, Step, migrate, version_of
-from pinlater.storage.redis.readers import Readers
+from pinlater.server.storage.redis.migration import NEWEST, STEPS, Step, migrate, version_of
+from pinlater.server.storage.redis.readers import Readers
 from tests.redis.rig import FRONT, Rig
 
 META = FRONT + b"meta"

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from pinlater.storage.redis.connection import Address, master_address
-from pinlater.storage.redis.errors import NotSent
-from pinlater.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.connection import Address, master_address
+from pinlater.server.storage.redis.errors import NotSent
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 OLD, NEW = ("old", 6379), ("new", 6380)
 _NO_PERMISSION = b"-NOPERM no permission\r\n"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.storage.redis.scripts import names
-from pinlater.storage.redis.server_requirements import check_server, warnings_of
-from pinlater.storage.redis.settings import RedisEndpoint
-from pinlater.storage.redis.shard import RedisShard
+from pinlater.server.storage.redis.scripts import names
+from pinlater.server.storage.redis.server_requirements import check_server, warnings_of
+from pinlater.server.storage.redis.settings import RedisEndpoint
+from pinlater.server.storage.redis.shard import RedisShard
 from tests.servers.redis import RedisServer
 from tests.servers.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.storage.redis.shard import RedisShard
+from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import TIMEOUT_MS, Desk, Held
 from tests.redis.rig import Rig
 

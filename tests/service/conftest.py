@@ -8,19 +8,19 @@ from random import Random
 
 import pytest_asyncio
 
-from pinlater.dispatch.dispatcher import Dispatcher
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
-from pinlater.service.identity import Identity
-from pinlater.service.passwords import PasswordCheck
-from pinlater.service.service import Service
-from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import Caller, DequeueCommand, Dequeued, JobToEnqueue
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.memory import MemoryShard
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.passwords import PasswordCheck
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued, JobToEnqueue
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.telemetry.metrics import Metrics
 
 CALLER = Caller("tests")
 HASH = hash_password("open sesame")

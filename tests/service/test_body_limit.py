@@ -9,14 +9,14 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import BodyTooLarge, PinLaterError
-from pinlater.service.body_limit import BodyLimit
-from pinlater.service.values import CheckpointItem, JobToEnqueue
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.memory import MemoryShard
+from pinlater.server.operations.body_limit import BodyLimit
+from pinlater.server.operations.values import CheckpointItem, JobToEnqueue
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.memory import MemoryShard
 from tests.service.conftest import CALLER, World
 from tests.sharding.faulty import FaultyShard
 
-LOGGER = "pinlater.service.body_limit"
+LOGGER = "pinlater.server.operations.body_limit"
 
 
 def shards_of(**most: int) -> tuple[Shards, dict[str, FaultyShard]]:

@@ -15,7 +15,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import QueueConfig
-from pinlater.service.values import AckBatch, AckItem, DequeueCommand
+from pinlater.server.operations.values import AckBatch, AckItem, DequeueCommand
 from tests.service.conftest import CALLER, World
 
 
@@ -149,7 +149,7 @@ async def test_an_ack_never_reaches_outside_its_requests_queue(world: World) -> 
 
 async def test_one_dequeue_may_overdraw_the_limit_and_the_next_pays(world: World) -> None:
     world.file_limits["q"] = 2.0
-    await world.service.book.refresh()
+    await world.service.queue_cache.refresh()
     await world.enqueue(*[b"x"] * 20)
     assert len((await world.dequeue(10)).jobs) == 10
     with pytest.raises(DequeueRateLimited):

@@ -17,7 +17,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.service.values import JobFilter, JobToEnqueue
+from pinlater.server.operations.values import JobFilter, JobToEnqueue
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)

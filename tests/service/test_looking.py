@@ -11,10 +11,10 @@ import pytest
 
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
-from pinlater.service.addressing import KEYS_A_CALL
-from pinlater.service.values import AckBatch, AckItem, CheckpointItem, DequeueCommand, JobFilter, ScanCommand
-from pinlater.storage.interface import JobKey, Page
-from pinlater.thrift_server.costs import PAGES_BYTES
+from pinlater.server.operations.addressing import KEYS_A_CALL
+from pinlater.server.operations.values import AckBatch, AckItem, CheckpointItem, DequeueCommand, JobFilter, ScanCommand
+from pinlater.server.storage.interface import JobKey, Page
+from pinlater.server.thrift.costs import PAGES_BYTES
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -153,7 +153,7 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each call to the store is bounded, and the loop turns in between; what was refused is logged for some jobs and counted for all."""
-    caplog.set_level(logging.INFO, "pinlater.service")
+    caplog.set_level(logging.INFO, "pinlater.server.operations")
     jobs = [JobKey("q", 1, number) for number in range(10 * KEYS_A_CALL)]
     await world.enqueue(b"x")
     claimed = (await world.service.dequeue(CALLER, DequeueCommand("q", 1))).jobs[0].descriptor

@@ -11,10 +11,10 @@ import pytest_asyncio
 from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.passwords import hash_password
 from pinlater.domain.queue import QueueConfig, QueueCounts
-from pinlater.maintenance.rates import RateSampler
-from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import JobToEnqueue
-from pinlater.thrift_server.answers import all_queue_stats
+from pinlater.server.maintenance.rates import RateSampler
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import JobToEnqueue
+from pinlater.server.thrift.answers import all_queue_stats
 from tests.promises.rig import Rig, start_rig
 from tests.service.conftest import CALLER
 
@@ -69,7 +69,7 @@ async def test_making_and_deleting_a_queue_reads_no_list_of_all(rig: Rig, lists:
     assert (await rig.service.queue_config("q")).name == "q"
     await rig.service.delete_queue("q", PASSWORD)
     assert lists == []
-    assert rig.service.book.get("q") is None
+    assert rig.service.queue_cache.get("q") is None
 
 
 async def test_a_queue_that_was_there_keeps_its_settings_and_limits(rig: Rig) -> None:
@@ -116,7 +116,7 @@ async def crowded() -> AsyncIterator[Rig]:
     rig = await start_rig(password_hash=hash_password(PASSWORD))
     [shard] = rig.shards
     await shard.raw.create_queues([f"q{number}" for number in range(5_000)], 0)
-    await rig.service.book.refresh()
+    await rig.service.queue_cache.refresh()
     for number in range(5_000):
         rig.metrics.queue(f"q{number}").enqueue += 1
     yield rig
@@ -134,7 +134,7 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work:
     elif work == "answer":
         assert len(await all_queue_stats(stats)) == 5_000
     elif work == "refresh":
-        await crowded.service.book.refresh()
+        await crowded.service.queue_cache.refresh()
     elif work == "tick":
         await crowded.metrics.tick_in_turns(0.0)
     else:

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import TooManyWaiting
 from pinlater.domain.passwords import HashMalformed, hash_password
-from pinlater.service.passwords import PasswordCheck
+from pinlater.server.operations.passwords import PasswordCheck
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ class HeldCheck:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldCheck]:
     check = HeldCheck()
-    monkeypatch.setattr("pinlater.service.passwords.verify_password", check)
+    monkeypatch.setattr("pinlater.server.operations.passwords.verify_password", check)
     yield check
     check.let_go.set()
 

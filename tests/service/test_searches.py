@@ -14,11 +14,11 @@ import pytest_asyncio
 
 from pinlater.domain.errors import InvalidArgument, TooManyWaiting
 from pinlater.domain.job import JobState
-from pinlater.service import search_process
-from pinlater.service import searches as searches_module
-from pinlater.service.searches import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
-from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import JobFilter, ScanCommand
+from pinlater.server.operations import search_process
+from pinlater.server.operations import searches as searches_module
+from pinlater.server.operations.searches import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.service.conftest import World
 
 PATIENCE_S = 30.0

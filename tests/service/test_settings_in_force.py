@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
-from pinlater.service.values import Caller, DequeueCommand, WaitingDequeues
+from pinlater.server.operations.values import Caller, DequeueCommand, WaitingDequeues
 from tests.service.conftest import World
 
 

@@ -6,9 +6,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pinlater.service.traced import trace
-from pinlater.service.values import JobToEnqueue
-from pinlater.telemetry.tracing import TRACEPARENT, Tracing
+from pinlater.server.operations.traced import trace
+from pinlater.server.operations.values import JobToEnqueue
+from pinlater.server.telemetry.tracing import TRACEPARENT, Tracing
 from tests.service.conftest import CALLER, World
 
 

@@ -7,28 +7,36 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from pinlater.dispatch.dispatcher import Dispatcher
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.passwords import hash_password
-from pinlater.maintenance.rates import RateSampler
-from pinlater.maintenance.settings import MaintenanceSettings
-from pinlater.maintenance.sweeps import Sweeps
-from pinlater.service.identity import Identity
-from pinlater.service.passwords import PasswordCheck
-from pinlater.service.service import Service
-from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import AckBatch, AckItem, Caller, DequeueCommand, Dequeued, Enqueued, JobToEnqueue
-from pinlater.sharding.gauges import show_shards
-from pinlater.sharding.reload import DesiredShard, MapChange, Reload, open_shards
-from pinlater.sharding.settings import ShardingSettings
-from pinlater.sharding.shards import ShardLanes
-from pinlater.sharding.watch import Watch
-from pinlater.storage.interface import TimeToLive
-from pinlater.storage.memory import MemoryShard
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.maintenance.rates import RateSampler
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.maintenance.sweeps import Sweeps
+from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.passwords import PasswordCheck
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import (
+    AckBatch,
+    AckItem,
+    Caller,
+    DequeueCommand,
+    Dequeued,
+    Enqueued,
+    JobToEnqueue,
+)
+from pinlater.server.sharding.gauges import show_shards
+from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
+from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.sharding.shard_monitor import ShardMonitor
+from pinlater.server.sharding.shards import ShardLanes
+from pinlater.server.storage.interface import TimeToLive
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.testing._loop import TurnedLoop
 from tests.sharding.faulty import FaultyShard
 
@@ -71,7 +79,7 @@ class Farm:
             self.clock,
             self._service_settings,
         )
-        self.watch = Watch(self.shards)
+        self.shard_monitor = ShardMonitor(self.shards)
         self.map = Reload(self.shards)
         self.rates = RateSampler(self.shards, self.clock)
         show_shards(self.shards, self.metrics, self.rates.of_shards)
@@ -81,7 +89,7 @@ class Farm:
         )
 
     async def close(self) -> None:
-        await self.watch.close()
+        await self.shard_monitor.close()
         closing = asyncio.ensure_future(self._close())
         while not closing.done():
             await self.turns()
@@ -113,7 +121,7 @@ class Farm:
             await self.turns()
             self.clock.advance(ms=min(_STEP_MS, end - self.clock.now_ms()))
             await self.turns()
-            await self.watch.look()
+            await self.shard_monitor.look()
             await self.turns()
 
     async def within(self, ms: int, call: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.storage.interface import Shard
+from pinlater.server.storage.interface import Shard
 
 
 class Fault:

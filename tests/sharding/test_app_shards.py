@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from pinlater import app as app_module
-from pinlater.app import App
-from pinlater.config.settings import Settings
-from pinlater.config.store import StoreLocation
-from pinlater.http_server.settings import HttpSettings
-from pinlater.service.values import Caller, JobToEnqueue
-from pinlater.sharding.reload import DesiredShard
-from pinlater.storage.memory import MemoryShard
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.app import App
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.store import StoreLocation
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.operations.values import Caller, JobToEnqueue
+from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.thrift.settings import ThriftSettings
 from tests.sharding.faulty import FaultyShard
 
 SETTINGS = replace(
@@ -58,12 +58,12 @@ async def page(app: App, path: str) -> str:
 async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(server: App, stores: Stores) -> None:
     assert (await page(server, "/readyz")).endswith("ready\n")
     stores["2"].dead = "connection refused"
-    await server.watch.ping_all()
+    await server.shard_monitor.ping_all()
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 200")
     assert answer.endswith("ready; shard 2 is out of reach: connection refused\n")
     stores["1"].dead = "no route"
-    await server.watch.ping_all()
+    await server.shard_monitor.ping_all()
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 503")
     assert "shard 1 is out of reach: no route; shard 2 is out of reach: connection refused" in answer

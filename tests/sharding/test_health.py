@@ -15,8 +15,8 @@ from pinlater.domain.errors import (
     ShardRefused,
     StoreFull,
 )
-from pinlater.sharding.health import Health, speaks_of_shard
-from pinlater.sharding.settings import ShardingSettings
+from pinlater.server.sharding.health import Health, speaks_of_shard
+from pinlater.server.sharding.settings import ShardingSettings
 
 SETTINGS = ShardingSettings()
 

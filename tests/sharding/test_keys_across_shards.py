@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueScope
-from pinlater.sharding.placement import rendezvous_order
-from pinlater.storage.interface import Inserted, InsertRequest
+from pinlater.server.sharding.placement import rendezvous_order
+from pinlater.server.storage.interface import Inserted, InsertRequest
 from tests.sharding.farm import Farm, on_farm, shard_of, shards_of
 
 
@@ -171,7 +171,7 @@ async def test_a_unique_job_goes_to_its_home_or_nowhere(farm: Farm) -> None:
         with pytest.raises(ShardConnectionFailed) as refused:
             await farm.enqueue(b"x", unique=keys["1"])
         assert refused.value.retryable
-        await farm.watch.ping_all()
+        await farm.shard_monitor.ping_all()
     assert shards_of(await farm.enqueue(b"x", unique=keys["2"])) == ["2"]
     assert await jobs(farm) == 1
 
@@ -213,7 +213,7 @@ async def test_after_a_change_a_unique_enqueue_is_refused_while_one_that_may_hol
     await farm.pass_time(400)
     await farm.learn(after_s=61)
     farm.store("1").dead = "gone"
-    await farm.watch.ping_all()
+    await farm.shard_monitor.ping_all()
     with pytest.raises(ShardConnectionFailed, match="nobody can say") as refused:
         await farm.enqueue(b"x", unique=key)
     assert refused.value.retryable
@@ -237,7 +237,7 @@ async def test_once_the_old_keys_are_gone_nobody_is_asked_any_more(farm: Farm) -
     await farm.learn(after_s=61)
     assert farm.shards.unique.settled
     farm.store("3").dead = "gone"
-    await farm.watch.ping_all()
+    await farm.shard_monitor.ping_all()
     await farm.enqueue(b"x", unique=await key_for(farm, "1", "later"))
 
 
@@ -256,7 +256,7 @@ async def test_a_server_that_starts_after_a_change_knows_of_it(farm: Farm) -> No
     await farm.close()
     farm.clock.advance(hours=1)
     await farm.open([farm.desired("1"), farm.desired("2"), farm.desired("3")])
-    await farm.service.book.refresh()
+    await farm.service.queue_cache.refresh()
     await farm.learn()
     for key, enqueued in before.items():
         assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
@@ -270,10 +270,10 @@ async def test_a_restart_without_a_change_asks_nobody(farm: Farm) -> None:
     await farm.enqueue(b"x", unique="k")
     await farm.close()
     await farm.open([farm.desired(name) for name in "123"])
-    await farm.service.book.refresh()
+    await farm.service.queue_cache.refresh()
     await farm.learn()
     farm.store("3").dead = "gone"
-    await farm.watch.ping_all()
+    await farm.shard_monitor.ping_all()
     await farm.enqueue(b"x", unique=await key_for(farm, "1", "other"))
 
 

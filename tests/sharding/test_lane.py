@@ -16,7 +16,7 @@ from pinlater.domain.errors import (
     StoreFull,
     TooManyWaiting,
 )
-from pinlater.sharding.lane import NOT_BEGUN, Lane, NotBegun
+from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
 
 
 class Store:

@@ -10,10 +10,10 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.sharding.members import Members
-from pinlater.sharding.reload import DesiredShard, open_shards
-from pinlater.storage.interface import Member, Shard
-from pinlater.storage.memory import MemoryShard
+from pinlater.server.sharding.cluster_members import ClusterMembers
+from pinlater.server.sharding.reload import DesiredShard, open_shards
+from pinlater.server.storage.interface import Member, Shard
+from pinlater.server.storage.memory import MemoryShard
 from tests.sharding.faulty import FaultyShard
 
 
@@ -34,8 +34,8 @@ def servers(*slots: int) -> list[Member]:
     return [Member(slot, f"host-{slot}", "", 0, 0) for slot in slots]
 
 
-async def members_of(*stores: Shard) -> Members:
-    return Members(await open_shards([_desired(store) for store in stores], ManualClock(0), Random(0)))
+async def members_of(*stores: Shard) -> ClusterMembers:
+    return ClusterMembers(await open_shards([_desired(store) for store in stores], ManualClock(0), Random(0)))
 
 
 def _desired(store: Shard) -> DesiredShard:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pinlater.domain.clock import ManualClock
-from pinlater.sharding.neighbours import Neighbours
-from pinlater.sharding.shard_lanes import ShardLanes
-from pinlater.storage.interface import Member
-from pinlater.storage.memory import MemoryShard
+from pinlater.server.sharding.peers import Peers
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.interface import Member
+from pinlater.server.storage.memory import MemoryShard
 
 
 class Shared(MemoryShard):
@@ -20,7 +20,7 @@ async def test_names_are_looked_up_and_unknown_ones_left_out() -> None:
     lanes = ShardLanes(shard, ManualClock())
     addresses = ("127.0.0.1:9", "localhost:7", "127.0.0.1:8", "no such host:1", "nonsense", "")
     members = [Member(slot, "name", address, 0, 0) for slot, address in enumerate(addresses)]
-    neighbours = Neighbours("127.0.0.1:9")
+    neighbours = Peers("127.0.0.1:9")
 
     await neighbours.look({lanes: members})
 

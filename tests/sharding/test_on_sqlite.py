@@ -9,20 +9,28 @@ from random import Random
 
 import pytest
 
-from pinlater.dispatch.dispatcher import Dispatcher
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey
-from pinlater.service.identity import Identity
-from pinlater.service.passwords import PasswordCheck
-from pinlater.service.service import Service
-from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import AckBatch, AckItem, Caller, DequeueCommand, Enqueued, JobFilter, JobToEnqueue
-from pinlater.sharding.reload import DesiredShard, Reload, open_shards
-from pinlater.storage.sqlite import SqliteSettings, SqliteShard
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.passwords import PasswordCheck
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import (
+    AckBatch,
+    AckItem,
+    Caller,
+    DequeueCommand,
+    Enqueued,
+    JobFilter,
+    JobToEnqueue,
+)
+from pinlater.server.sharding.reload import DesiredShard, Reload, open_shards
+from pinlater.server.storage.sqlite import SqliteSettings, SqliteShard
+from pinlater.server.telemetry.metrics import Metrics
 from tests.sharding.farm import shard_of, shards_of
 from tests.sharding.faulty import FaultyShard
 

@@ -10,9 +10,17 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.service.addressing import KEYS_A_CALL
-from pinlater.service.values import AckBatch, AckItem, AckResult, CheckpointItem, ClaimItem, HandedOut, JobFilter
-from pinlater.storage.interface import Ack, Acked
+from pinlater.server.operations.addressing import KEYS_A_CALL
+from pinlater.server.operations.values import (
+    AckBatch,
+    AckItem,
+    AckResult,
+    CheckpointItem,
+    ClaimItem,
+    HandedOut,
+    JobFilter,
+)
+from pinlater.server.storage.interface import Ack, Acked
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
 
 APPLIED, STALE, ERROR = Outcome.APPLIED, Outcome.STALE_CLAIM, Outcome.ERROR

@@ -14,8 +14,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
 from pinlater.domain.queue import Life, Queue, QueueConfig
-from pinlater.service.settings import ServiceSettings
-from pinlater.sharding.settings import ShardingSettings
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.sharding.settings import ShardingSettings
 from tests.sharding.farm import PASSWORD, Farm, on_farm, play
 from tests.sharding.faulty import Fault, FaultyShard
 from tests.sharding.test_queue_settings import come_back, go_away
@@ -30,7 +30,7 @@ async def another_server(farm: Farm) -> Farm:
     other = Farm(farm.clock, ShardingSettings(), ServiceSettings())
     other.stores = {name: FaultyShard(farm.store(name).within) for name in NAMES}
     await other.open([other.desired(name) for name in NAMES])
-    await other.service.book.refresh()
+    await other.service.queue_cache.refresh()
     return other
 
 
@@ -52,7 +52,7 @@ async def bring_back(server: Farm, name: str) -> None:
     """The server has had the shard out of use, and tries it now."""
     server.lanes(name).put_out_of_use("test")
     server.lanes(name).health.suspect()
-    await server.watch.look()
+    await server.shard_monitor.look()
 
 
 async def until_met(server: Farm, fault: Fault) -> None:
@@ -75,7 +75,7 @@ def test_a_server_that_brings_a_shard_up_to_date_does_not_bring_back_what_is_del
         if again:
             await farm.service.create_queue("q")
         still.release()
-        await other.watch.probes_done()
+        await other.shard_monitor.probes_done()
         assert other.lanes("1").healthy
         assert len(await rows(farm)) == (3 if again else 0)
         assert not any(row.paused for row in await rows(farm))
@@ -91,16 +91,16 @@ async def test_old_settings_that_a_server_has_in_hand_do_not_reach_a_queue_that_
     farm.store("1").fails("configure_queue")
     with pytest.raises(PinLaterError):
         await farm.service.set_paused("q", paused=True)
-    await other.service.book.refresh()
+    await other.service.queue_cache.refresh()
     still = other.store("1").hangs("configure_queue", "merge_queues")
-    refreshing = asyncio.ensure_future(other.service.book.refresh())
+    refreshing = asyncio.ensure_future(other.service.queue_cache.refresh())
     await until_met(other, still)
     await farm.service.delete_queue("q", PASSWORD)
     await farm.service.create_queue("q")
     still.release()
     await refreshing
     for _ in range(3):
-        await farm.service.book.refresh()
+        await farm.service.queue_cache.refresh()
     assert [row.paused for row in await rows(farm)] == [False] * 3
     await close(other)
 
@@ -167,7 +167,7 @@ async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_
 async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes_nothing(farm: Farm) -> None:
     """It reads the queues where it seems that there are too many."""
     other = await another_server(farm)
-    other.service.book.queues_max = 1
+    other.service.queue_cache.queues_max = 1
     await farm.service.delete_queue("q", PASSWORD)
     still = other.store("1").hangs("list_queues")
     making = asyncio.ensure_future(other.service.create_queue("new"))
@@ -243,12 +243,12 @@ async def test_making_a_queue_that_is_there_changes_nothing(farm: Farm) -> None:
     farm.clock.advance(ms=1_000)
     await farm.service.create_queue("q")
     assert await rows(farm) == before
-    other.service.book.remove("q")
+    other.service.queue_cache.remove("q")
     for name in "12":
         other.lanes(name).put_out_of_use("test")
     await other.service.create_queue("q")
     for _ in range(2):
-        await farm.service.book.refresh()
+        await farm.service.queue_cache.refresh()
     assert {(row.paused, row.config) for row in await rows(farm)} == {(True, CONFIG)}
     assert len({row.life for row in await rows(farm)}) == 1
     await close(other)
@@ -341,7 +341,7 @@ class World:
                 method = self.random.choice(["create_queues", "delete_queues", "configure_queue", "merge_queues"])
                 server.store(name).fails(method, done_first=self.random.random() < 0.5)
             case "look":
-                await self._through(quietly(server.service.book.refresh()))
+                await self._through(quietly(server.service.queue_cache.refresh()))
             case "stand":
                 await self._stand_still(server, name)
             case "look still":
@@ -425,7 +425,7 @@ class World:
         fault = server.store(name).hangs("list_queues", "merge_queues", "configure_queue")
         brings = self.random.random() < 0.5
         task = asyncio.ensure_future(
-            quietly(self._bring_back(server, other) if brings else server.service.book.refresh())
+            quietly(self._bring_back(server, other) if brings else server.service.queue_cache.refresh())
         )
         await server.turns()
         fault.left = 0
@@ -433,13 +433,13 @@ class World:
 
     async def _bring_back(self, server: Farm, name: str) -> None:
         await bring_back(server, name)
-        await server.watch.probes_done()
+        await server.shard_monitor.probes_done()
 
     async def _probe(self, server: Farm) -> None:
         for name in NAMES:
             if not server.lanes(name).healthy and server.store(name).dead is None:
                 server.lanes(name).health.suspect()
-        await server.watch.look()
+        await server.shard_monitor.look()
         await server.turns()
 
     async def _go_on(self) -> None:
@@ -475,7 +475,7 @@ class World:
             await self.farm.turns()
             self.farm.clock.advance(ms=1_000)
         for server in self.servers * 2:
-            await self._through(server.service.book.refresh())
+            await self._through(server.service.queue_cache.refresh())
 
     async def check(self) -> None:
         for queue, belief in self.beliefs.items():

@@ -11,8 +11,8 @@ import pytest
 
 from pinlater.domain.errors import DequeueRateLimited, PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Queue, QueueConfig, Versions
-from pinlater.service.settings import ServiceSettings
-from pinlater.sharding.settings import ShardingSettings
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.sharding.settings import ShardingSettings
 from tests.sharding.farm import PASSWORD, Farm, on_farm, play
 
 T = TypeVar("T")
@@ -25,8 +25,8 @@ async def another_server(farm: Farm) -> Farm:
     other.stores = farm.stores
     await other.open([farm.desired(name) for name in NAMES])
     other.shards.random = Random(2)
-    await other.service.book.refresh()
-    await other.watch.bring_all_up_to_date()
+    await other.service.queue_cache.refresh()
+    await other.shard_monitor.bring_all_up_to_date()
     return other
 
 
@@ -39,7 +39,7 @@ async def go_away(farm: Farm, name: str) -> None:
     farm.store(name).dead = "connection refused"
     while farm.lanes(name).healthy:
         await farm.pass_time(1_000)
-        await farm.watch.ping_all()
+        await farm.shard_monitor.ping_all()
 
 
 async def come_back(farm: Farm, name: str) -> None:
@@ -79,12 +79,12 @@ async def test_a_shard_that_is_back_keeps_what_is_newer_and_gives_it_to_the_othe
     await go_away(farm, "1")
     for name in "23":
         await come_back(farm, name)
-    await farm.service.book.refresh()
-    await other.watch.ping_all()
+    await farm.service.queue_cache.refresh()
+    await other.shard_monitor.ping_all()
     await other.service.configure_queue("q", QueueConfig(max_backlog=7))
     await come_back(farm, "1")
     for _ in range(2):
-        await farm.service.book.refresh()
+        await farm.service.queue_cache.refresh()
     for name in NAMES:
         queue = await kept(farm, name)
         assert (queue.paused, queue.config) == (True, QueueConfig(max_backlog=7)), name
@@ -105,7 +105,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                 case "away" if sum(store.dead is None for store in farm.stores.values()) > 1:
                     farm.store(name).dead = "connection refused"
                     if random.random() < 0.5:
-                        await farm.watch.ping_all()
+                        await farm.shard_monitor.ping_all()
                 case "back":
                     farm.store(name).dead = None
                 case "fails":
@@ -118,7 +118,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                     acknowledged = await changed(server.service.configure_queue("q", config), config), acknowledged[1]
                 case _:
                     await farm.pass_time(random.choice([200, 3_000]))
-                    await other.watch.look()
+                    await other.shard_monitor.look()
         for name in NAMES:
             farm.store(name)._faults.clear()
             farm.store(name).dead = None
@@ -126,9 +126,9 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
             for name in NAMES:
                 while not server.lanes(name).healthy:
                     await farm.pass_time(1_000)
-                    await other.watch.look()
+                    await other.shard_monitor.look()
         for server in (farm, other) * 2:
-            await server.service.book.refresh()
+            await server.service.queue_cache.refresh()
         settings = {await kept(farm, name) for name in NAMES}
         assert len(settings) == 1, settings
         [queue] = settings
@@ -233,10 +233,10 @@ async def test_a_change_by_a_server_that_keeps_no_versions_is_not_undone(farm: F
     """While a new version is rolled out an older server changes the shards one after the other, and its text has no versions."""
     await farm.service.set_paused("q", paused=True)
     await farm.store("1").within.configure_queue("q", paused=False)
-    await farm.service.book.refresh()
+    await farm.service.queue_cache.refresh()
     for name in "23":
         await farm.store(name).within.configure_queue("q", paused=False)
     for _ in range(3):
-        await farm.service.book.refresh()
+        await farm.service.queue_cache.refresh()
     assert not (await farm.service.queue_config("q")).paused
     assert {(await kept(farm, name)).versions for name in NAMES} == {Versions()}

@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import JobState
-from pinlater.service.values import JobFilter, ScanCommand
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.sharding.farm import Farm, play
 
 NAMES = "1234"

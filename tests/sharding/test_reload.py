@@ -11,9 +11,9 @@ import pytest
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.service.addressing import address
-from pinlater.service.values import ClaimItem, Enqueued, JobFilter, JobToEnqueue
-from pinlater.storage.memory import MemoryShard
+from pinlater.server.operations.addressing import address
+from pinlater.server.operations.values import ClaimItem, Enqueued, JobFilter, JobToEnqueue
+from pinlater.server.storage.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of, shards_of
 from tests.sharding.faulty import FaultyShard
@@ -123,7 +123,7 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(fa
 
 
 def test_a_shard_with_live_jobs_is_kept_and_an_error_says_how_many(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pinlater.sharding")
+    caplog.set_level(logging.INFO, "pinlater.server.sharding")
 
     async def scenario(farm: Farm) -> None:
         jobs = [await farm.put("2") for _ in range(3)]

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.service.inspect import Place
-from pinlater.service.values import AckBatch, AckItem, JobFilter, JobToEnqueue, ScanCommand
+from pinlater.server.operations.inspect import ScanPosition
+from pinlater.server.operations.values import AckBatch, AckItem, JobFilter, JobToEnqueue, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, play
 
 _NAMES = ("1", "2", "10", "3d2")
@@ -88,10 +88,10 @@ async def test_one_shards_continuations_are_what_older_servers_read(farm: Farm) 
 
 def test_a_page_ends_at_the_largest_id_and_time() -> None:
     most = 2**63 - 1
-    assert Place(5, most, "1").on("2", alone=False) == (6, 0)
-    assert Place(most, most, "1").on("2", alone=False) is None
-    assert Place(5, 7, "2").on("2", alone=False) == (5, 7)
-    assert Place(5, 7, "2").on("1", alone=False) == (5, 7)
-    assert Place(5, 7, "1").on("2", alone=False) == (5, 8)
-    assert Place(5, 7, None).on("2", alone=False) == (5, 8)
-    assert Place(5, 7, None).on("2", alone=True) == (5, 7)
+    assert ScanPosition(5, most, "1").on("2", alone=False) == (6, 0)
+    assert ScanPosition(most, most, "1").on("2", alone=False) is None
+    assert ScanPosition(5, 7, "2").on("2", alone=False) == (5, 7)
+    assert ScanPosition(5, 7, "2").on("1", alone=False) == (5, 7)
+    assert ScanPosition(5, 7, "1").on("2", alone=False) == (5, 8)
+    assert ScanPosition(5, 7, None).on("2", alone=False) == (5, 8)
+    assert ScanPosition(5, 7, None).on("2", alone=True) == (5, 7)

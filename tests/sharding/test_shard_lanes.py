@@ -11,11 +11,11 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, RequestTooOld
 from pinlater.domain.job import Holder, NewJob
-from pinlater.sharding.shard_lanes import ClaimRequest
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
-from pinlater.storage.memory import MemoryShard
-from pinlater.storage.request_keys import Turn
+from pinlater.server.sharding.shard_lanes import ClaimRequest
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.request_keys import Turn
 
 MIB = 1 << 20
 
@@ -165,7 +165,7 @@ async def test_a_keyed_request_that_waited_too_long_in_its_lane_is_not_begun() -
 def test_a_keyed_request_that_waited_too_long_for_its_stores_turn_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may stand still when its lane has looked already."""
     now_s = 100.0
-    monkeypatch.setattr("pinlater.storage.request_keys.time.perf_counter", lambda: now_s)
+    monkeypatch.setattr("pinlater.server.storage.request_keys.time.perf_counter", lambda: now_s)
     turn, keyed, plain = Turn(), InsertRequest("q", [], "key"), InsertRequest("q", [])
     now_s += 19.0
     turn.check([plain, keyed])

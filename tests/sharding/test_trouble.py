@@ -15,8 +15,8 @@ from pinlater.domain.errors import (
     StoreFull,
 )
 from pinlater.domain.job import JobState
-from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import CheckpointItem, ClaimItem, JobCount, JobFilter, ScanCommand
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import CheckpointItem, ClaimItem, JobCount, JobFilter, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of, shards_of
 
 
@@ -274,7 +274,7 @@ async def test_a_dequeue_fails_only_where_every_shard_fails(farm: Farm) -> None:
 async def test_who_waits_for_a_job_gets_it_when_its_shard_is_back(farm: Farm) -> None:
     await farm.put("2")
     farm.store("2").dead = "gone"
-    await farm.watch.ping_all()
+    await farm.shard_monitor.ping_all()
     assert not farm.lanes("2").healthy
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
     await farm.pass_time(3_000)
@@ -422,7 +422,7 @@ async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
     farm.store("2").dead = "gone"
     with pytest.raises(ShardConnectionFailed):
         await farm.rates.sample()
-    await farm.watch.ping_all()
+    await farm.shard_monitor.ping_all()
     await farm.rates.sample()
     [row] = farm.rates.counts
     assert row.pending == 3
@@ -434,13 +434,13 @@ async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
 @on_farm()
 async def test_the_book_of_queues_is_refreshed_from_those_that_answer(farm: Farm) -> None:
     farm.store("1").dead = "gone"
-    await farm.service.book.refresh()
-    assert list(farm.service.book.queues) == ["q"]
+    await farm.service.queue_cache.refresh()
+    assert list(farm.service.queue_cache.queues) == ["q"]
     for name in "123":
         farm.store(name).dead = "gone"
     with pytest.raises(ShardConnectionFailed):
-        await farm.service.book.refresh()
-    assert list(farm.service.book.queues) == ["q"]
+        await farm.service.queue_cache.refresh()
+    assert list(farm.service.queue_cache.queues) == ["q"]
 
 
 _PENDING = JobFilter("q", JobState.PENDING)

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from pinlater.domain.job import Outcome
-from pinlater.service.settings import ServiceSettings
-from pinlater.service.values import AckBatch, AckItem
-from pinlater.sharding.settings import ShardingSettings
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import AckBatch, AckItem
+from pinlater.server.sharding.settings import ShardingSettings
 from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of
 from tests.sharding.faulty import FaultyShard
 
@@ -29,8 +29,8 @@ async def ahead_of(farm: Farm, names: tuple[str, ...] = NEW) -> Farm:
     other.stores = {name: WithAnotherSlot(farm.store(name).within) for name in names}
     await other.open([other.desired(name) for name in names])
     other.shards.random = Random(2)
-    await other.service.book.refresh()
-    await other.watch.bring_all_up_to_date()
+    await other.service.queue_cache.refresh()
+    await other.shard_monitor.bring_all_up_to_date()
     await other.learn()
     return other
 

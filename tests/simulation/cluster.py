@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from pinlater.app import App
-from pinlater.config.settings import Settings
-from pinlater.config.store import StoreLocation
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
-from pinlater.sharding.reload import DesiredShard
-from pinlater.sharding.shards import Shards
+from pinlater.server.app import App
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.store import StoreLocation
+from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.sharding.shards import Shards
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore

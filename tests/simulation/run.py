@@ -15,12 +15,12 @@ from random import Random
 from typing import NamedTuple, TypeVar, cast
 
 from pinlater.client import Ack, QueueConfig
-from pinlater.config.settings import Settings
 from pinlater.domain.job import JobState
-from pinlater.maintenance.settings import MaintenanceSettings
-from pinlater.sharding.settings import ShardingSettings
-from pinlater.storage.mysql.settings import MysqlSettings
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.config.settings import Settings
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.thrift.settings import ThriftSettings
 from tests.crash.history import Kind, check
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.faults import Faults

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS, slot_of
 from pinlater.domain.job import JobState
-from pinlater.storage.interface import (
+from pinlater.server.storage.interface import (
     Capabilities,
     ClaimOrder,
     ClaimRef,
@@ -28,8 +28,8 @@ from pinlater.storage.interface import (
     Member,
     Shard,
 )
-from pinlater.storage.memory import MemoryShard
-from pinlater.storage.memory.record import Record
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.memory.record import Record
 from tests.simulation.loop import ProcessLoop, Timeline, new_process
 
 _READS = frozenset(

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from pinlater.dispatch.dispatcher import Dispatcher
-from pinlater.dispatch.others import Others
 from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Queue
-from pinlater.service.identity import Identity
-from pinlater.storage.interface import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
-from pinlater.storage.memory import claiming, finishing, inserting
-from pinlater.storage.memory.queue_state import QueueState
-from pinlater.storage.memory.record import Record
-from pinlater.storage.together import BytesTogether
+from pinlater.server.dispatch.change_poller import ChangePoller
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.operations.identity import Identity
+from pinlater.server.storage.interface import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
+from pinlater.server.storage.memory import claiming, finishing, inserting
+from pinlater.server.storage.memory.queue_state import QueueState
+from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.together import BytesTogether
 from tests.simulation.run import SMALL, Run, Verdict, carry_out, plan_of, simulate
 from tests.simulation.store import Session, SharedStore, at_once
 
@@ -120,11 +120,11 @@ def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look_nowhere(self: Others) -> None:
+    async def look_nowhere(self: ChangePoller) -> None:
         del self
 
     monkeypatch.setattr(Dispatcher, "_wake", lambda *_: None)
-    monkeypatch.setattr(Others, "look", look_nowhere)
+    monkeypatch.setattr(ChangePoller, "look", look_nowhere)
     assert "UNWOKEN" in caught()
 
 

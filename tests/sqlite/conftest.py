@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import ClaimedJob, Holder, NewJob
-from pinlater.storage.interface import Ack, Acked, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey
-from pinlater.storage.sqlite import SqliteSettings, SqliteShard
+from pinlater.server.storage.interface import (
+    Ack,
+    Acked,
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    Inserted,
+    InsertRequest,
+    JobKey,
+)
+from pinlater.server.storage.sqlite import SqliteSettings, SqliteShard
 
 NOW = 1_767_225_600_000
 QUEUE = "emails"

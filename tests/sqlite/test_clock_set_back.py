@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.app import App
 from pinlater.client import Ack, AsyncClient
-from pinlater.config.load import load
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
+from pinlater.server.app import App
+from pinlater.server.config.load import load
 
 
 @pytest.mark.parametrize("how", ["delete", "collect"])

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.storage.looking import LookupRow
-from pinlater.storage.relational.rows import JobRow, StateRow
-from pinlater.storage.sqlite import SqliteSettings
-from pinlater.storage.sqlite.connection import connect
-from pinlater.storage.sqlite.migration import migrate
-from pinlater.storage.sqlite.statements import STATEMENTS, delete_rows, sql
+from pinlater.server.storage.looking import LookupRow
+from pinlater.server.storage.relational.rows import JobRow, StateRow
+from pinlater.server.storage.sqlite import SqliteSettings
+from pinlater.server.storage.sqlite.connection import connect
+from pinlater.server.storage.sqlite.migration import migrate
+from pinlater.server.storage.sqlite.statements import STATEMENTS, delete_rows, sql
 
 # What may be read from end to end, and why.
 ALLOWED_SCANS = {
@@ -94,7 +94,7 @@ def test_a_claim_deletes_by_one_range(connection: sqlite3.Connection) -> None:
 
 def test_every_statement_is_used() -> None:
     """A statement without a caller is dead."""
-    packages = [files("pinlater.storage.sqlite"), files("pinlater.storage.relational")]
+    packages = [files("pinlater.server.storage.sqlite"), files("pinlater.server.storage.relational")]
     code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []
 

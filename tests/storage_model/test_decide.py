@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import TRANSITIONS, Event, transition_of
-from pinlater.storage.decide import (
+from pinlater.server.storage.decide import (
     Cancel,
     Expire,
     Happening,
@@ -21,8 +21,8 @@ from pinlater.storage.decide import (
     decide,
     event_of,
 )
-from pinlater.storage.interface import Ack, Checkpoint, JobKey
-from pinlater.storage.record import JobRecord
+from pinlater.server.storage.interface import Ack, Checkpoint, JobKey
+from pinlater.server.storage.record import JobRecord
 
 NOW_MS = 5_000
 KEY = JobKey("emails", 1, 7)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.telemetry.busiest import only_busiest
-from pinlater.telemetry.metrics import OVERFLOW, Metrics
-from pinlater.telemetry.numbers import Numbers, look
-from pinlater.telemetry.prometheus import Page, render
+from pinlater.server.telemetry.busiest import only_busiest
+from pinlater.server.telemetry.metrics import OVERFLOW, Metrics
+from pinlater.server.telemetry.numbers import Numbers, look
+from pinlater.server.telemetry.prometheus import Page, render
 
 QUEUES = 1_000
 

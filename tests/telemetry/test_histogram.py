@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.telemetry.histogram import VALUE_MAX, Distribution, Histogram, bucket_of, bucket_range
+from pinlater.server.telemetry.histogram import VALUE_MAX, Distribution, Histogram, bucket_of, bucket_range
 
 SHARES = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 ERROR = 1 / 64

@@ -7,13 +7,13 @@ from random import Random
 from prometheus_client import parser
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.telemetry.histogram import Histogram
-from pinlater.telemetry.joining import join, join_distributions, join_gauges, join_readings, only_queues
-from pinlater.telemetry.metrics import Metrics
-from pinlater.telemetry.numbers import NOTHING, Numbers, look
-from pinlater.telemetry.ostrich import sections
-from pinlater.telemetry.processes import Processes, ProcessVitals
-from pinlater.telemetry.prometheus import Page, render
+from pinlater.server.telemetry.histogram import Histogram
+from pinlater.server.telemetry.joining import join, join_distributions, join_gauges, join_readings, only_queues
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.numbers import NOTHING, Numbers, look
+from pinlater.server.telemetry.ostrich import sections
+from pinlater.server.telemetry.processes import Processes, ProcessVitals
+from pinlater.server.telemetry.prometheus import Page, render
 
 
 def numbers(metrics: Metrics, *counts: QueueCounts) -> Numbers:

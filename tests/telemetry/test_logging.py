@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pinlater.telemetry.logging import setup
-from pinlater.telemetry.settings import TelemetrySettings
+from pinlater.server.telemetry.logging import setup
+from pinlater.server.telemetry.settings import TelemetrySettings
 
 log = logging.getLogger("pinlater.tests.logging")
 

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from pinlater.domain.clock import thread_cpu_s
-from pinlater.telemetry.loop_lag import BOUNDS_MS, WINDOW_S, Lateness, LoopLag
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.telemetry.loop_lag import BOUNDS_MS, WINDOW_S, Lateness, LoopLag
+from pinlater.server.telemetry.metrics import Metrics
 
 PATIENCE_S = 30.0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pinlater.telemetry.catalogue import QUEUE_COUNTERS, QUEUE_HISTOGRAMS
-from pinlater.telemetry.handles import QueueMetrics
-from pinlater.telemetry.metrics import OVERFLOW, TICK_S, Metrics
+from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS, QUEUE_HISTOGRAMS
+from pinlater.server.telemetry.handles import QueueMetrics
+from pinlater.server.telemetry.metrics import OVERFLOW, TICK_S, Metrics
 
 
 def enqueued(metrics: Metrics, queue: str, *, last_minute: bool = False) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pinlater.telemetry import ostrich
-from pinlater.telemetry.catalogue import QUEUE_COUNTERS
-from pinlater.telemetry.metrics import Metrics
+from pinlater.server.telemetry import ostrich
+from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
+from pinlater.server.telemetry.metrics import Metrics
 
 CONTRACT_COUNTERS = (
     "enqueue",

@@ -8,9 +8,9 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.samples import Sample
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.telemetry.catalogue import QUEUE_COUNTERS
-from pinlater.telemetry.metrics import Metrics
-from pinlater.telemetry.prometheus import Page, render
+from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.prometheus import Page, render
 
 
 def samples(metrics: Metrics, counts: tuple[QueueCounts, ...] = ()) -> list[Sample]:

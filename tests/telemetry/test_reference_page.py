@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.storage.interface import FIGURES
-from pinlater.telemetry import catalogue
+from pinlater.server.storage.interface import FIGURES
+from pinlater.server.telemetry import catalogue
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from pinlater.telemetry.tracing import LINKS_MAX, Tracing, extract, find_tracing
+from pinlater.server.telemetry.tracing import LINKS_MAX, Tracing, extract, find_tracing
 
 PRODUCER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -101,11 +101,13 @@ def test_what_names_no_trace_gives_no_link(headers: dict[str, str] | None) -> No
 
 def test_a_configured_sdk_is_found_and_a_missing_one_costs_no_import() -> None:
     """In processes of their own, since the provider is global to a process."""
-    find = "from pinlater.telemetry.tracing import find_tracing; assert find_tracing().enabled is {}"
+    find = "from pinlater.server.telemetry.tracing import find_tracing; assert find_tracing().enabled is {}"
     configured = "from opentelemetry import trace; from opentelemetry.sdk.trace import TracerProvider;"
     configured += "trace.set_tracer_provider(TracerProvider());" + find.format(True)
     missing = "import sys; sys.modules['opentelemetry'] = None;" + find.format(False)
-    missing += "; from pinlater.telemetry.tracing import *; t = find_tracing(); t.enqueue_span('q', [None]).__enter__()"
+    missing += (
+        "; from pinlater.server.telemetry.tracing import *; t = find_tracing(); t.enqueue_span('q', [None]).__enter__()"
+    )
     missing += f"; assert extract({{'traceparent': '{PRODUCER}'}}) is None"
     for program in (configured, missing):
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -20,7 +20,7 @@ from pinlater.client.errors import (
     ServerUnreachable,
 )
 from pinlater.client.values import Ack, Outcome, QueueConfig
-from pinlater.service.settings import ServiceSettings
+from pinlater.server.operations.settings import ServiceSettings
 from pinlater.testing import InProcessService, TurnedClock
 
 

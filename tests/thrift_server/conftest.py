@@ -11,10 +11,10 @@ import pytest
 import uvloop
 
 from pinlater.domain.clock import ManualClock, SystemClock
-from pinlater.service.service import Operations
-from pinlater.telemetry.metrics import Metrics
-from pinlater.thrift_server.server import ThriftServer
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.operations.service import Operations
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.thrift.server import ThriftServer
+from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.fake_operations import FakeOperations

@@ -9,7 +9,7 @@ from typing import Any
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState, Outcome
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
-from pinlater.service.values import (
+from pinlater.server.operations.values import (
     AckResult,
     Caller,
     Dequeued,

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.thrift_server.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
+from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk

@@ -166,7 +166,7 @@ async def test_requests_are_counted_and_timed(desk: Desk) -> None:
 
 
 async def test_at_debug_a_request_is_one_line_without_its_body(start: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, logger="pinlater.thrift_server"):
+    with caplog.at_level(logging.DEBUG, logger="pinlater.server.thrift"):
         desk: Desk = await start()
         client = await desk.connect()
         await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(b"secret")]))

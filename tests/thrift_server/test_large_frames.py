@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from pinlater.thrift_server.large_frames import LargeFrames
+from pinlater.server.thrift.large_frames import LargeFrames
 from pinlater.wire.limits import WireLimits
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.service.service import Operations
-from pinlater.service.turns import ITEMS_A_TURN
-from pinlater.service.values import (
+from pinlater.server.operations.service import Operations
+from pinlater.server.operations.turns import ITEMS_A_TURN
+from pinlater.server.operations.values import (
     AckBatch,
     AckItem,
     AckResult,
@@ -27,7 +27,7 @@ from pinlater.service.values import (
     ScanCommand,
     Scanned,
 )
-from pinlater.thrift_server.dispatch import HANDLERS
+from pinlater.server.thrift.dispatch import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import Desk
 from tests.thrift_server.fake_operations import ANSWERS, DESCRIPTOR, HEADERS

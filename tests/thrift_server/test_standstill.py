@@ -10,8 +10,8 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS, REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
-from pinlater.thrift_server.server import REFUSING_S
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.thrift.server import REFUSING_S
+from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import encode_call
 from tests.thrift_server.conftest import CONTEXT, Desk
 from tests.thrift_server.fake_operations import Gate

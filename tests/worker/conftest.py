@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pinlater.app import App
 from pinlater.client import AsyncClient
-from pinlater.config.load import load
+from pinlater.server.app import App
+from pinlater.server.config.load import load
 
 
 @pytest.fixture

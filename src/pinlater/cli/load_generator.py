@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pinlater.client import Ack, AsyncClient, Job
 from pinlater.client.errors import CallerError, PinLaterError
-from pinlater.telemetry.histogram import Histogram, Mark
+from pinlater.server.telemetry.histogram import Histogram, Mark
 
 _AFTER_ERROR_S = 0.1
 MICROSECONDS = 1_000

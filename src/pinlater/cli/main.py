@@ -116,7 +116,7 @@ def _missing(name: str, error: ImportError) -> Callable[[], None]:
 
 
 def _say_missing(name: str, error: ImportError) -> NoReturn:
-    from pinlater.config.extras import install_line
+    from pinlater.server.config.extras import install_line
 
     if exits.tracebacks():
         traceback.print_exception(error)

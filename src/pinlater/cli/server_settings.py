@@ -14,8 +14,8 @@ from pinlater.cli import exits
 from pinlater.cli.hide_passwords import hide_passwords
 
 if TYPE_CHECKING:
-    from pinlater.config.load import Loaded
-    from pinlater.config.settings import Settings
+    from pinlater.server.config.load import Loaded
+    from pinlater.server.config.settings import Settings
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file: ours (.toml) or the original's (.properties).")
@@ -43,7 +43,7 @@ def store_of(store: str | None, shards: Path | None) -> str | None:
         raise typer.BadParameter("--store and --shards exclude each other", param_hint="--shards")
     if shards is None:
         return store
-    from pinlater.config.shard_file import kind_of_file
+    from pinlater.server.config.shard_file import kind_of_file
 
     return f"{kind_of_file(shards)}:{shards}"
 
@@ -53,8 +53,8 @@ def load_settings(config: Path | None, more: list[str] | None, named: Mapping[st
 
     `named`: the settings with flags of their own, None where a flag is not given.
     """
-    from pinlater.config.errors import SettingsError
-    from pinlater.config.load import load
+    from pinlater.server.config.errors import SettingsError
+    from pinlater.server.config.load import load
 
     hide_passwords()
     flags = {**_pairs(more or []), **{key: value for key, value in named.items() if value is not None}}

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pinlater.cli import exits
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
-from pinlater.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.settings import Endpoint
 
 if TYPE_CHECKING:
-    from pinlater.config.settings import Settings
-    from pinlater.config.shard_place import ShardPlace
-    from pinlater.storage.offline import Look
+    from pinlater.server.config.settings import Settings
+    from pinlater.server.config.shard_place import ShardPlace
+    from pinlater.server.storage.offline import Look
 
 _HEALTHY = "shard-healthy-"
 
@@ -32,8 +32,8 @@ class Seen(NamedTuple):
 
 def places_of(settings: Settings) -> Sequence[ShardPlace]:
     """The shards; ends the command with a line where the store has none to speak of, or the file is broken."""
-    from pinlater.config.files import FileBroken
-    from pinlater.config.shard_file import find_shards
+    from pinlater.server.config.files import FileBroken
+    from pinlater.server.config.shard_file import find_shards
 
     if not settings.store.is_sharded:
         exits.fail(f"{settings.store} is no MySQL or Redis store, and has but one shard", exits.REFUSED)
@@ -61,10 +61,10 @@ async def _look(place: ShardPlace, settings: Settings, now_ms: int) -> Look:
     """Raises `WorldError` where it can't be asked."""
     where = place.endpoint
     if isinstance(where, Endpoint):
-        from pinlater.storage.mysql.offline import look_at_shard
+        from pinlater.server.storage.mysql.offline import look_at_shard
 
         return await look_at_shard(where, settings.mysql, now_ms)
-    from pinlater.storage.redis.offline import look_at_shard as look_at_redis
+    from pinlater.server.storage.redis.offline import look_at_shard as look_at_redis
 
     return await look_at_redis(where, settings.redis, place.name, now_ms)
 
@@ -73,10 +73,10 @@ async def forget_timed_keys(place: ShardPlace, settings: Settings) -> int:
     """Deletes the shard's unique keys that only time would free; how many there were. Raises `WorldError`."""
     where = place.endpoint
     if isinstance(where, Endpoint):
-        from pinlater.storage.mysql.offline import forget_timed_keys as forget_in_mysql
+        from pinlater.server.storage.mysql.offline import forget_timed_keys as forget_in_mysql
 
         return await forget_in_mysql(where, settings.mysql, SystemClock().now_ms())
-    from pinlater.storage.redis.offline import forget_timed_keys as forget_in_redis
+    from pinlater.server.storage.redis.offline import forget_timed_keys as forget_in_redis
 
     return await forget_in_redis(where, settings.redis, place.name)
 
@@ -85,10 +85,10 @@ async def migrate_place(place: ShardPlace, settings: Settings) -> tuple[int, int
     """Takes the shard's schema forward: (version before, version after, what was run). Raises `WorldError`."""
     where = place.endpoint
     if isinstance(where, Endpoint):
-        from pinlater.storage.mysql.offline import migrate_shard
+        from pinlater.server.storage.mysql.offline import migrate_shard
 
         return await migrate_shard(where, settings.mysql)
-    from pinlater.storage.redis.offline import migrate_shard as migrate_redis
+    from pinlater.server.storage.redis.offline import migrate_shard as migrate_redis
 
     return await migrate_redis(where, settings.redis, place.name)
 

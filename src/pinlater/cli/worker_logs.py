@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.telemetry.logging import setup
+from pinlater.server.telemetry.logging import setup
 from pinlater.worker.logs import JobFields
 
 

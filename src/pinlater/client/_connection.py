@@ -23,7 +23,7 @@ _PEEK_BYTES, _PEEK_BYTES_MAX = 64 * 1024, 16 * 1024 * 1024
 
 
 class Link(Protocol):
-    """What a client needs of a connection. `Connection` is the one over TCP; `pinlater.testing` has one that stays in the process."""
+    """What a client needs of a connection. `ClientConnection` is the one over TCP; `pinlater.testing` has one that stays in the process."""
 
     @property
     def address(self) -> Address: ...
@@ -48,7 +48,7 @@ class Link(Protocol):
 Connect = Callable[[Address], Awaitable[Link]]
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A connection that was made. `usable` says whether new calls may go over it."""
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, max_frame_bytes: int) -> None:
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         await asyncio.shield(self._gone)
 
     def _lost_error(self) -> ConnectionLost:
-        error = ConnectionLost(f"Connection to {self.address} lost before the answer came")
+        error = ConnectionLost(f"ClientConnection to {self.address} lost before the answer came")
         error.__cause__ = self._lost
         return error
 
@@ -205,14 +205,14 @@ def check_allowed(address: Address) -> None:
     """Does nothing; the pytest plugin puts a check of its own here. What that raises reaches the caller as it is."""
 
 
-async def connect(address: Address, max_frame_bytes: int, timeout_s: float) -> Connection:
+async def connect(address: Address, max_frame_bytes: int, timeout_s: float) -> ClientConnection:
     """A new connection. Raises ServerUnreachable, with what the system said as its cause."""
     check_allowed(address)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await loop.create_connection(
-                lambda: Connection(address, loop, max_frame_bytes), address.host, address.port
+                lambda: ClientConnection(address, loop, max_frame_bytes), address.host, address.port
             )
     except (OSError, UnicodeError) as error:
         raise unreachable(address, error, timeout_s) from error

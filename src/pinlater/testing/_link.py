@@ -13,9 +13,9 @@ from pinlater.client._servers import Address
 from pinlater.client._thrift import AnswerDecoder, encode_request
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
 from pinlater.domain.clock import Clock
+from pinlater.server.thrift.answers import Delivery
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._rooms import HOST, PORT, Rooms
-from pinlater.thrift_server.answers import Delivery
 from pinlater.wire.framing import LENGTH_BYTES
 
 ADDRESS = Address(HOST, PORT)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
-from pinlater.service.service import Service
-from pinlater.service.values import Caller, Enqueued, JobToEnqueue
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.values import Caller, Enqueued, JobToEnqueue
 
 
 class Stored(NamedTuple):

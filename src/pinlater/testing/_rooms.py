@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from pinlater.dispatch.dispatcher import Dispatcher
-from pinlater.dispatch.limits import RateLimits
-from pinlater.dispatch.settings import DispatchSettings
 from pinlater.domain.clock import Clock
-from pinlater.maintenance.settings import MaintenanceSettings
-from pinlater.maintenance.sweeps import Sweeps
-from pinlater.service.identity import Identity
-from pinlater.service.passwords import PasswordCheck
-from pinlater.service.service import Service
-from pinlater.service.settings import ServiceSettings
-from pinlater.sharding.shards import ShardLanes, Shards
-from pinlater.storage.interface import TimeToLive
-from pinlater.storage.memory import MemoryShard
-from pinlater.telemetry.metrics import Metrics
-from pinlater.thrift_server.answering import Answering
-from pinlater.thrift_server.settings import ThriftSettings
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.maintenance.sweeps import Sweeps
+from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.passwords import PasswordCheck
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import TimeToLive
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.thrift.answering import Answering
+from pinlater.server.thrift.settings import ThriftSettings
 
 HOST, PORT = "in-process", 1
 
@@ -69,7 +69,7 @@ class Rooms:
                 settings.succeeded_ttl_ms if queue.config.succeeded_ttl_ms is None else queue.config.succeeded_ttl_ms,
                 settings.failed_ttl_ms if queue.config.failed_ttl_ms is None else queue.config.failed_ttl_ms,
             )
-            for queue in self.service.book.queues.values()
+            for queue in self.service.queue_cache.queues.values()
         ]
 
     async def close(self) -> None:

@@ -24,7 +24,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.client.values import ClaimedJob, JobInfo, JobState
 from pinlater.domain.passwords import hash_password
-from pinlater.service.settings import ServiceSettings
+from pinlater.server.operations.settings import ServiceSettings
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._record import Record

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pinlater.domain.job import Holder, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.storage.interface import (
+from pinlater.server.storage.interface import (
     Ack,
     Checkpoint,
     ClaimCall,
@@ -22,7 +22,7 @@ from pinlater.storage.interface import (
     InsertRequest,
     JobKey,
 )
-from pinlater.storage.sqlite import SqliteShard, migration
+from pinlater.server.storage.sqlite import SqliteShard, migration
 
 NOW = 1_767_225_600_000
 HOLDER = Holder("host:9010:0:worker:1", "worker", "token")

@@ -23,7 +23,7 @@ def backup(
     Example: pinlater backup --store sqlite:pinlater.db pinlater-backup.db
     """
     from pinlater.domain.errors import PinLaterError
-    from pinlater.storage.sqlite.backup import backup as copy
+    from pinlater.server.storage.sqlite.backup import backup as copy
 
     source = store_file(config, store)
     try:

@@ -15,7 +15,7 @@ from pinlater.cli.shard_queries import migrate_place, places_of
 from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
-    from pinlater.config.settings import Settings
+    from pinlater.server.config.settings import Settings
 
 Migrated = tuple[int, int, Sequence[str]]
 
@@ -35,7 +35,7 @@ def migrate(
     if settings.store.is_sharded:
         _migrate_shards(settings, as_json)
         return
-    from pinlater.storage.sqlite.offline import migrate_file
+    from pinlater.server.storage.sqlite.offline import migrate_file
 
     path = store_file(config, chosen)
     try:

@@ -45,13 +45,13 @@ def serve(
     Example: pinlater serve --store sqlite:pinlater.db --thrift-port 9010 --http-port 9999
     """
     hide_passwords()  # before the server's modules are imported, which takes a while
-    from pinlater.config.files import FileBroken
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
-    from pinlater.process import serve as serve_alone
-    from pinlater.processes.child import run as run_child
-    from pinlater.processes.supervisor import serve as serve_many
-    from pinlater.telemetry.logging import setup
+    from pinlater.server.config.files import FileBroken
+    from pinlater.server.processes.child import run as run_child
+    from pinlater.server.processes.supervisor import serve as serve_many
+    from pinlater.server.run import serve as serve_alone
+    from pinlater.server.telemetry.logging import setup
 
     if line is not None:
         raise typer.Exit(run_child(line))
@@ -66,7 +66,7 @@ def serve(
     telemetry = loaded.settings.telemetry
     setup(telemetry.log_format, telemetry.log_level)
     for warning in loaded.warnings:
-        logging.getLogger("pinlater.config").warning(warning)
+        logging.getLogger("pinlater.server.config").warning(warning)
     run = serve_alone if loaded.settings.processes == 1 else serve_many
     try:
         raise typer.Exit(run(loaded.settings, stop_with_stdin=stop_with_stdin))

@@ -11,7 +11,7 @@ from pinlater.cli import options, output
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
 
 if TYPE_CHECKING:
-    from pinlater.config.show import Shown
+    from pinlater.server.config.show import Shown
 
 
 def settings(
@@ -28,7 +28,7 @@ def settings(
 
     Example: pinlater settings --config pinlater.toml
     """
-    from pinlater.config.show import shown_settings
+    from pinlater.server.config.show import shown_settings
 
     named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
     loaded = load_settings(config, set_, named)

@@ -20,9 +20,9 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
-    from pinlater.config.load import Loaded
-    from pinlater.config.settings import Settings
-    from pinlater.config.shard_place import ShardPlace
+    from pinlater.server.config.load import Loaded
+    from pinlater.server.config.settings import Settings
+    from pinlater.server.config.shard_place import ShardPlace
 
 app = typer.Typer(
     name="shards",
@@ -301,7 +301,7 @@ def _chosen(name: str, places: Sequence[ShardPlace], settings: Settings) -> list
 
 def _edit(settings: Settings, key: str, *, dequeue_only: bool | None) -> None:
     """Sets the entry's flag; with None takes the entry out."""
-    from pinlater.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
+    from pinlater.server.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
 
     path = settings.store.shard_file or Path()
     try:

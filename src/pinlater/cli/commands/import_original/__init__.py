@@ -22,7 +22,7 @@ from pinlater.cli.commands.import_original.servers import PASSWORD_VARIABLE, end
 from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
-from pinlater.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlSettings
 
 if TYPE_CHECKING:  # its driver is an extra
     from pinlater.cli.commands.import_original.source import Original, Table

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from pinlater.cli import exits
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 
 PASSWORD_VARIABLE = "PINLATER_ORIGINAL_PASSWORD"  # noqa: S105 - a name
 _PORT = 3306
@@ -58,8 +58,8 @@ def endpoint_of(url: str, password: str) -> Endpoint:
 
 
 def _of_shard_file(path: Path, host_prefix: str | None) -> list[Endpoint]:
-    from pinlater.config.files import FileBroken, read_bytes, understood
-    from pinlater.config.mysql_shards import parse
+    from pinlater.server.config.files import FileBroken, read_bytes, understood
+    from pinlater.server.config.mysql_shards import parse
 
     settings = MysqlSettings(host_prefix=host_prefix)
     try:

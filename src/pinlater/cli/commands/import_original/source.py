@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from asyncmy import errors as driver
 
 from pinlater.domain.job import JobState
-from pinlater.storage.mysql.connection import Connection, ConnectionLost, code_of, connect, text_of
-from pinlater.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.storage.mysql.statements import Sql, Template
+from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, code_of, connect, text_of
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.statements import Sql, Template
 
 _QUERIES = files("pinlater.cli.commands.import_original") / "queries"
 _DATABASE = re.compile(r"plq_(\d+(?:d\d+)?)_([A-Za-z0-9_]+)", re.ASCII)
@@ -88,7 +88,7 @@ class Original:
     def __init__(self, endpoint: Endpoint, settings: MysqlSettings) -> None:
         self._endpoint = endpoint
         self._settings = settings
-        self._connection: Connection | None = None
+        self._connection: MysqlConnection | None = None
         self._rows = _ROWS_FIRST
         self.address = f"{endpoint.host}:{endpoint.port}"
 

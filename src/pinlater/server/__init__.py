@@ -1,0 +1,1 @@
+"""The server: everything that runs the service."""

@@ -1,0 +1,47 @@
+"""Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
+
+Who there is say the shards (`sharding.members`), where they listen, too (`sharding.neighbours`); wakes go from server to server
+(`dispatch.wakes`). This puts the three together.
+"""
+
+from __future__ import annotations
+
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.sharding.cluster_members import ClusterMembers
+from pinlater.server.sharding.peers import Peers
+from pinlater.server.sharding.shards import Shards
+
+
+class Cluster:
+    """Of one server with the others."""
+
+    def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self.members = ClusterMembers(shards)
+        self.wakes: Wakes | None = None
+        self._neighbours: Peers | None = None
+
+    async def listen(self, host: str, port: int, reached_at: str) -> None:
+        """Hears and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
+        wakes = Wakes(self._dispatcher.woken_from_elsewhere)
+        bound = await wakes.open(host, port)
+        self.wakes, self._neighbours = wakes, Peers(f"{reached_at}:{bound}", wakes.family)
+        self._dispatcher.elsewhere = wakes.tell
+        await self._meet()
+
+    async def look(self) -> bool:
+        """Who is there now; whether their number has changed."""
+        changed = await self.members.look()
+        await self._meet()
+        return changed
+
+    async def _meet(self) -> None:
+        if self.wakes is not None and self._neighbours is not None:
+            await self._neighbours.look(self.members.by_shard)
+            self.wakes.know(self._neighbours.secrets, self._neighbours.peers)
+
+    def close(self) -> None:
+        """Says and hears no more."""
+        if self.wakes is not None:
+            self.wakes.close()

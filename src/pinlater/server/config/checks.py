@@ -1,0 +1,192 @@
+"""Checks that need more than one key, or a look at a file: still before anything starts.
+
+A rate-limit, server-set or shard file that is named but missing or broken is a problem here, though later a broken one only keeps the
+old values: at the start there are no old values, and to go on without limits would let loose exactly what somebody meant to hold back.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from ipaddress import ip_address
+from pathlib import Path
+
+from pinlater.domain.passwords import HashMalformed, check_hash_form
+from pinlater.server.config.extras import install_line
+from pinlater.server.config.files import FileBroken, read_bytes, read_rate_limits, read_server_set
+from pinlater.server.config.redis_shards import default_sentinels
+from pinlater.server.config.redis_shards import parse as parse_redis_shards
+from pinlater.server.config.redis_url import RedisUrl
+from pinlater.server.config.schema import rooms
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_file import find_shards
+from pinlater.server.config.shard_place import ShardPlace
+from pinlater.server.config.sources import Origin
+from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.tls import wants_tls
+from pinlater.server.storage.redis.tls import wants_tls as redis_wants_tls
+from pinlater.server.storage.tls import make_context
+
+_FRAME_OVERHEAD_BYTES = 64 * 1024
+_DRIVERS = {"mysql": ("asyncmy", "MySQL's driver"), "redis": ("redis", "Redis' client library")}
+
+
+def check_together(settings: Settings, origins: Mapping[str, Origin]) -> list[str]:
+    """Everything that is wrong beyond a single value, each with its place."""
+    return [f"{_place(path, origins)}: {problem}" for path, problem in _problems(settings)]
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    yield from _password_problems(settings)
+    yield from _file_problems(settings)
+    if settings.store.is_sharded:
+        yield from _shard_problems(settings)
+    elif settings.processes > 1:
+        yield (
+            "processes",
+            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use MySQL or Redis",
+        )
+    least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
+    frame = settings.thrift.max_frame_bytes
+    if frame < least:
+        yield (
+            "thrift.max_frame_bytes",
+            f"{frame:,} bytes hold no body of jobs.max_body_bytes and its envelope: at least {least:,} are needed",
+        )
+    if settings.thrift.max_buffered_bytes < 2 * frame:
+        yield (
+            "thrift.max_buffered_bytes",
+            f"{settings.thrift.max_buffered_bytes:,} bytes hold no request and answer of thrift.max_frame_bytes: "
+            f"at least {2 * frame:,} are needed",
+        )
+    if settings.thrift.port == settings.http.port != 0 and settings.thrift.host == settings.http.host:
+        yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
+    if not settings.host.strip():
+        yield "host", "is empty"
+
+
+def _password_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.admin_password_hash is None:
+        return
+    try:
+        check_hash_form(settings.admin_password_hash)
+    except HashMalformed as error:
+        yield "admin_password_hash", str(error)
+
+
+def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.queue_limits_file is not None:
+        try:
+            read_rate_limits(settings.queue_limits_file)
+        except FileBroken as error:
+            yield "queue_limits_file", str(error)
+    if settings.server_set_file is not None:
+        try:
+            read_server_set(settings.server_set_file)
+        except FileBroken as error:
+            yield "server_set_file", str(error)
+
+
+def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    kind = settings.store.kind
+    module, name = _DRIVERS[kind]
+    if find_spec(module) is None:
+        yield "store", f"{name} is not installed: {install_line(kind)}"
+    if kind == "redis":
+        problems = list(_sentinel_problems(settings))
+        yield from problems
+        if problems:
+            return
+    try:
+        places = find_shards(settings)
+    except FileBroken as error:
+        yield "store", str(error)
+        return
+    if _any_tls(places, settings):
+        try:
+            make_context(settings.database)
+        except OSError as error:
+            yield f"{kind}.tls", str(error)
+
+
+def _sentinel_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    try:
+        default_sentinels(settings.redis)
+    except ValueError as error:
+        yield "redis.sentinels", str(error)
+    url = settings.store.url
+    if isinstance(url, RedisUrl) and url.master is not None and not url.sentinels and not settings.redis.sentinels:
+        yield (
+            "store",
+            f"{settings.store} names a master, and neither it nor redis.sentinels name Sentinels to ask for it",
+        )
+
+
+def _any_tls(places: Sequence[ShardPlace], settings: Settings) -> bool:
+    """Whether connections to any of the shards are encrypted."""
+    return any(
+        wants_tls(place.endpoint, settings.mysql)
+        if isinstance(place.endpoint, Endpoint)
+        else redis_wants_tls(place.endpoint, settings.redis)
+        for place in places
+    )
+
+
+def _place(path: str, origins: Mapping[str, Origin]) -> str:
+    return origins[path].place or path
+
+
+def warnings_about(settings: Settings) -> list[str]:
+    """What is possible but should be known."""
+    found = [
+        f"listening on {host} without access control: whoever can reach the ports can run and delete jobs"
+        for host in sorted(_hosts(settings))
+        if not is_loopback(host)
+    ]
+    if settings.store.kind == "memory":
+        found.append("store: jobs are kept in memory and are gone when the server stops")
+    if settings.store.is_sharded:
+        found += _shard_warnings(settings)
+    return found
+
+
+def _shard_warnings(settings: Settings) -> Iterator[str]:
+    kind = settings.store.kind
+    room = settings.database
+    places = find_shards(settings)
+    secrets = [settings.store.shard_file] if _has_password(settings) else []
+    for path in (*secrets, room.password_file):
+        if path is not None and _others_may_read(path):
+            yield f"{path} can be read by every user of this machine, and holds a password (chmod o-r)"
+    has_files = room.tls_ca is not None or room.tls_cert is not None
+    if has_files and not _any_tls(places, settings):
+        yield f"{kind}.tls is false: connections to the shards are not encrypted, though its files are named"
+
+
+def _has_password(settings: Settings) -> bool:
+    """Whether the shard file holds one; MySQL's always counts as one that does, as the original's has a password in each entry."""
+    path = settings.store.shard_file
+    if path is None or settings.store.kind == "mysql":
+        return True
+    return any(entry.password is not None for entry in parse_redis_shards(read_bytes(path), settings.redis))
+
+
+def _others_may_read(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
+
+
+def _hosts(settings: Settings) -> set[str]:
+    """Every address that a room listens on."""
+    return {getattr(getattr(settings, room), "host", settings.host) for room in rooms()}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

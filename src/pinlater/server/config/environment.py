@@ -1,0 +1,60 @@
+"""Settings from environment variables: PINLATER_, then the key's path in capitals, with `_` between table and field.
+
+Unknown variables only warn, because others set them too. Kubernetes does it in every pod beside a Service: one called `pinlater`
+gives PINLATER_PORT, PINLATER_PORT_* and PINLATER_SERVICE_*, of which we define none; one called `pinlater-thrift` gives
+PINLATER_THRIFT_PORT=tcp://..., which is told by its value and ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pinlater.server.config.errors import did_you_mean
+from pinlater.server.config.schema import ENV_PREFIX, Key, keys
+from pinlater.server.config.sources import Given, Origin, Source
+
+OTHER_VARIABLES = frozenset({"PINLATER_CONFIG", "PINLATER_SERVERS"})
+"""Variables that the command line and the client read themselves."""
+
+_KUBERNETES = re.compile(
+    r"PINLATER_[A-Z0-9_]+_(PORT_[0-9]+_(TCP|UDP|SCTP)(_(PORT|PROTO|ADDR))?|SERVICE_(HOST|PORT(_\w+)?))"
+)
+_SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
+
+
+def variables() -> Mapping[str, Key]:
+    """Every variable that is a setting."""
+    return {key.variable: key for key in keys().values()}
+
+
+def is_reserved(variable: str) -> bool:
+    """Whether Kubernetes sets such a variable for a Service called `pinlater`."""
+    return variable == "PINLATER_PORT" or variable.startswith(("PINLATER_PORT_", "PINLATER_SERVICE_"))
+
+
+def read_environment(env: Mapping[str, str], ignored: frozenset[str] = OTHER_VARIABLES) -> Source:
+    """What the environment says. An empty value means not set."""
+    known = variables()
+    given: dict[str, Given] = {}
+    warnings: list[str] = []
+    for name in sorted(env):
+        value, key = env[name].strip(), known.get(name)
+        if not value or not name.startswith(ENV_PREFIX) or name in ignored or _by_kubernetes(name, value, key):
+            continue
+        if key is None:
+            warnings.append(f"{name}: not a setting, ignored{did_you_mean(name, known)}")
+        elif _SERVICE_LINK.match(value):
+            warnings.append(
+                f"{name}: ignored, because {value[:80]!r} is what Kubernetes sets beside a Service of such a name"
+            )
+        else:
+            given[key.path] = Given(key.path, value, Origin("environment", name))
+    return Source(given, (), tuple(warnings))
+
+
+def _by_kubernetes(name: str, value: str, key: Key | None) -> bool:
+    if key is not None:
+        return False
+    is_link = name.endswith("_PORT") and _SERVICE_LINK.match(value) is not None
+    return is_link or is_reserved(name) or _KUBERNETES.fullmatch(name) is not None

@@ -1,0 +1,165 @@
+"""Writes the reference page of the settings from the dataclasses: `python -m pinlater.server.config.reference`.
+
+What a key is for is read from the source, beside the field: text below it, a comment behind it, or comment lines above it;
+where there is none, `notes` has it. A test fails when the page is stale or a key is not explained.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from pinlater.server.config.notes import NOTES
+from pinlater.server.config.original import REPLACED, SAME
+from pinlater.server.config.schema import TEN_YEARS_MS, Key, Kind, keys, rooms
+from pinlater.server.config.settings import INHERITED, Settings
+
+_HEAD = """\
+# Settings
+
+<!-- Written by `python -m pinlater.server.config.reference`; a test compares it. Change the dataclasses, not this page. -->
+
+Every setting has a default, and each can come from four places. The strongest that says something wins:
+
+1. a flag of `pinlater serve`: `--store` (or `--shards`), `--host`, `--thrift-port`, `--http-port`, and `--set KEY=VALUE` for all others,
+   for example `--set jobs.claim_timeout_ms=90s`;
+2. an environment variable: `PINLATER_`, then the table and the key in capitals, `PINLATER_THRIFT_PORT=9010`;
+3. the settings file, which `--config` or `PINLATER_CONFIG` names: TOML (`pinlater.toml`), or the original's `.properties`;
+4. the default.
+
+```toml
+store = "sqlite:/var/lib/pinlater/jobs.db"
+
+[thrift]
+port = 9010
+
+[jobs]
+claim_timeout_ms = "10m"
+max_body_bytes = "1 MiB"
+```
+
+Everything is checked before anything starts, and all problems are reported at once, with the file and line, variable or flag.
+An unknown key in a file is refused; an unknown variable only gives a warning. An empty value means not set. A key that ends in
+`_ms` or `_s` takes a duration with its unit (`500ms`, `90s`, `10m` or `10 min`, `24h`, `7d`) or a plain number of what its name ends in;
+one that holds `bytes` takes `512 KiB`, `16 MiB` or a plain number. Relative paths count from the file that they
+stand in; in variables and flags, from the working directory.
+
+No variable of ours begins with `PINLATER_PORT_` or `PINLATER_SERVICE_` or is called `PINLATER_PORT`: Kubernetes sets those beside a Service
+called `pinlater`. That is why the service's own settings are the table `jobs`.
+
+`pinlater settings` prints the effective values and where each came from. Wrong settings end it with exit code 78.
+"""
+
+_TABLE_HEAD = "| key | default | range | what it is for |\n|---|---|---|---|"
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    sections = [_HEAD, _section("At the top of the file", "", Settings)]
+    sections += [_section(f"`[{room}]`", room, owner) for room, owner in rooms().items()]
+    return "\n".join([*sections, _original()])
+
+
+def _section(title: str, room: str, owner: type) -> str:
+    beside = _notes(owner)
+    rows = [_row(key, NOTES.get(key.path) or beside.get(key.field, "")) for key in keys().values() if key.room == room]
+    return "\n".join([f"## {title}", "", inspect.cleandoc(owner.__doc__ or ""), "", _TABLE_HEAD, *rows, ""])
+
+
+def _row(key: Key, note: str) -> str:
+    inherited = INHERITED.get(key.path)
+    default = f"that of `{inherited}`" if inherited else "not set" if key.default is None else f"`{_default_text(key)}`"
+    return f"| `{key.field}` | {default} | {_range_text(key)} | {note.replace('|', chr(92) + '|')} |"
+
+
+def _default_text(key: Key) -> str:
+    default = key.default
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, int) and default >= 100_000:
+        return format(default, "_")
+    return str(default)
+
+
+def _range_text(key: Key) -> str:
+    if key.choices:
+        return ", ".join(key.choices)
+    if key.kind not in (Kind.INT, Kind.FLOAT):
+        return str(key.kind.value)
+    if key.most in (math.inf, 2**63 - 1):
+        return f"{key.least:,} or more"
+    most = "10 years" if key.most in (TEN_YEARS_MS, TEN_YEARS_MS / 1000) else f"{key.most:,.0f}"
+    return f"{key.least:,} to {most}"
+
+
+def _original() -> str:
+    """The original's keys and ours."""
+    same = [
+        f"| `{name}` | `{to.path}`{f' and `{to.also}`' if to.also else ''}{f', in {to.unit}' if to.unit else ''} |"
+        for name, to in SAME.items()
+    ]
+    replaced = [f"| `{name}` | {text} |" for name, text in REPLACED.items()]
+    head = "| key of the original | what takes its place |\n|---|---|"
+    return "\n".join(
+        [
+            "## The original's keys",
+            "",
+            "In a `.properties` file these are understood; see [Come from the original](../how-to/coming-from-the-original.md).",
+            "",
+            "| key of the original | ours |\n|---|---|",
+            "| `PINLATER_BACKEND`, `SHARDS_FILE`, `SQLITE_PATH` | `store`: `mysql` (also where the first is absent) or `redis` with the"
+            " shard file, `sqlite` with the path, or `memory` |",
+            *same,
+            "| `SERVER_SET_ENABLED`, `SERVER_SET_PATH` | `server_set_file`, unless the first is `false` |",
+            "",
+            "These are accepted, with a warning:",
+            "",
+            head,
+            *replaced,
+            "",
+        ]
+    )
+
+
+def _notes(owner: type) -> Mapping[str, str]:
+    """What the source says of each field."""
+    source = textwrap.dedent(inspect.getsource(owner))
+    lines = source.splitlines()
+    (body,) = ast.parse(source).body
+    statements = body.body if isinstance(body, ast.ClassDef) else []
+    found: dict[str, str] = {}
+    for statement, after in zip(statements, [*statements[1:], None], strict=True):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            note = _text_of(after) or _comment_behind(statement, lines) or _comment_above(statement, lines)
+            found[statement.target.id] = re.sub(r"\s+", " ", note).strip()
+    return found
+
+
+def _text_of(statement: ast.stmt | None) -> str:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return str(statement.value.value)
+    return ""
+
+
+def _comment_behind(statement: ast.AnnAssign, lines: list[str]) -> str:
+    rest = lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode()
+    return rest.strip().lstrip("#")
+
+
+def _comment_above(statement: ast.AnnAssign, lines: list[str]) -> str:
+    def upwards() -> Iterator[str]:
+        for line in reversed(lines[: statement.lineno - 1]):
+            if not line.strip().startswith("#"):
+                return
+            yield line.strip().lstrip("#")
+
+    return " ".join(reversed(list(upwards())))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

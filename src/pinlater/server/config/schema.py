@@ -1,0 +1,154 @@
+"""The keys of the settings, read off the dataclasses: name, type, default, range, variable and flag of each.
+
+A room says what the type alone can't in its fields' metadata: `least` and `most` (inclusive), `choices`, `secret`. Without
+them: a whole number is at least 1 (0 where the default is 0), a port is 0 to 65535, a duration at most ten years.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pinlater.server.config.errors import did_you_mean
+from pinlater.server.config.settings import FLAGS, RANGES, SHARED, Settings
+from pinlater.server.config.store import StoreLocation
+
+ENV_PREFIX = "PINLATER_"
+TEN_YEARS_MS = 10 * 366 * 86_400_000
+_I64_MAX = 2**63 - 1
+
+
+class Kind(Enum):
+    """What a value can be. The text is how a message calls it."""
+
+    INT = "a whole number"
+    FLOAT = "a number"
+    BOOL = "true or false"
+    TEXT = "text"
+    PATH = "a path"
+    STORE = "a store"
+    LIST = "a list of texts"
+
+
+_KINDS: Mapping[object, Kind] = {
+    int: Kind.INT,
+    float: Kind.FLOAT,
+    bool: Kind.BOOL,
+    str: Kind.TEXT,
+    Path: Kind.PATH,
+    StoreLocation: Kind.STORE,
+    tuple[str, ...]: Kind.LIST,
+}
+
+
+class Key(NamedTuple):
+    """One setting. `path` is its name in a TOML file, `room.field`; `least` and `most` are inclusive."""
+
+    room: str
+    field: str
+    kind: Kind
+    default: object
+    least: float
+    most: float
+    choices: tuple[str, ...]
+    secret: bool
+
+    @property
+    def path(self) -> str:
+        return f"{self.room}.{self.field}" if self.room else self.field
+
+    @property
+    def variable(self) -> str:
+        return ENV_PREFIX + self.path.replace(".", "_").upper()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.path.replace(".", "-") if self.path in FLAGS else f"--set {self.path}"
+
+    @property
+    def unit(self) -> str:
+        """`ms`, `seconds` or `bytes`, as the name says; empty where it says none."""
+        words = self.field.split("_")
+        if "bytes" in words:
+            return "bytes"
+        return "ms" if "ms" in words else "seconds" if words[-1] == "s" else ""
+
+
+@cache
+def keys() -> Mapping[str, Key]:
+    """All settings by path, in the order of the dataclasses."""
+    return {key.path: key for key in _keys_of(Settings, "")}
+
+
+@cache
+def rooms() -> Mapping[str, type]:
+    """The rooms' dataclasses by the name of their table."""
+    hints = typing.get_type_hints(Settings)
+    return {f.name: hints[f.name] for f in fields(Settings) if is_dataclass(hints[f.name])}
+
+
+def nearest_key(name: str) -> str:
+    """A hint at the path that an unknown `name` may mean: the same field of another room, else one that is spelled alike."""
+    same_field = [path for path, key in keys().items() if key.field == name.rpartition(".")[2]]
+    return f" (did you mean {same_field[0]}?)" if same_field else did_you_mean(name, keys())
+
+
+def _keys_of(owner: type, room: str) -> Iterator[Key]:
+    hints = typing.get_type_hints(owner)
+    for item in fields(owner):
+        if is_dataclass(hints[item.name]):
+            yield from _keys_of(hints[item.name], item.name)
+        elif f"{room}.{item.name}" not in SHARED:
+            yield _key(room, item, hints[item.name])
+
+
+def _key(room: str, item: Field[Any], hint: object) -> Key:
+    kind, choices = _kind(hint, f"{room}.{item.name}")
+    default = item.default if item.default_factory is MISSING else item.default_factory()
+    if default is MISSING:
+        raise TypeError(f"setting {room}.{item.name} has no default")
+    path = f"{room}.{item.name}" if room else item.name
+    least, most = RANGES.get(path) or _range(item.name, kind, default)
+    meta = item.metadata
+    return Key(
+        room,
+        item.name,
+        kind,
+        default,
+        meta.get("least", least),
+        meta.get("most", most),
+        tuple(meta.get("choices", choices)),
+        bool(meta.get("secret", False)),
+    )
+
+
+def _kind(hint: object, name: str) -> tuple[Kind, tuple[str, ...]]:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
+    if typing.get_origin(hint) is typing.Literal:
+        return Kind.TEXT, typing.get_args(hint)
+    try:
+        return _KINDS[hint], ()
+    except (KeyError, TypeError):
+        raise TypeError(f"setting {name} has a type that no file can hold: {hint}") from None
+
+
+def _range(name: str, kind: Kind, default: object) -> tuple[float, float]:
+    """What the name and the type say."""
+    if kind is Kind.BOOL:
+        return 0, 1
+    if kind is Kind.FLOAT:
+        return 0, TEN_YEARS_MS // 1000 if name.endswith("_s") else math.inf
+    if name == "port" or name.endswith("_port"):
+        return 0, 65_535
+    least = 0 if default == 0 else 1
+    if "ms" in name.split("_"):
+        return least, TEN_YEARS_MS
+    return least, _I64_MAX

@@ -1,0 +1,109 @@
+"""All settings of a server in one value: a few of its own, and each room's own dataclass.
+
+A new room is one line here. Names of keys, variables and flags, types, defaults and the reference page follow from the
+dataclasses (`schema`). The service's settings are the table `jobs`: as `service` their variables would begin with
+PINLATER_SERVICE_, and Kubernetes sets such variables in every pod beside a Service called `pinlater`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pinlater.domain.request_keys import BEGUN_WITHIN_MS
+from pinlater.server.config.store import StoreLocation
+from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.redis.settings import RedisSettings
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.telemetry.settings import TelemetrySettings
+from pinlater.server.thrift.settings import ThriftSettings
+
+DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
+
+
+FLAGS = ("store", "host", "thrift.port", "http.port", "processes")
+"""Keys that have a flag of their own; all others are set by `--set KEY=VALUE`."""
+
+INHERITED = {
+    "thrift.host": "host",
+    "http.host": "host",
+}
+"""A key that nobody sets has the value of the one it stands beside here."""
+
+SHARED: Mapping[str, str] = {
+    "jobs.max_frame_bytes": "thrift.max_frame_bytes",
+    "thrift.max_body_bytes": "jobs.max_body_bytes",
+    "mysql.priority_levels": "jobs.priority_levels",
+    "redis.priority_levels": "jobs.priority_levels",
+}
+"""A field that is no key of its own: what the key beside it says, its room must know too."""
+
+_TEN_YEARS_S = 10 * 366 * 86_400
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    "processes": (1, 256),
+    "jobs.priority_levels": (1, 127),  # a byte on the wire
+    "jobs.default_attempts": (1, 2**31 - 1),
+    "thrift.max_frame_bytes": (1024, 2**31 - 1),
+    "thrift.backlog": (1, 2**31 - 1),  # an int of C
+    "thrift.idle_timeout_s": (0.1, _TEN_YEARS_S),  # 0 would cut every connection at once
+    "thrift.write_stall_timeout_s": (0.1, _TEN_YEARS_S),
+    "thrift.standstill_s": (0.1, BEGUN_WITHIN_MS / 1000),
+    "http.header_timeout_s": (0.1, _TEN_YEARS_S),
+    "http.idle_timeout_s": (0.1, _TEN_YEARS_S),
+    "http.handler_timeout_s": (0.1, _TEN_YEARS_S),
+    "http.write_timeout_s": (0.1, _TEN_YEARS_S),
+    "sqlite.inline_commit_us": (0, 10_000_000),
+    "sqlite.lookup_inline_max": (0, 1_000_000),
+}
+"""Where the wire or a room draws the line elsewhere than the rules in `schema`; both ends are possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `serve` starts with, checked. Top-level keys first, then one table for each room."""
+
+    store: StoreLocation = DEFAULT_STORE
+    """Where the jobs are kept: `sqlite:PATH`, `memory:`, `mysql:FILE` or `redis:FILE` (a file of shards), `mysql://USER@HOST:PORT/DATABASE`
+    or `redis://USER@HOST:PORT/DB` (a single one)."""
+    host: str = "127.0.0.1"
+    """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: whoever reaches them may do anything."""
+    advertised_address: str | None = None
+    """Where other servers of the same shards reach this one, to wake its waiting dequeues. Not set: `advertised_host`, or `host`."""
+    advertised_host: str | None = None
+    """Name of this server in the claims it hands out; not set: the machine's host name."""
+    admin_password_hash: str | None = field(default=None, metadata={"secret": True})
+    """Hash of the password that deleteQueue asks for (`pinlater hash-password` makes one). Not set: every password is refused."""
+    queue_limits_file: Path | None = None
+    """Rate limits of queues (JSON), looked at again every 10 s. Not set: only the limits kept in the store hold."""
+    server_set_file: Path | None = None
+    """The live servers, one `host:port` a line, looked at again every 10 s; a queue's limit is divided by their number. Not set: those
+    that the store knows."""
+
+    processes: int = 1
+    """Server processes on the same ports, as one server, for a store that several servers can use. Bounds hold for each of them."""
+
+    drain_timeout_s: float = 30.0
+    """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""
+
+    jobs: ServiceSettings = field(default_factory=ServiceSettings)
+    thrift: ThriftSettings = field(default_factory=ThriftSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    sqlite: SqliteSettings = field(default_factory=SqliteSettings)
+    mysql: MysqlSettings = field(default_factory=MysqlSettings)
+    redis: RedisSettings = field(default_factory=RedisSettings)
+    sharding: ShardingSettings = field(default_factory=ShardingSettings)
+    dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+
+    @property
+    def database(self) -> MysqlSettings | RedisSettings:
+        """Those of the kind of database that the shards are on."""
+        return self.redis if self.store.kind == "redis" else self.mysql

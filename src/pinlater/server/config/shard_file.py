@@ -1,0 +1,100 @@
+"""The shards that the settings name: those of a shard file, read again when it changes, or the one of a URL. Whatever kind they are of.
+
+What is in such a file is known to `mysql_shards` and `redis_shards`. Errors name the entry, and never a password.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pinlater.server.config.files import FileBroken, WatchedFile, read_bytes, understood
+from pinlater.server.config.mysql_shards import MysqlShards
+from pinlater.server.config.redis_shards import RedisShards
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_place import ShardPlace
+
+
+class ShardKind(Protocol):
+    """What a kind of store knows of its shard file. Entries are its own values, compared and handed back."""
+
+    @property
+    def password_file(self) -> Path | None:
+        """Where the settings say that the password is."""
+
+    def parse(self, content: bytes) -> Sequence[Any]:
+        """The entries. Raises ValueError that names the entry."""
+
+    def of_url(self, url: Any, from_file: str | None) -> ShardPlace:
+        """The one shard of a URL."""
+
+    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterable[ShardPlace]:
+        """The shards of a file's entries."""
+
+
+class ShardSource:
+    """The shards that the settings name, and whether they have changed since. Raises `FileBroken` where they can't be told at the start."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._kind, self._url = _kind(settings), settings.store.url
+        path, password_file = settings.store.shard_file, self._kind.password_file
+        self._shards = None if path is None else WatchedFile(path, self._kind.parse)
+        self._password = None if password_file is None else WatchedFile(password_file, parse_password)
+        self.places = self._found()
+
+    @property
+    def last_error(self) -> str | None:
+        """What is wrong with the files as they are now; None when they are good."""
+        errors = [file.last_error for file in (self._shards, self._password) if file is not None and file.last_error]
+        return "; ".join(errors) or None
+
+    def refresh(self) -> bool:
+        """Looks at the files again; whether the shards are others now. Never raises; a broken file changes nothing."""
+        for file in (self._shards, self._password):
+            if file is not None:
+                file.refresh()
+        before, self.places = self.places, self._found()
+        return before != self.places
+
+    def _found(self) -> Sequence[ShardPlace]:
+        entries = () if self._shards is None else self._shards.value
+        return _places(self._kind, self._url, entries, None if self._password is None else self._password.value)
+
+
+def find_shards(settings: Settings) -> Sequence[ShardPlace]:
+    """The shards that the settings name now. Raises `FileBroken`."""
+    kind = _kind(settings)
+    path, password_file = settings.store.shard_file, kind.password_file
+    entries = () if path is None else understood(path, kind.parse, read_bytes(path))
+    password = None if password_file is None else understood(password_file, parse_password, read_bytes(password_file))
+    return _places(kind, settings.store.url, entries, password)
+
+
+def kind_of_file(path: Path) -> str:
+    """`redis` for a file that holds a list of shards; else `mysql`, also where it can't be read, which whoever opens it says."""
+    try:
+        document = json.loads(read_bytes(path))
+    except (FileBroken, ValueError, RecursionError):
+        return "mysql"
+    return "redis" if isinstance(document, dict) and isinstance(document.get("shards"), list) else "mysql"
+
+
+def parse_password(content: bytes) -> str:
+    """The first line. Raises ValueError."""
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        raise ValueError("not text in UTF-8") from None
+    if not lines or not lines[0]:
+        raise ValueError("its first line, where the password belongs, is empty")
+    return lines[0]
+
+
+def _kind(settings: Settings) -> ShardKind:
+    return RedisShards(settings.redis) if settings.store.kind == "redis" else MysqlShards(settings.mysql)
+
+
+def _places(kind: ShardKind, url: object, entries: Sequence[Any], password: str | None) -> Sequence[ShardPlace]:
+    return list(kind.of_entries(entries, password)) if url is None else [kind.of_url(url, password)]

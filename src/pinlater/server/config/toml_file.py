@@ -1,0 +1,79 @@
+"""A settings file in TOML: top-level keys, and one table for each room.
+
+Weakness: the parser doesn't say where a value stood, so lines are found by a second look at the text, which multi-line
+strings could fool; then a message names a wrong line, never a wrong value.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from pinlater.server.config.errors import did_you_mean
+from pinlater.server.config.schema import keys, nearest_key, rooms
+from pinlater.server.config.sources import Given, Origin, Source
+
+_TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\s\"'-]+?)\s*\]")
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
+
+
+def read_toml(path: Path, text: str) -> Source:
+    """What the file says. Unknown keys and broken syntax are problems."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return Source({}, (f"{path}: not valid TOML: {error}",))
+    except RecursionError:
+        return Source({}, (f"{path}: not valid TOML: nested too deeply",))
+    lines = _lines(text)
+    given: dict[str, Given] = {}
+    problems: list[str] = []
+    for name, raw in _flat(document):
+        place = f"{path}:{lines[name]}" if name in lines else str(path)
+        problem = _problem(name, raw)
+        if problem:
+            problems.append(f"{place}: {problem}")
+        elif raw != "":
+            given[name] = Given(name, raw, Origin("file", f"{place}: {name}"), path.parent)
+    return Source(given, tuple(problems))
+
+
+def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:
+    """Keys by their path; a table that is no room stays in one piece, so that it is complained of once."""
+    found: list[tuple[str, object]] = []
+    for name, value in document.items():
+        if isinstance(value, dict) and name in rooms():
+            found.extend((f"{name}.{inner}", raw) for inner, raw in value.items())
+        else:
+            found.append((name, value))
+    return found
+
+
+def _problem(name: str, raw: object) -> str | None:
+    if name in rooms():
+        return f"{name} is a table: write [{name}], and its keys below it"
+    if isinstance(raw, dict) and "." not in name and name not in keys():
+        return f"unknown table [{name}]{did_you_mean(name, rooms())}"
+    if name not in keys():
+        return f"unknown key {name}{nearest_key(name)}"
+    return None
+
+
+def _lines(text: str) -> dict[str, int]:
+    """The line of each key, counted from 1."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _TABLE.match(line):
+            table = _bare(header[1])
+            found.setdefault(table, number)
+        elif assignment := _ASSIGNMENT.match(line):
+            name = _bare(assignment[1])
+            found.setdefault(f"{table}.{name}" if table else name, number)
+    return found
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\s\"']", "", name)

@@ -1,0 +1,52 @@
+"""The files that a running server looks at again, and what of them holds: queues' limits, the set of servers, the shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from pinlater.server.config.files import RateLimitFile, ServerSetFile
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.shard_file import ShardSource
+from pinlater.server.config.shard_place import ShardPlace
+
+
+class WatchedFiles:
+    """Those that the settings name. Raises `FileBroken` where one can't be read at the start; later its old values stay."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limits = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
+        self._servers = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
+        self._shards = ShardSource(settings) if settings.store.is_sharded else None
+        self.broken: Mapping[str, float] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._by_key())
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """Jobs a second by queue."""
+        return {} if self._limits is None else self._limits.limits
+
+    @property
+    def servers(self) -> int | None:
+        """How many share the limits; None without a file of them."""
+        return None if self._servers is None else self._servers.servers
+
+    @property
+    def places(self) -> Sequence[ShardPlace] | None:
+        """Where the shards are; None where the store has but one."""
+        return None if self._shards is None else self._shards.places
+
+    async def refresh(self) -> bool:
+        """Looks at all of them; whether the limits or the number of servers changed."""
+        files = self._by_key()
+        changed = {key for key, file in files.items() if await asyncio.to_thread(file.refresh)}
+        self.broken = {key: file.last_error is not None for key, file in files.items()}
+        return bool(changed - {"store"})
+
+    def _by_key(self) -> Mapping[str, RateLimitFile | ServerSetFile | ShardSource]:
+        """By the key of the settings that names them."""
+        files = {"queue_limits_file": self._limits, "server_set_file": self._servers, "store": self._shards}
+        return {key: file for key, file in files.items() if file is not None}

@@ -1,0 +1,37 @@
+"""Jobs that other servers of the same shards make ready: found by a look at what they counted, for those who wait here.
+
+This is the slow way, which needs nothing but the store: a dequeue that waits here learns of a job enqueued elsewhere within about a
+second. It costs nothing while nobody waits, and one shared look a second while all are idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.sharding.shards import Shards
+
+
+class ChangePoller:
+    """To be called about once a second."""
+
+    def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
+        self._shards = shards
+        self._dispatcher = dispatcher
+
+    async def look(self) -> None:
+        """Lets those look again who wait for a queue in which another server did something.
+
+        Raises the error of a shard that failed, after the others' answers were used.
+        """
+        if not self._dispatcher.waiting():
+            return
+        shards = [shard for shard in self._shards.in_reach() if shard.shard.capabilities.shared]
+        answers = await asyncio.gather(*(shard.shard.changed_queues() for shard in shards), return_exceptions=True)
+        found = (queue for answer in answers if not isinstance(answer, BaseException) for queue in answer)
+        for queue in dict.fromkeys(found):
+            self._dispatcher.look_again(queue)
+        for answer in answers:
+            if isinstance(answer, PinLaterError):
+                raise answer

@@ -1,0 +1,14 @@
+"""Settings of the dispatch waiters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchSettings:
+    """Bounds of what may wait here."""
+
+    max_waiting_dequeues: int = 10_000
+    wake_port: int = 0
+    """UDP port on which other servers of the same shards wake this one's waiting dequeues; 0 takes a free one."""

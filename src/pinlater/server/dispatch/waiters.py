@@ -1,0 +1,117 @@
+"""Dequeues that wait for a job, queue by queue, and what wakes them.
+
+One waiter is woken per job that it could take, never the herd. A wake that can't be used (the waiter was cancelled in that very
+moment) goes on to the next one. `version` grows with each wake, so that whoever found nothing can see that something came meanwhile.
+
+Who waits for a shard that is slow to answer waits here, too (`watch`): there may be jobs on the others before it has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+
+class JobsCame(Exception):
+    """Jobs have come while a shard was slow to answer. They may be anywhere."""
+
+
+class Waiters:
+    """The waiters of one queue, first come first served, and one timer for the next job that becomes due."""
+
+    def __init__(self, queue: str, now_ms: Callable[[], int]) -> None:
+        self.queue = queue
+        self.version = 0
+        self.newest_on: str | None = None  # the shard that got the newest jobs, until somebody has gone there
+        self._now_ms = now_ms
+        self._waiters: OrderedDict[asyncio.Future[Any], int] = OrderedDict()
+        self._watching: set[asyncio.Future[Any]] = set()  # those waiters that are a shard's answers
+        self._due_at_ms: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    async def wait(self, limit: int, seconds: float, next_due_ms: int | None = None) -> bool:
+        """True once woken, False when the time is up. `limit`: how many jobs this waiter would take.
+
+        `next_due_ms`: when the next job becomes due, as far as the waiter knows.
+        """
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiters[waiter] = limit
+        if next_due_ms is not None:
+            self.due_at(next_due_ms)
+        timer = loop.call_later(seconds, _time_is_up, waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.result():
+                self.wake(limit)
+            raise
+        finally:
+            timer.cancel()
+            self._leave(waiter)
+
+    def watch(self, answer: asyncio.Future[Any], limit: int) -> None:
+        """Fails `answer` with `JobsCame` as soon as there are jobs for a waiter of this limit, unless it has come by then."""
+        if answer.done():
+            return
+        self._waiters[answer] = limit
+        self._watching.add(answer)
+        answer.add_done_callback(self._leave)
+
+    def wake(self, jobs: int) -> None:
+        """`jobs` became ready now: wakes as many waiters as can take them."""
+        self.version += 1
+        while jobs > 0 and self._waiters:
+            waiter, limit = self._waiters.popitem(last=False)
+            if not waiter.done():
+                self._set(waiter)
+                jobs -= limit
+
+    def wake_all(self) -> None:
+        """Something else changed (resumed, deleted, draining): everyone looks again."""
+        self.version += 1
+        while self._waiters:
+            waiter, _ = self._waiters.popitem(last=False)
+            if not waiter.done():
+                self._set(waiter)
+
+    def due_at(self, due_at_ms: int) -> None:
+        """A job becomes due then: somebody is woken at that time, if anybody waits."""
+        if not self._waiters or (self._due_at_ms is not None and self._due_at_ms <= due_at_ms):
+            return
+        self._stop_timer()
+        self._due_at_ms = due_at_ms
+        delay = min(3600.0, max(0, due_at_ms - self._now_ms()) / 1000)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._became_due)
+
+    def _set(self, waiter: asyncio.Future[Any]) -> None:
+        if waiter in self._watching:
+            waiter.set_exception(JobsCame())
+        else:
+            waiter.set_result(True)
+
+    def _leave(self, waiter: asyncio.Future[Any]) -> None:
+        self._watching.discard(waiter)
+        self._waiters.pop(waiter, None)
+        if not self._waiters:
+            self._stop_timer()
+
+    def _became_due(self) -> None:
+        self._stop_timer()
+        self.wake(1)
+
+    def _stop_timer(self) -> None:
+        self._due_at_ms = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _time_is_up(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)

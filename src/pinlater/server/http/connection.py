@@ -1,0 +1,234 @@
+"""One HTTP/1.1 connection: h11 decides what the bytes mean, this loop reads, calls the handler and writes.
+
+Every wait has an end: the head of a request, its body, its handler, each write. Whatever is malformed, too large or too slow ends
+this connection and no other.
+
+Weakness: a client that is too slow over its request is cut off without a word; an error answer sent while it is still
+sending may be lost to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import cast
+
+import h11
+
+from pinlater.server.http.messages import BadRequest, Request, Response, parse_request, text_response
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.http.thrift_hint import thrift_answer
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 64 * 1024
+_SAFETY_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_ANSWERABLE = (h11.IDLE, h11.SEND_RESPONSE)
+
+
+def _reason(status: int) -> str:
+    """The words beside the number, for who reads the bytes."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+class _ThriftCall(Exception):
+    """The client speaks Thrift; `answer` tells it so."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__("a Thrift call on the HTTP port")
+        self.answer = answer
+
+
+class HttpConnection:
+    """Serves one client until it leaves, misbehaves, or `finish` or `abort` ends it.
+
+    `idle`: it waits for a request. `waits_for_client`: that, or for the rest of a request, or for its answer to be read; such a
+    connection may be closed to make room. `streaming`: it sends an answer that has no end of its own. `checks_only`: it came when
+    all places were taken, and gets no page but the health checks.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        settings: HttpSettings,
+        answer: Callable[[HttpConnection, Request], Awaitable[Response]],
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._settings = settings
+        self._answer = answer
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=settings.max_header_bytes)
+        self._finishing = False
+        self._head_only = False
+        self._fresh = True  # nothing was read yet
+        self._client_is_due = False
+        self.idle = True
+        self.streaming = False
+        self.checks_only = False
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether it is the client that has to do something next."""
+        return self.idle or self._client_is_due
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        self._writer.transport.abort()
+
+    def finish(self) -> None:
+        """Ends it after the request that is being answered; at once where there is none."""
+        self._finishing = True
+        if self.idle:
+            self.abort()
+
+    async def serve(self) -> None:
+        """Answers requests one after the other; returns when the connection is over, and never raises what a client did."""
+        patience_s = self._settings.header_timeout_s
+        try:
+            while await self._serve_one(patience_s):
+                patience_s = self._settings.idle_timeout_s
+                await asyncio.sleep(
+                    0
+                )  # of pipelined requests one is answered in a turn of the loop: reading them waits for nothing
+            await self._close()
+        except _ThriftCall as call:
+            log.warning("a Thrift client has connected to the HTTP port")
+            await self._answer_thrift(call.answer)
+        except (OSError, TimeoutError, h11.LocalProtocolError) as error:
+            log.debug("http connection ended", extra={"reason": repr(error)})
+        finally:
+            self.abort()
+
+    async def _close(self) -> None:
+        """Leaves what is still unsent a bounded time to get out."""
+        self._writer.close()
+        async with asyncio.timeout(self._settings.write_timeout_s):
+            await self._writer.wait_closed()
+
+    async def _answer_thrift(self, answer: bytes) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            self._writer.write(answer)
+            await self._close()
+
+    async def _serve_one(self, patience_s: float) -> bool:
+        """One request and its answer; whether another may follow."""
+        self.idle = True
+        try:
+            async with asyncio.timeout(patience_s):
+                event = await self._next_event()
+            if not isinstance(event, h11.Request):
+                return False
+            self.idle = False
+            self._head_only = event.method == b"HEAD"
+            body = await self._read_body(event)
+            request = parse_request(event.method, event.target, list(event.headers), body)
+        except BadRequest as error:
+            return await self._refuse(str(error), error.status)
+        except h11.RemoteProtocolError as error:
+            return await self._refuse("Malformed or too large a request", error.error_status_hint)
+        await self._send(await self._answer(self, request))
+        if self._finishing or self._protocol.our_state is not h11.DONE or self._protocol.their_state is not h11.DONE:
+            return False
+        self._protocol.start_next_cycle()
+        return True
+
+    async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
+        while True:
+            event = self._protocol.next_event()
+            if event is not h11.NEED_DATA:
+                return cast("h11.Event | type[h11.PAUSED]", event)
+            data = await self._reader.read(_READ_BYTES)
+            if self._fresh:
+                self._fresh = False
+                answer = thrift_answer(data)
+                if answer is not None:
+                    raise _ThriftCall(answer)
+            self._protocol.receive_data(data)
+
+    async def _read_body(self, head: h11.Request) -> bytes:
+        limit = self._settings.max_body_bytes
+        names = {name for name, _ in head.headers}
+        if b"content-length" in names and b"transfer-encoding" in names:
+            raise BadRequest(
+                "A body has either Content-Length or Transfer-Encoding"
+            )  # a proxy may see another end of it
+        declared = next((value for name, value in head.headers if name == b"content-length"), b"0")
+        if int(declared) > limit:
+            raise BadRequest(f"The body is longer than {limit} bytes", 413)
+        body = bytearray()
+        async with self._client_is_next(self._settings.header_timeout_s):
+            if self._protocol.they_are_waiting_for_100_continue:
+                await self._write(h11.InformationalResponse(status_code=100, headers=[]))
+                self._client_is_due = True
+            while isinstance(event := await self._next_event(), h11.Data):
+                body += event.data
+                if len(body) > limit:
+                    raise BadRequest(f"The body is longer than {limit} bytes", 413)
+        return bytes(body)
+
+    async def _refuse(self, message: str, status: int) -> bool:
+        if self._protocol.our_state in _ANSWERABLE:
+            await self._send(text_response(message + "\n", status, {"HttpConnection": "close"}))
+        return False
+
+    async def _send(self, response: Response) -> None:
+        headers = {"Date": formatdate(usegmt=True), "Content-Type": response.content_type, **_SAFETY_HEADERS}
+        headers.update(response.headers)
+        if self._finishing:
+            headers["HttpConnection"] = "close"
+        if isinstance(response.body, bytes):
+            headers["Content-Length"] = str(len(response.body))
+        await self._write(
+            h11.Response(status_code=response.status, headers=list(headers.items()), reason=_reason(response.status))
+        )
+        if isinstance(response.body, bytes):
+            if response.body and not self._head_only:
+                await self._write(h11.Data(data=response.body))
+        else:
+            await self._send_stream(response.body)
+        await self._write(h11.EndOfMessage())
+
+    async def _send_stream(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        async with aclosing(pieces):
+            if self._head_only:
+                return
+            self.streaming = True
+            async for piece in pieces:
+                if piece:
+                    await self._write(h11.Data(data=piece))
+            self.streaming = False
+
+    async def _write(self, event: h11.Event) -> None:
+        data = self._protocol.send(event)
+        if data:
+            if self._writer.transport.is_closing():
+                raise ConnectionResetError("the client is gone")
+            self._writer.write(data)
+            async with self._client_is_next(self._settings.write_timeout_s):
+                await self._writer.drain()
+
+    @asynccontextmanager
+    async def _client_is_next(self, patience_s: float) -> AsyncGenerator[None]:
+        """What is awaited inside is the client's to do, in that time."""
+        self._client_is_due = True
+        try:
+            async with asyncio.timeout(patience_s):
+                yield
+        finally:
+            self._client_is_due = False

@@ -1,0 +1,92 @@
+"""Which handler answers which path. Paths are compared as they came, with a table: no file is ever looked up by a request."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pinlater.server.http.messages import Handler, Request, Response, text_response
+
+
+class Route(NamedTuple):
+    """A handler and the methods it takes; HEAD is GET without the body."""
+
+    handler: Handler
+    methods: frozenset[str]
+
+
+class Router:
+    """Exact paths first, then the longest prefix."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, Route] = {}
+        self._prefixes: dict[str, Route] = {}
+
+    def add(self, path: str, handler: Handler, methods: Iterable[str] = ("GET",)) -> None:
+        """Answers `path`. Raises ValueError where it is taken."""
+        if path in self._exact:
+            raise ValueError(f"{path} has a handler already")
+        self._exact[path] = _route(handler, methods)
+
+    def add_prefix(self, prefix: str, handler: Handler, methods: Iterable[str] = ("GET",)) -> None:
+        """Answers everything that begins with `prefix`, which ends in a slash."""
+        if not prefix.endswith("/") or prefix in self._prefixes:
+            raise ValueError(f"{prefix} does not end in a slash, or has a handler already")
+        self._prefixes[prefix] = _route(handler, methods)
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Everything that is answered, for a list of pages."""
+        return sorted([*self._exact, *self._prefixes])
+
+    def find(self, request: Request) -> Handler | Response:
+        """The handler, or the answer that says there is none."""
+        route = self._exact.get(request.path) or self._longest_prefix(request.path)
+        if route is None:
+            return text_response("Not found\n", 404)
+        if request.method not in route.methods:
+            return text_response("Method not allowed\n", 405, {"Allow": ", ".join(sorted(route.methods))})
+        return route.handler
+
+    def _longest_prefix(self, path: str) -> Route | None:
+        found = max((prefix for prefix in self._prefixes if path.startswith(prefix)), key=len, default=None)
+        return None if found is None else self._prefixes[found]
+
+
+def _route(handler: Handler, methods: Iterable[str]) -> Route:
+    taken = frozenset(methods)
+    return Route(handler, taken | {"HEAD"} if "GET" in taken else taken)
+
+
+class HostCheck:
+    """Refuses requests that a web page made through a name of its own that points at this machine (DNS rebinding).
+
+    Only for loopback listeners: who opens the port to a network has names we don't know, and access control to think of.
+    A request without a Host header (HTTP/1.0) comes from no browser.
+    """
+
+    def __init__(self, listen_host: str, allowed: Iterable[str]) -> None:
+        self._guarded = _is_loopback(listen_host)
+        self._allowed = {name.lower() for name in allowed} | {listen_host.lower()}
+
+    def permits(self, host_header: str | None) -> bool:
+        if not self._guarded or host_header is None:
+            return True
+        name = _without_port(host_header.strip().lower())
+        return name in self._allowed or _is_loopback(name)
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_loopback(name: str) -> bool:
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,151 @@
+"""The listener: accepts connections up to a bound, routes requests, and stops in order.
+
+When the bound is reached the oldest connection whose client is to do something next makes room: it is idle, its request isn't whole,
+or it doesn't read its answer. So a thousand silent or slow clients never keep a health check out. Where all are being answered, a few
+more are let in for health checks only; beyond those the new one is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from pinlater.server.http.connection import HttpConnection
+from pinlater.server.http.messages import BadRequest, Request, Response, text_response
+from pinlater.server.http.routing import HostCheck, Router
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.http.status import OneServer, Readiness, Source, StatusPages
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.settings import QUEUE_SERIES_MAX
+
+__all__ = ["HttpServer", "OneServer", "Readiness", "Source"]
+
+log = logging.getLogger(__name__)
+
+# Kept free for health checks, beyond the bound on connections, and the pages that are answered there: cheap ones.
+PLACES_FOR_CHECKS = 16
+CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
+
+
+class HttpServer:
+    """Serves the status pages, and whatever `extra_routes` adds to the router."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        metrics: Metrics,
+        source: Source,
+        *,
+        extra_routes: Callable[[Router], None] | None = None,
+        queue_series_max: int = QUEUE_SERIES_MAX,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._router = Router()
+        self._renderer = ThreadPoolExecutor(1, thread_name_prefix="http-render")
+        StatusPages(source, self._renderer, queue_series_max).add_to(self._router)
+        if extra_routes is not None:
+            extra_routes(self._router)
+        self._hosts = HostCheck(settings.host, settings.allowed_hosts)
+        self._connections: dict[HttpConnection, asyncio.Task[None]] = {}  # the one that was idle longest comes first
+        self._tasks: set[asyncio.Task[None]] = set()  # also of those that made room and are about to end
+        self._server: asyncio.Server | None = None
+        self.port = settings.port
+
+    async def start(self) -> None:
+        """Listens. Raises OSError where the address can't be had."""
+        self._server = await asyncio.start_server(self._accept, self._settings.host, self._settings.port)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        self._metrics.gauge(
+            "http-connections",
+            lambda: len(self._connections),
+            prometheus="pinlater_http_connections",
+            help="Open connections of the HTTP server",
+        )
+        log.info("http server listens", extra={"host": self._settings.host, "port": self.port})
+
+    async def stop(self) -> None:
+        """Accepts no more, lets requests that are being answered finish for a while, then ends what is left. May be called twice."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            self._metrics.remove_gauge("http-connections")
+            for connection, task in list(self._connections.items()):
+                connection.finish()
+                if connection.streaming:
+                    task.cancel()
+            await self._end(set(self._tasks))
+            log.info("http server stopped", extra={"port": self.port})
+        self._renderer.shutdown(wait=False, cancel_futures=True)
+
+    async def _end(self, tasks: set[asyncio.Task[None]]) -> None:
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=self._settings.stop_timeout_s)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        places_left = 0 if self._server is None else self._places_left()
+        if not places_left:
+            self._metrics.count("http_connections_refused")
+            writer.transport.abort()
+            return
+        connection = HttpConnection(reader, writer, self._settings, self._answer_for)
+        connection.checks_only = places_left <= PLACES_FOR_CHECKS
+        task = asyncio.create_task(connection.serve(), name="http-connection")
+        self._connections[connection] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(connection, done))
+
+    def _places_left(self) -> int:
+        """How many more may be open, those for health checks included; makes room where none but those is left."""
+        most = self._settings.max_connections + PLACES_FOR_CHECKS
+        if len(self._connections) >= self._settings.max_connections:
+            oldest = next((connection for connection in self._connections if connection.waits_for_client), None)
+            if oldest is not None:
+                self._metrics.count("http_connections_closed_for_room")
+                del self._connections[oldest]
+                oldest.abort()
+        return most - len(self._connections)
+
+    def _ended(self, connection: HttpConnection, task: asyncio.Task[None]) -> None:
+        self._connections.pop(connection, None)
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("http connection failed", exc_info=error)
+
+    async def _answer_for(self, connection: HttpConnection, request: Request) -> Response:
+        if (task := self._connections.pop(connection, None)) is not None:
+            self._connections[connection] = task  # to the end: it spoke last
+        if connection.checks_only and request.path not in CHECKS:
+            response = text_response(
+                "Too many connections; only health checks are answered\n", 503, {"Retry-After": "1"}
+            )
+        else:
+            response = await self._answer(request)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("http request", extra={"method": request.method, "path": request.path, "status": response.status})
+        return response
+
+    async def _answer(self, request: Request) -> Response:
+        if not self._hosts.permits(request.headers.get("host")):
+            return text_response("This server does not go by that name; see the setting allowed_hosts\n", 421)
+        found = self._router.find(request)
+        if isinstance(found, Response):
+            return found
+        try:
+            async with asyncio.timeout(self._settings.handler_timeout_s):
+                return await found(request)
+        except BadRequest as error:
+            return text_response(f"{error}\n", error.status)
+        except TimeoutError:
+            log.warning("http request took too long", extra={"path": request.path})
+            return text_response("Took too long\n", 503)
+        except Exception:  # a fault of ours in one page must not end the connection, nor show its insides
+            log.exception("http request failed", extra={"path": request.path})
+            return text_response("Internal error\n", 500)

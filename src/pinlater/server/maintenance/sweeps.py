@@ -1,0 +1,123 @@
+"""What is swept: claims past their deadline, jobs past their expiry, finished jobs past their time, and due times that came.
+
+Each sweep works in short transactions with pauses between that are as long, so that no request waits for it and the store is others' at
+least half of the time. A dead worker's thousand jobs come
+back over about a second: a sweep that found a full batch comes again after a tenth of its interval, with twice the batch, since
+a longer list must not take for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from pinlater.domain.clock import Clock
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.interface import Shard, Swept, TimeToLive
+from pinlater.server.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_SECONDS_MIN = 0.005
+
+
+class Sweeps:
+    """The bounded pieces of work that `Runner` runs."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        dispatcher: Dispatcher,
+        ttls: Callable[[], Sequence[TimeToLive]],
+        metrics: Metrics,
+        clock: Clock,
+        settings: MaintenanceSettings,
+    ) -> None:
+        self._shards = shards
+        self._dispatcher = dispatcher
+        self._ttls = ttls
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+        self._batch = settings.sweep_batch
+
+    async def time_out_claims(self) -> float | None:
+        """Claims past their deadline go back, or fail."""
+
+        async def sweep(shard: Shard) -> int:
+            swept = await shard.time_out_claims(self._clock.now_ms(), self._batch)
+            for row in swept:
+                self._count_timeouts(row)
+            return sum(row.retried + row.failed + row.lost for row in swept)
+
+        if await self._most_on_a_shard(sweep) < self._batch:
+            self._batch = self._settings.sweep_batch
+            return None
+        self._batch = min(self._batch * 2, self._settings.batch_max)
+        return self._settings.sweep_interval_ms / 10_000
+
+    def _count_timeouts(self, row: Swept) -> None:
+        metrics = self._metrics.queue(row.queue)
+        metrics.timeout_retry += row.retried
+        metrics.timeout_done += row.failed
+        metrics.timeout_evict += row.lost
+        logger.info("claims timed out", extra={"queue": row.queue, "retried": row.retried, "failed": row.failed})
+        if row.retried:
+            self._dispatcher.jobs_ready(row.queue, row.retried)
+
+    async def expire_jobs(self) -> float | None:
+        """Waiting jobs past their expiry become FAILED `expired`."""
+
+        async def sweep(shard: Shard) -> int:
+            swept = await shard.expire_jobs(self._clock.now_ms(), self._settings.batch_max)
+            for row in swept:
+                self._metrics.queue(row.queue).expired += row.failed
+            return sum(row.failed for row in swept)
+
+        return await self._pause_after(sweep, self._settings.batch_max)
+
+    async def advance_due(self) -> float | None:
+        """Jobs that became due are counted so."""
+        limit = self._settings.batch_max * 10
+
+        async def sweep(shard: Shard) -> int:
+            return await shard.advance_due(self._clock.now_ms(), limit)
+
+        return await self._pause_after(sweep, limit)
+
+    async def collect_garbage(self) -> float | None:
+        """Finished jobs past their time to live vanish, and so do old keys and what deleted queues left."""
+        ttls = self._ttls()
+        known = {ttl.queue for ttl in ttls}
+
+        async def sweep(shard: Shard) -> int:
+            swept = await shard.collect_garbage(ttls, self._clock.now_ms(), self._settings.batch_max)
+            for row in swept:
+                if row.queue in known:
+                    metrics = self._metrics.queue(row.queue)
+                    metrics.succeeded_gc += row.deleted_succeeded
+                    metrics.failed_gc += row.deleted_failed
+            return sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in swept)
+
+        return await self._pause_after(sweep, self._settings.batch_max)
+
+    async def _pause_after(self, sweep: Callable[[Shard], Awaitable[int]], limit: int) -> float | None:
+        """Sweeps, and says when to do so again: soon where some shard had its fill of `limit` rows, None for the usual interval."""
+        began = self._clock.monotonic()
+        if await self._most_on_a_shard(sweep) < limit:
+            return None
+        return max(_PAUSE_SECONDS_MIN, self._clock.monotonic() - began)
+
+    async def _most_on_a_shard(self, sweep: Callable[[Shard], Awaitable[int]]) -> int:
+        """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
+        shards = self._shards.in_reach()
+        if len(shards) == 1:
+            return await sweep(shards[0].shard)
+        results = await asyncio.gather(*(sweep(shard.shard) for shard in shards), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return max((result for result in results if isinstance(result, int)), default=0)

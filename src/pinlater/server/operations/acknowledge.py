@@ -1,0 +1,321 @@
+"""What holders say of jobs in hand: acks, checkpoints, heartbeats, releases; and cancelling."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
+from typing import TypeVar
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import InvalidArgument, PinLaterError
+from pinlater.domain.job import JobState, Outcome
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.operations.addressing import (
+    NOT_FOUND,
+    OnShard,
+    ack_results,
+    address,
+    address_in_turns,
+    on_each_shard,
+)
+from pinlater.server.operations.body_limit import BodyLimit
+from pinlater.server.operations.identity import kept_source
+from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
+from pinlater.server.operations.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
+from pinlater.server.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+I64_MAX = 2**63 - 1
+TOKEN_BYTES_MAX = 64
+_JOBS_LOGGED = 10
+Item = TypeVar("Item")
+Order = TypeVar("Order")
+
+_FINISH: LaneOf = attrgetter("finish")
+_CHECKPOINT: LaneOf = attrgetter("checkpoint")
+_EXTEND: LaneOf = attrgetter("extend")
+_RELEASE: LaneOf = attrgetter("release")
+
+
+class Acknowledge:
+    """The operations of holders."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        queue_cache: QueueCache,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+        body_limit: BodyLimit,
+    ) -> None:
+        self._shards = shards
+        self._queue_cache = queue_cache
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+        self._body_limit = body_limit
+        self._per_item = PerItem(shards)
+
+    # --- acks -----------------------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
+        """Ends attempts. Nothing happens if a descriptor can't be parsed or the queue is missing."""
+        parts = await self.parse(batch)
+        if self._queue_cache.get(batch.queue) is None:
+            await self._queue_cache.require(batch.queue)
+        return await self.carry_out(caller, batch, parts)
+
+    async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
+        """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
+        for item in batch.items:
+            if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
+                raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
+        descriptors = [item.descriptor for item in batch.items]
+        most = self._settings.max_descriptors_per_request
+        if len(descriptors) <= ITEMS_A_TURN:
+            return address(self._shards, batch.queue, descriptors, most)
+        return await address_in_turns(self._shards, batch.queue, descriptors, most)
+
+    async def carry_out(
+        self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
+    ) -> Sequence[AckResult]:
+        """The acks of a parsed batch. `then_claims`: a claim waits for them."""
+        items = batch.items
+        horizon = I64_MAX - self._clock.now_ms()
+
+        def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
+            return part.shard.finish.submit(_acks(items, part, horizon))
+
+        answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(items)
+        if batch.per_item_errors:
+            answers = await self._per_item.carry_out(
+                parts, _FINISH, lambda part: _acks(items, part, horizon), answers, then_claims=then_claims
+            )
+        else:
+            answers = await on_each_shard(parts, finish, answers)
+        if len(items) <= ITEMS_A_TURN:
+            stale = self._count_acks(batch.queue, items, answers)
+        else:
+            stale = await pairs_in_turns(items, answers, lambda some, of: self._count_acks(batch.queue, some, of))
+        if stale:
+            self._metrics.queue(batch.queue).stale_claim += len(stale)
+            _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
+        return await ack_results([item.descriptor for item in items], answers)
+
+    def _tell(
+        self,
+        parts: Sequence[OnShard],
+        lane_of: LaneOf,
+        orders: Orders,
+        count: int,
+        *,
+        per_item_errors: bool,
+    ) -> Awaitable[Sequence[Acked | PinLaterError]]:
+        """What a lane of each shard answers, at the request's positions. Errors are raised, or are values where `per_item_errors`."""
+        answers: list[Acked | PinLaterError] = [NOT_FOUND] * count
+        if per_item_errors:
+            return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
+
+        def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
+            return lane_of(part.shard).submit(orders(part))
+
+        return on_each_shard(parts, act, answers)
+
+    def _count_acks(
+        self, queue: str, items: Sequence[AckItem], answers: Sequence[Acked | PinLaterError]
+    ) -> list[tuple[str, Acked]]:
+        """Counts what became of these acks. Returns those of claims that were no longer the caller's."""
+        metrics = self._metrics.queue(queue)
+        now_ms = self._clock.now_ms()
+        succeeded = 0
+        stale: list[tuple[str, Acked]] = []
+        for item, acked in zip(items, answers, strict=True):
+            if isinstance(acked, PinLaterError):
+                continue
+            if acked.outcome is Outcome.STALE_CLAIM:
+                stale.append((item.descriptor, acked))
+            elif acked.outcome is not Outcome.APPLIED:
+                metrics.ack_noop += 1
+                logger.debug("ack without effect", extra={"job": item.descriptor, "outcome": acked.outcome.name})
+            elif item.succeeded:
+                succeeded += 1
+            else:
+                metrics.ack_failed += 1
+                if acked.state is JobState.PENDING:
+                    metrics.retried += 1
+                    self._ready_again(queue, acked, now_ms)
+        metrics.ack_succeeded += succeeded
+        return stale
+
+    def _ready_again(self, queue: str, acked: Acked, now_ms: int) -> None:
+        if acked.due_at_ms is None or acked.due_at_ms <= now_ms:
+            self._dispatcher.jobs_ready(queue, 1)
+        else:
+            self._dispatcher.jobs_ready(queue, 0, acked.due_at_ms)
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------------
+
+    async def checkpoint(
+        self, caller: Caller, queue: str, items: Sequence[CheckpointItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]:
+        """Saves progress and renews claims. What isn't the caller's claim is a no-op, logged and counted."""
+        for item in items:
+            self._check_checkpoint(item)
+
+        source = kept_source(caller.source)
+
+        def order(item: CheckpointItem, key: JobKey) -> Checkpoint:
+            return Checkpoint(
+                key,
+                source,
+                item.token,
+                item.new_body,
+                item.move_to_pending,
+                item.run_after_ms,
+                item.attempts_allowed,
+                item.prepend_status,
+            )
+
+        descriptors = [item.descriptor for item in items]
+        parts = await self._in_hand(queue, descriptors)
+        answers = await self._tell(
+            parts,
+            _CHECKPOINT,
+            lambda part: _orders(items, part, order),
+            len(items),
+            per_item_errors=per_item_errors,
+        )
+        if not per_item_errors:
+            answers = [raise_error(one) for one in answers]
+        without_effect = await pairs_in_turns(items, answers, lambda some, of: self._count_checkpoints(queue, some, of))
+        if without_effect:
+            self._metrics.queue(queue).checkpoint_noop += len(without_effect)
+            _log_each("checkpoint without effect", caller, queue, without_effect)
+        return await ack_results(descriptors, answers)
+
+    def _count_checkpoints(
+        self, queue: str, items: Sequence[CheckpointItem], answers: Sequence[Acked | PinLaterError]
+    ) -> list[tuple[str, Acked]]:
+        """Counts what became of these checkpoints. Returns those without effect."""
+        metrics = self._metrics.queue(queue)
+        now_ms = self._clock.now_ms()
+        without_effect: list[tuple[str, Acked]] = []
+        for item, acked in zip(items, answers, strict=True):
+            if isinstance(acked, PinLaterError):
+                continue
+            if acked.outcome is Outcome.APPLIED:
+                metrics.checkpoint += 1
+                if acked.state is JobState.PENDING:
+                    self._ready_again(queue, acked, now_ms)
+            else:
+                without_effect.append((item.descriptor, acked))
+        return without_effect
+
+    def _check_checkpoint(self, item: CheckpointItem) -> None:
+        limit = self._body_limit
+        if item.new_body is not None and len(item.new_body) > limit.bytes:
+            raise InvalidArgument(
+                f"A new body of {len(item.new_body)} bytes; this server takes at most {limit.bytes} ({limit.bound_by})",
+                detail="BODY_TOO_LARGE",
+            )
+        if item.attempts_allowed is not None and item.attempts_allowed < 1:
+            raise InvalidArgument(f"numOfAttemptsAllowed must be at least 1, not {item.attempts_allowed}")
+
+    # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
+
+    async def heartbeat(
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]:
+        """Renews claims: deadline = now + the job's claim timeout. Never revives one."""
+        del caller
+        descriptors = [claim.descriptor for claim in claims]
+        parts = await self._in_hand(queue, descriptors)
+        answers = await self._tell(
+            parts, _EXTEND, lambda part: _claim_refs(claims, part), len(claims), per_item_errors=per_item_errors
+        )
+        self._metrics.queue(queue).heartbeat += len(claims)
+        return await ack_results(descriptors, answers)
+
+    async def release(
+        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int, *, per_item_errors: bool = False
+    ) -> Sequence[AckResult]:
+        """Gives claims back unspent, due after `delay_ms`."""
+        del caller
+        delay_ms = min(max(0, delay_ms), I64_MAX - self._clock.now_ms())
+        descriptors = [claim.descriptor for claim in claims]
+        parts = await self._in_hand(queue, descriptors)
+        answers = await self._tell(
+            parts,
+            _RELEASE,
+            lambda part: _claim_refs(claims, part, delay_ms),
+            len(claims),
+            per_item_errors=per_item_errors,
+        )
+        await in_turns(answers, lambda some: self._count_released(queue, some))
+        return await ack_results(descriptors, answers)
+
+    def _count_released(self, queue: str, answers: Sequence[Acked | PinLaterError]) -> Sequence[None]:
+        metrics = self._metrics.queue(queue)
+        now_ms = self._clock.now_ms()
+        for acked in answers:
+            if not isinstance(acked, PinLaterError) and acked.outcome is Outcome.APPLIED:
+                metrics.released += 1
+                self._ready_again(queue, acked, now_ms)
+        return ()
+
+    async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
+        """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
+        del caller
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            return await part.shard.shard.cancel_jobs(part.keys, self._clock.now_ms())
+
+        parts = await self._in_hand(queue, descriptors)
+        answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
+        self._metrics.queue(queue).cancelled += sum(acked.outcome is Outcome.APPLIED for acked in answers)
+        return await ack_results(descriptors, answers)
+
+    async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> Sequence[OnShard]:
+        """The jobs named, by shard; nothing has happened where it raises."""
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._queue_cache.require(queue)
+        return parts
+
+
+def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[str, Acked]]) -> None:
+    """A line for each job, up to a bound: one request may name fifty thousand."""
+    for descriptor, acked in refused[:_JOBS_LOGGED]:
+        about = {"job": descriptor, "source": caller.source, "outcome": acked.outcome.name, "holder": acked.holder}
+        logger.info(event, extra=about)
+    if len(refused) > _JOBS_LOGGED:
+        more = {"queue": queue, "source": caller.source, "jobs": len(refused) - _JOBS_LOGGED}
+        logger.info("%s: and more jobs of the same request", event, extra=more)
+
+
+def _acks(items: Sequence[AckItem], part: OnShard, delay_ms_max: int) -> list[Ack]:
+    """The part's acks, with retries due within the range of a time."""
+    make = tuple.__new__  # quicker than a class's own call
+    return [
+        make(Ack, (key, succeeded, token, addition, min(max(0, delay_ms), delay_ms_max), final, error_type, error_text))
+        for key, (_, succeeded, token, addition, delay_ms, final, error_type, error_text) in zip(
+            part.keys, map(items.__getitem__, part.indices), strict=True
+        )
+    ]
+
+
+def _orders(items: Sequence[Item], part: OnShard, order: Callable[[Item, JobKey], Order]) -> list[Order]:
+    return [order(items[index], key) for index, key in zip(part.indices, part.keys, strict=True)]
+
+
+def _claim_refs(claims: Sequence[ClaimItem], part: OnShard, delay_ms: int = 0) -> list[ClaimRef]:
+    return _orders(claims, part, lambda claim, key: ClaimRef(key, claim.token, delay_ms))

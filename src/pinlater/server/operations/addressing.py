@@ -1,0 +1,234 @@
+"""From descriptors to jobs: parse all of a request's first, then see on which shard each lives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
+from pinlater.domain.job import Outcome
+from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
+from pinlater.server.operations.values import AckResult
+from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import Acked, JobKey
+from pinlater.server.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+# A request may name fifty thousand jobs. A shard is asked for so many at a time: no transaction, statement or turn of the loop grows with
+# the request, and other requests get their turn in between.
+KEYS_A_CALL = 500
+
+_ID_DIGITS_ALWAYS_FIT = 19  # fewer digits than this are within an i64 for sure; the rest is for the parser
+
+
+class OnShard(NamedTuple):
+    """The part of a request that lives on one shard: positions in the request, and the jobs named there."""
+
+    shard: ShardLanes
+    indices: list[int]
+    keys: list[JobKey]
+
+
+def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> list[OnShard]:
+    """The jobs named, by shard. Raises `DescriptorInvalid` for the first that can't be parsed, so that nothing happens.
+
+    A descriptor of another queue than `queue` (None: any), or of a shard that isn't ours, names nothing and is left out.
+    """
+    if len(descriptors) == 1 <= most:
+        return _address_one(shards, queue, descriptors[0])
+    addressed = _Addressed(shards, queue, len(descriptors), most)
+    addressed.add(descriptors)
+    return addressed.parts()
+
+
+def _address_one(shards: Shards, queue: str | None, descriptor: str) -> list[OnShard]:
+    """As `address`: most requests name one job."""
+    name, shard_name, priority, local_id = parse_descriptor(descriptor)
+    shard = shards.get(shard_name)
+    if shard is None or (queue is not None and name != queue):
+        return []
+    return [OnShard(shard, [0], [JobKey(name, priority, local_id)])]
+
+
+async def address_in_turns(
+    shards: Shards, queue: str | None, descriptors: Sequence[str], most: int
+) -> Sequence[OnShard]:
+    """As `address`; of very many descriptors a slice in each turn of the loop."""
+    if len(descriptors) <= ITEMS_A_TURN:
+        return address(shards, queue, descriptors, most)
+    addressed = _Addressed(shards, queue, len(descriptors), most)
+    await in_turns(descriptors, addressed.add)
+    return addressed.parts()
+
+
+class _Addressed:
+    """The parts of a request so far. Raises `InvalidArgument` where it names more than `most` jobs."""
+
+    def __init__(self, shards: Shards, queue: str | None, count: int, most: int) -> None:
+        if count > most:
+            raise InvalidArgument(f"{count} descriptors in one request; at most {most} are taken", detail="TOO_MANY")
+        self._shards = shards
+        self._queue = queue
+        self._parts: dict[str, OnShard] = {}
+        # Descriptors of one request mostly differ in their id alone; what stands before it is parsed once.
+        self._heads: dict[str, tuple[OnShard | None, str, int]] = {}
+        self._count = 0
+
+    def parts(self) -> list[OnShard]:
+        return [part for part in self._parts.values() if part.keys]
+
+    def add(self, descriptors: Sequence[str]) -> Sequence[None]:
+        """The next descriptors of the request."""
+        queue, heads, make = self._queue, self._heads, tuple.__new__  # which is quicker than a class's own call
+        for index, text in enumerate(descriptors, self._count):
+            head, _, tail = text.rpartition(":")
+            known = heads.get(head)
+            if known is None or not (tail.isdecimal() and tail.isascii() and len(tail) < _ID_DIGITS_ALWAYS_FIT):
+                name, shard_name, priority, local_id = parse_descriptor(text)
+                part = None if queue is not None and name != queue else self._part(shard_name)
+                heads[head] = (part, name, priority)
+            else:
+                part, name, priority = known
+                local_id = int(tail)
+            if part is not None:
+                part.indices.append(index)
+                part.keys.append(make(JobKey, (name, priority, local_id)))
+        self._count += len(descriptors)
+        return ()
+
+    def _part(self, name: str) -> OnShard | None:
+        """The part of that shard, made when it is named first; None for a shard that isn't ours."""
+        part = self._parts.get(name)
+        if part is None and (shard := self._shards.get(name)) is not None:
+            part = self._parts[name] = OnShard(shard, [], [])
+        return part
+
+
+async def on_each_shard(
+    parts: Sequence[OnShard], act: Callable[[OnShard], Awaitable[Sequence[Value]]], answers: list[Value]
+) -> list[Value]:
+    """Puts what `act` answers for each shard into `answers`, at the request's positions.
+
+    A shard out of reach fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe. So does
+    what was done of a part of more than `KEYS_A_CALL` jobs, which is carried out piece by piece.
+    """
+    if len(parts) == 1:
+        [part] = parts
+        if not part.shard.healthy:
+            raise out_of_reach(part.shard.name)
+        only = await (act(part) if len(part.keys) <= KEYS_A_CALL else in_pieces(part, act))
+        if len(only) == len(answers):
+            return list(only)  # all of the request lives here
+        results: Sequence[Sequence[Value] | BaseException] = (only,)
+    else:
+        results = await asyncio.gather(*(_on_shard(part, act) for part in parts), return_exceptions=True)
+    for part, values in zip(parts, results, strict=True):
+        if isinstance(values, BaseException):
+            raise values
+        for index, value in zip(part.indices, values, strict=True):
+            answers[index] = value
+    return answers
+
+
+async def _on_shard(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[Value]]]) -> Sequence[Value]:
+    if not part.shard.healthy:
+        raise out_of_reach(part.shard.name)
+    return await in_pieces(part, act)
+
+
+async def in_pieces(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[Value]]]) -> Sequence[Value]:
+    """What `act` answers for `KEYS_A_CALL` of the part's jobs at a time, one call after the other."""
+    if len(part.keys) <= KEYS_A_CALL:
+        return await act(part)
+    values: list[Value] = []
+    for start in range(0, len(part.keys), KEYS_A_CALL):
+        end = start + KEYS_A_CALL
+        values += await act(OnShard(part.shard, part.indices[start:end], part.keys[start:end]))
+        await asyncio.sleep(0)  # a store in this process may have answered without a turn of the loop
+    return values
+
+
+def reachable(shards: Shards, metrics: Metrics, method: str) -> list[ShardLanes]:
+    """The shards that a count, a scan or a bulk operation can answer for; those left out are logged and counted.
+
+    Raises `NoHealthyShards`.
+    """
+    found = shards.in_reach()
+    if not found:
+        raise NoHealthyShards
+    if len(found) < len(shards):
+        left_out(metrics, method, [shard.name for shard in shards if not shard.healthy])
+    return found
+
+
+def left_out(metrics: Metrics, method: str, names: Sequence[str], reason: str = "") -> None:
+    """Logs and counts that `method` answers without these shards."""
+    metrics.count("shards_left_out", len(names))
+    logger.warning("%s answers without shards out of reach", method, extra={"shards": list(names), "reason": reason})
+
+
+async def on_reachable(
+    shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[Value]]
+) -> list[Value]:
+    """What `act` answers for each shard in reach, all at once. Shards that fail on the way are left out too, but not all of them."""
+    found = reachable(shards, metrics, method)
+    if len(found) == 1:
+        return [await act(found[0])]
+    results = await asyncio.gather(*(act(shard) for shard in found), return_exceptions=True)
+    values: list[Value] = []
+    failures: list[PinLaterError] = []
+    for shard, result in zip(found, results, strict=True):
+        if isinstance(result, WorldError):
+            failures.append(result)
+            left_out(metrics, method, [shard.name], result.message)
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            values.append(result)
+    if not values:
+        raise failures[0]
+    return values
+
+
+async def one_after_another(
+    shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[int]]
+) -> int:
+    """The sum of what `act` gives for each shard in reach, where they share a budget. Leaves out as `on_reachable` does."""
+    found = reachable(shards, metrics, method)
+    total, failures = 0, 0
+    for shard in found:
+        try:
+            total += await act(shard)
+        except WorldError as error:
+            failures += 1
+            if failures == len(found):
+                raise
+            left_out(metrics, method, [shard.name], error.message)
+    return total
+
+
+NOT_FOUND = Acked(Outcome.NOT_FOUND)
+
+
+async def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
+    """The stores' answers in the service's words."""
+    if len(descriptors) <= ITEMS_A_TURN:
+        return _ack_results(descriptors, answers)
+    return await pairs_in_turns(descriptors, answers, _ack_results)
+
+
+def _ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
+    make = tuple.__new__  # quicker than a class's own call
+    return [
+        AckResult(descriptor, Outcome.ERROR, error=acked)
+        if isinstance(acked, PinLaterError)
+        else make(AckResult, (descriptor, acked.outcome, acked.holder, acked.held_since_ms, acked.deadline_ms, None))
+        for descriptor, acked in zip(descriptors, answers, strict=True)
+    ]

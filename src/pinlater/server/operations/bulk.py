@@ -1,0 +1,173 @@
+"""Many jobs at once: retrying failed ones, deleting by state, by regex or by name. A limit of 0 does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.job import JobState, Outcome
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.operations.addressing import (
+    NOT_FOUND,
+    OnShard,
+    ack_results,
+    address_in_turns,
+    in_pieces,
+    on_each_shard,
+    one_after_another,
+)
+from pinlater.server.operations.inspect import Inspect, check_priority
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import AckResult, JobFilter
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import Acked, Purge, Requeue, RunOrder, raise_error
+from pinlater.server.telemetry.metrics import Metrics
+
+_ROWS_A_TRANSACTION = 1_000
+
+
+class Bulk:
+    """The bulk operations, each in transactions of at most a thousand jobs."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        queue_cache: QueueCache,
+        inspect: Inspect,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+    ) -> None:
+        self._shards = shards
+        self._queue_cache = queue_cache
+        self._inspect = inspect
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+
+    async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
+        """FAILED → PENDING; how many. Skips jobs whose unique key is taken."""
+        _check_limit(limit)
+        check_priority(priority, self._settings)
+        check_attempts(attempts)
+        await self._queue_cache.require(queue)
+        now_ms = self._clock.now_ms()
+        due_at_ms = now_ms if run_after_ms is None else run_after_ms
+
+        async def requeue(shard: ShardLanes, rows: int) -> int:
+            order = Requeue(queue, priority, attempts, due_at_ms, rows)
+            return raise_error(await shard.shard.requeue_failed_jobs(order, self._clock.now_ms()))
+
+        done = await self._in_steps("retryFailedJobs", limit, requeue)
+        if done:
+            due = due_at_ms <= now_ms
+            self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
+        return done
+
+    async def run_jobs(
+        self, queue: str, descriptors: Sequence[str], attempts: int, run_after_ms: int | None
+    ) -> Sequence[AckResult]:
+        """These jobs become due: waiting ones as they are, failed ones with `attempts`; what became of each."""
+        check_attempts(attempts)
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._queue_cache.require(queue)
+        now_ms = self._clock.now_ms()
+        due_at_ms = now_ms if run_after_ms is None else run_after_ms
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            orders = [RunOrder(key, attempts, due_at_ms) for key in part.keys]
+            return await part.shard.shard.run_jobs(orders, self._clock.now_ms())
+
+        answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
+        done = sum(acked.outcome is Outcome.APPLIED for acked in answers)
+        if done:
+            due = due_at_ms <= now_ms
+            self._dispatcher.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
+        return await ack_results(descriptors, answers)
+
+    async def delete_jobs(self, filter: JobFilter, limit: int) -> int:
+        """Up to `limit` jobs in that state and priority, optionally those whose body matches; how many were deleted."""
+        _check_limit(limit)
+        check_priority(filter.priority, self._settings)
+        await self._queue_cache.require(filter.queue)
+        if filter.body_regex is not None:
+            done = await self._delete_matching(filter, limit)
+        else:
+            done = await self._purge(filter, limit)
+        self._metrics.queue(filter.queue).deleted += done
+        return done
+
+    async def _purge(self, filter: JobFilter, limit: int) -> int:
+        async def purge(shard: ShardLanes, rows: int) -> int:
+            return raise_error(
+                await shard.shard.purge_jobs(Purge(filter.queue, filter.state, filter.priority or 1, rows))
+            )
+
+        return await self._in_steps("deleteJobs", limit, purge)
+
+    async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[int]]) -> int:
+        """Shard after shard until `limit` jobs are done, a thousand a transaction; what was done counts, whatever fails then."""
+        left = limit
+
+        async def on_shard(shard: ShardLanes) -> int:
+            nonlocal left
+            while left > 0:
+                rows = min(left, _ROWS_A_TRANSACTION)
+                done = await act(shard, rows)
+                left -= done
+                if done < rows:
+                    break
+            return 0
+
+        await one_after_another(self._shards, self._metrics, method, on_shard)
+        return limit - left
+
+    async def _delete_matching(self, filter: JobFilter, limit: int) -> int:
+        regex = await self._inspect.regex(filter)
+        if regex is None:
+            return 0
+        chosen = await self._inspect.matching_jobs(filter, regex, limit)
+        if filter.state is JobState.PENDING:  # a delete means waiting jobs, due or not
+            chosen += await self._inspect.matching_jobs(filter._replace(future=True), regex, limit - len(chosen))
+
+        async def delete(shard: ShardLanes) -> int:
+            keys, done = [key for home, key in chosen if home == shard.name], 0
+            for start in range(0, len(keys), _ROWS_A_TRANSACTION):
+                done += await shard.shard.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
+            return done
+
+        return await one_after_another(self._shards, self._metrics, "deleteJobs", delete)
+
+    async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
+        """Deletes these jobs of this queue, in whatever state; how many there were."""
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._queue_cache.require(queue)
+        done = 0
+
+        async def delete(part: OnShard) -> Sequence[None]:
+            nonlocal done
+            done += await part.shard.shard.delete_jobs(part.keys)
+            return ()
+
+        results = await asyncio.gather(*(in_pieces(part, delete) for part in parts), return_exceptions=True)
+        self._metrics.queue(queue).deleted += done
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result  # what others deleted stays deleted, and repeating is safe
+        return done
+
+
+def check_attempts(attempts: int) -> None:
+    """Raises `InvalidArgument` where a job that goes back to the queue would get none."""
+    if not 1 <= attempts <= 2**31 - 1:
+        raise InvalidArgument(f"attemptsToAllow must be at least 1, not {attempts}")
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 0:
+        raise InvalidArgument(f"limit must not be negative, not {limit}")

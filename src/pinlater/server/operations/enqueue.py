@@ -1,0 +1,248 @@
+"""Enqueue: checks everything of a request first, then stores it whole; the lanes tell who waits.
+
+One call of it must stay cheap: tens of thousands a second go through here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import marshal
+from collections.abc import Awaitable, Mapping, Sequence
+from hashlib import blake2b
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import (
+    BodyTooLarge,
+    EnqueueRejected,
+    InvalidArgument,
+    PinLaterError,
+    PriorityNotSupported,
+    RequestTooOld,
+)
+from pinlater.domain.job import UNIQUE_FOR_MS_MAX, NewJob, UniqueScope
+from pinlater.domain.queue import Queue
+from pinlater.domain.request_keys import BEGUN_WITHIN_MS
+from pinlater.server.operations.body_limit import BodyLimit
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.queues import YEAR_MS
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
+from pinlater.server.operations.standstill import Standstill
+from pinlater.server.operations.turns import ITEMS_A_TURN
+from pinlater.server.operations.values import Caller, Enqueued, JobToEnqueue
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.telemetry.metrics import Metrics
+
+REQUEST_KEY_BYTES_MAX = 128
+# A resend may carry a trace of its own; it is the same request all the same.
+_NO_END_MS = 2**63
+_TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
+
+
+class Enqueue:
+    """The enqueue operation."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        queue_cache: QueueCache,
+        metrics: Metrics,
+        clock: Clock,
+        settings: ServiceSettings,
+        body_limit: BodyLimit,
+        standstill: Standstill | None = None,
+    ) -> None:
+        self._shards = shards
+        self._queue_cache = queue_cache
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+        self._body_limit = body_limit
+        self._standstill = standstill
+        self._spread = ShardRouter(shards, clock, self._insert, self._finish)
+
+    async def enqueue(
+        self,
+        caller: Caller,
+        queue: str,
+        jobs: Sequence[JobToEnqueue],
+        *,
+        request_key: str | None = None,
+        repeat: bool = False,
+    ) -> Enqueued:
+        """Stores the jobs; descriptors come back in their order once all of them are committed.
+
+        All or nothing on one shard. Jobs with a unique key live on their key's home, so with several shards a request with such
+        jobs may be stored in part when a shard fails; the error says which indices were stored.
+        """
+        del caller
+        standstill = self._standstill
+        if standstill is not None and (now_s := standstill.monotonic()) > standstill.until_s:
+            standstill.found(now_s)
+            raise RequestTooOld
+        known = self._queue_cache.get(queue) or await self._queue_cache.require(queue)
+        now_ms = self._clock.now_ms()
+        self._check(jobs, request_key)
+        if len(jobs) > ITEMS_A_TURN:
+            await asyncio.sleep(0)
+        fingerprint = _fingerprint(jobs) if request_key is not None else b""
+        if fingerprint and len(jobs) > ITEMS_A_TURN:
+            await asyncio.sleep(0)
+        try:
+            plain = request_key is None and not any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker
+            if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
+                request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
+                return await self._spread.enqueue(known, jobs, now_ms, request)
+            shard = self._shards.for_enqueue()
+            try:
+                inserted = await self._insert(shard, known, jobs, now_ms, request_key, fingerprint)
+            except PinLaterError as error:
+                if not plain:
+                    raise
+                return await self._spread.elsewhere(known, jobs, now_ms, shard, error)
+            return self._finish(known, jobs, shard.name, inserted)
+        except EnqueueRejected:
+            self._metrics.queue(queue).enqueue_rejected += len(jobs)
+            raise
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def _check(self, jobs: Sequence[JobToEnqueue], request_key: str | None) -> None:
+        settings = self._settings
+        if len(jobs) > settings.max_jobs_per_request:
+            raise InvalidArgument(
+                f"{len(jobs)} jobs in one request; this server takes at most {settings.max_jobs_per_request}",
+                detail="TOO_MANY",
+            )
+        if request_key is not None and not 0 < len(request_key.encode()) <= REQUEST_KEY_BYTES_MAX:
+            raise InvalidArgument(f"A request key has 1 to {REQUEST_KEY_BYTES_MAX} bytes")
+        levels, limit = settings.priority_levels, self._body_limit
+        body_max = limit.bytes
+        checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
+        for index, job in enumerate(jobs):
+            if not 1 <= job.priority <= levels:
+                raise PriorityNotSupported(job.priority, levels)
+            if len(job.body) > body_max:
+                raise BodyTooLarge(index, len(job.body), body_max, limit.bound_by)
+            if job.attempts_allowed is not None and not 1 <= job.attempts_allowed <= 2**31 - 1:
+                raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {job.attempts_allowed}")
+            if job.headers and job.headers != checked:
+                self._check_headers(index, job.headers)
+                checked = job.headers
+            if job.unique is not None or job.claim_timeout_ms is not None:
+                self._check_additions(index, job)
+
+    def _check_headers(self, index: int, headers: Mapping[str, str]) -> None:
+        size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
+        if size > self._settings.max_header_bytes:
+            raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {self._settings.max_header_bytes}")
+
+    def _check_additions(self, index: int, job: JobToEnqueue) -> None:
+        settings = self._settings
+        if job.claim_timeout_ms is not None and not 1 <= job.claim_timeout_ms <= YEAR_MS:
+            raise InvalidArgument(f"Job {index}: claimTimeoutMillis must be from 1 to {YEAR_MS}")
+        if job.unique is not None:
+            if not 0 < len(job.unique.key.encode()) <= settings.max_unique_key_bytes:
+                raise InvalidArgument(f"Job {index}: a unique key has 1 to {settings.max_unique_key_bytes} bytes")
+            if job.unique.scope is UniqueScope.TIME and not 1 <= job.unique.for_ms <= UNIQUE_FOR_MS_MAX:
+                raise InvalidArgument(f"Job {index}: scope TIME needs uniqueForMillis from 1 to {UNIQUE_FOR_MS_MAX}")
+
+    # --- storing ------------------------------------------------------------------------------------------------------
+
+    def _insert(
+        self,
+        shard: ShardLanes,
+        queue: Queue,
+        jobs: Sequence[JobToEnqueue],
+        now_ms: int,
+        request_key: str | None,
+        fingerprint: bytes,
+    ) -> Awaitable[Inserted]:
+        """Hands the jobs to the shard's lane."""
+        config, settings = queue.config, self._settings
+        attempts = config.default_attempts or settings.default_attempts
+        expiry_ms = config.default_expiry_ms
+        expires_at_ms = None if expiry_ms is None else now_ms + expiry_ms
+        make = tuple.__new__  # quicker than a class's own call
+        new_jobs = [
+            make(
+                NewJob,
+                (
+                    job_id,
+                    body,
+                    priority,
+                    now_ms if run_after_ms is None else run_after_ms,
+                    attempts if attempts_allowed is None else attempts_allowed,
+                    status,
+                    headers,
+                    unique,
+                    timeout_ms,
+                    expires_at_ms if expires_ms is None else expires_ms,
+                ),
+            )
+            for job_id, (
+                body,
+                priority,
+                run_after_ms,
+                attempts_allowed,
+                status,
+                headers,
+                unique,
+                timeout_ms,
+                expires_ms,
+            ) in zip(shard.ids.make(len(jobs)), jobs, strict=True)
+        ]
+        max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
+        if max_backlog is not None and len(self._shards) > 1:
+            max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
+        begin_by_ms = _NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
+        return shard.insert.submit(
+            InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms=begin_by_ms)
+        )
+
+    def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: str, inserted: Inserted) -> Enqueued:
+        """Descriptors and counts."""
+        name, existing = queue.name, inserted.existing
+        metrics = self._metrics.queue(name)
+        prefix = f"{name}:s{shard}:p"
+        if existing:
+            descriptors = [
+                f"{prefix}{existing[i][1] if i in existing else job.priority}:{job_id}"
+                for i, (job_id, job) in enumerate(zip(inserted.ids, jobs, strict=True))
+            ]
+        else:
+            descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(inserted.ids, jobs, strict=True)]
+        if inserted.repeated:
+            metrics.repeated_requests += 1
+            return Enqueued(descriptors, sorted(existing) if existing else ())
+        metrics.enqueue += len(jobs) - len(existing)
+        metrics.unique_existing += len(existing)
+        if len(jobs) == 1:
+            metrics.job_body_size.record(len(jobs[0].body))
+        else:
+            metrics.job_body_size.record_each([len(job.body) for job in jobs])
+        return Enqueued(descriptors, sorted(existing) if existing else ())
+
+
+def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
+    """What tells two requests with one key apart: all of the jobs' content as the producer said it."""
+    parts: list[object] = []
+    before: Mapping[str, str] | None = None
+    additions: tuple[object, ...] = ()
+    for job in jobs:
+        parts += (job.body, job.priority, job.run_after_ms, job.attempts_allowed, job.custom_status)
+        if job.unique is not None or job.claim_timeout_ms is not None or job.expires_at_ms is not None:
+            parts.append(_additions(job))
+        elif job.headers:
+            if job.headers != before:
+                before, additions = job.headers, _additions(job)
+            parts.append(additions)
+    # Version 0 writes equal values alike, and says the length of each.
+    return blake2b(marshal.dumps(parts, 0), digest_size=16).digest()
+
+
+def _additions(job: JobToEnqueue) -> tuple[object, ...]:
+    headers = sorted((k, v) for k, v in job.headers.items() if k not in _TRACE_HEADERS) if job.headers else None
+    unique = None if job.unique is None else (job.unique.key, int(job.unique.scope), job.unique.for_ms)
+    return headers, unique, job.claim_timeout_ms, job.expires_at_ms

@@ -1,0 +1,211 @@
+"""What this server knows of the queues: their settings, from the store, at most a few seconds old.
+
+The store decides whether a queue exists; this book only spares it the question. Where another server may have just made it, an unknown
+name is looked for in the store, by one look after another that all who wait for one share: callers with wrong names can't keep it busy.
+
+There may be thousands of queues. What this server itself makes or deletes is noted here one by one; all are read anew in pieces between
+which others get their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Mapping, Sequence
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import NoHealthyShards, QueueNotFound, WorldError
+from pinlater.domain.queue import Queue
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.sharding.shard_monitor import is_behind
+from pinlater.server.sharding.shards import ShardLanes, Shards
+
+logger = logging.getLogger(__name__)
+
+_LOOK_APART_S = 0.05
+# With many queues looks take long: they may take this part of the time, but are never further apart than that.
+_LOOKING_PART, _LOOK_APART_S_MAX = 0.1, 1.0
+_QUEUES_A_TURN = 2_000
+
+
+class QueueCache:
+    """All queues by name; `queues_max` may be made."""
+
+    def __init__(self, shards: Shards, dispatcher: Dispatcher, clock: Clock, queues_max: int = 10_000) -> None:
+        self._shards = shards
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._shared = any(shard.shard.capabilities.shared for shard in shards)
+        self._queues: dict[str, Queue] = {}
+        self._looked_at = -_LOOK_APART_S
+        self._look_took_s = 0.0
+        self._next_look: asyncio.Task[None] | None = None
+        # What was made or deleted here while all were being read, by its time: what was read may not show it. None: it was deleted.
+        self._noted: dict[str, tuple[int, Queue | None]] = {}
+        self._serial = 0
+        self._taken = 0
+        self._readers = 0
+        self.queues_max = queues_max
+        self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last look
+        shards.known_queues = lambda: self._queues.values()
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """As last read."""
+        return self._queues
+
+    def get(self, name: str) -> Queue | None:
+        """The queue, if it is known; no I/O."""
+        return self._queues.get(name)
+
+    async def require(self, name: str) -> Queue:
+        """The queue; raises `QueueNotFound`. Looks into the store where another server may have made it."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            return queue
+        if self._shared:
+            await self.look()
+            queue = self._queues.get(name)
+            if queue is not None:
+                return queue
+        raise QueueNotFound(name)
+
+    def has_room_for(self, name: str) -> bool:
+        """Whether the queue is known, or may be made."""
+        return name in self._queues or len(self._queues) < self.queues_max
+
+    def add(self, queue: Queue) -> None:
+        """The queue is in the store, and so are its settings."""
+        self._note(queue.name, queue)
+        before = self._queues.get(queue.name)
+        self._queues[queue.name] = queue
+        self._dispatcher.limits.add(queue)
+        if before is not None and before != queue:
+            self._dispatcher.look_again(queue.name)
+
+    def remove(self, name: str) -> None:
+        """The queue is no longer in the store."""
+        self._note(name, None)
+        self._queues.pop(name, None)
+        self._dispatcher.limits.remove(name)
+        self._dispatcher.queue_gone(name)
+
+    def _note(self, name: str, queue: Queue | None) -> None:
+        if self._readers:
+            self._serial += 1
+            self._noted[name] = (self._serial, queue)
+
+    async def look(self) -> None:
+        """Returns when a look that began after the call has ended. Raises as `refresh`."""
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_soon())
+            self._next_look.add_done_callback(_retrieve)
+        await asyncio.shield(self._next_look)
+
+    async def _look_soon(self) -> None:
+        apart_s = min(_LOOK_APART_S_MAX, max(_LOOK_APART_S, self._look_took_s / _LOOKING_PART))
+        try:
+            await asyncio.sleep(max(0.0, self._looked_at + apart_s - self._clock.monotonic()))
+        finally:
+            self._next_look = None
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
+
+        What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was. A look that ends
+        after one that began later changes nothing.
+        """
+        self._serial += 1
+        began, self._looked_at = self._serial, self._clock.monotonic()
+        self._readers += 1
+        try:
+            lists = await self._lists()
+            known = await self._newest(lists)
+            self._look_took_s = self._clock.monotonic() - self._looked_at
+            if began < self._taken:
+                return  # a look that began later was quicker
+            self._taken = began
+            for name, (when, noted) in self._noted.items():
+                if when > began and noted is not None:
+                    known[name] = noted
+                elif when > began:
+                    known.pop(name, None)
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self._noted.clear()
+        before, self._queues = self._queues, known
+        self.limits_changed()
+        for name in [name for name in before if name not in known]:
+            self._dispatcher.queue_gone(name)
+        await self._wake_changed(before, known)
+        if len(lists) > 1:
+            await self._bring_settings(lists)
+
+    async def _newest(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> dict[str, Queue]:
+        """Each queue with its newest settings."""
+        known: dict[str, Queue] = {}
+        for _, queues in lists:
+            for start in range(0, len(queues), _QUEUES_A_TURN):
+                for queue in queues[start : start + _QUEUES_A_TURN]:
+                    known[queue.name] = known.get(queue.name, queue).newest(queue)
+                await asyncio.sleep(0)
+        return known
+
+    async def _wake_changed(self, before: Mapping[str, Queue], known: Mapping[str, Queue]) -> None:
+        names = list(known)
+        for start in range(0, len(names), _QUEUES_A_TURN):
+            for name in names[start : start + _QUEUES_A_TURN]:
+                if name in before and name in known and known[name] != before[name]:
+                    self._dispatcher.look_again(name)
+            await asyncio.sleep(0)
+
+    async def _bring_settings(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> None:
+        """Gives the newest settings to shards that have older ones: they were away, or the change failed there.
+
+        Only where two looks say so: another server may be about to change the shards one after the other, and one of an older version
+        keeps no versions.
+        """
+        behind: set[tuple[str, Queue]] = set()
+        for shard, queues in lists:
+            newer = []
+            for queue in queues:
+                known = self._queues.get(queue.name, queue)
+                if is_behind(queue, known):
+                    behind.add((shard.name, queue))
+                    if (shard.name, queue) in self._behind:
+                        newer.append(known)
+            if newer:
+                with contextlib.suppress(WorldError):  # the next look tries again
+                    await shard.shard.merge_queues(newer, self._clock.now_ms())
+                    logger.info("a shard got newer settings", extra={"shard": shard.name, "queues": len(newer)})
+            await asyncio.sleep(0)
+        self._behind = behind
+
+    async def _lists(self) -> Sequence[tuple[ShardLanes, Sequence[Queue]]]:
+        found = self._shards.in_reach()
+        if not found:
+            raise NoHealthyShards
+        if len(found) == 1:
+            return [(found[0], await found[0].shard.list_queues())]
+        results = await asyncio.gather(*(shard.shard.list_queues() for shard in found), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if len(failures) == len(found) or any(not isinstance(failure, WorldError) for failure in failures):
+            raise next((failure for failure in failures if not isinstance(failure, WorldError)), failures[0])
+        return [
+            (shard, result)
+            for shard, result in zip(found, results, strict=True)
+            if not isinstance(result, BaseException)
+        ]
+
+    def limits_changed(self) -> None:
+        """The limits' files may have changed: the dispatcher takes over what holds now."""
+        self._dispatcher.limits.refresh(self._queues)
+
+
+def _retrieve(look: asyncio.Task[None]) -> None:
+    """Who waited for it has its error; all may have gone meanwhile."""
+    if not look.cancelled():
+        look.exception()

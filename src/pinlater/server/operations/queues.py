@@ -1,0 +1,266 @@
+"""Queues: make, delete, configure, pause, and how they are doing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from functools import reduce
+from typing import TypeVar
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    PasswordInvalid,
+    QueueNotFound,
+    RequestTooOld,
+    TooManyQueues,
+)
+from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.operations.addressing import on_reachable, reachable
+from pinlater.server.operations.passwords import PasswordCheck
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.settings import DUE_ROWS_MAX
+from pinlater.server.operations.values import QueueStats
+from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.telemetry.metrics import Metrics
+
+Value = TypeVar("Value")
+
+_QUEUES_A_TURN = 250
+# A call that has taken longer may have been given up by its caller, who may have done the opposite since.
+_YOUNG_S = 5.0
+YEAR_MS = 366 * 24 * 3_600_000
+
+
+class Queues:
+    """The operations on queues as such."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        queue_cache: QueueCache,
+        dispatcher: Dispatcher,
+        passwords: PasswordCheck,
+        metrics: Metrics,
+        clock: Clock,
+        rates: Callable[[str], Rates],
+    ) -> None:
+        self._shards = shards
+        self._queue_cache = queue_cache
+        self._dispatcher = dispatcher
+        self._passwords = passwords
+        self._metrics = metrics
+        self._clock = clock
+        self._rates = rates
+
+    async def create_queue(self, name: str) -> None:
+        """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back.
+
+        A shard on which it was deleted since makes it only with a life that is later, which it is given where this call is young: one
+        that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then, and `RequestTooOld` where it stood
+        still before it began to make any.
+        """
+        check_queue_name(name)
+        began_s = self._clock.monotonic()
+        if not self._queue_cache.has_room_for(name):
+            await self._queue_cache.look()  # before it refuses: other servers may have deleted queues
+            self._refuse_old(began_s)
+            if not self._queue_cache.has_room_for(name):
+                raise TooManyQueues(name, self._queue_cache.queues_max)
+        away = [shard for shard in self._shards if not shard.healthy]
+        known = self._queue_cache.get(name)
+        # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
+        life = known.life if known is not None and not away else Life(self._later_than(known))
+        queue = await self._create(name, life)
+        while queue.life.over:
+            if self._is_old(began_s):
+                raise OutcomeUnknown(f"This request took so long that queue {name} was deleted meanwhile")
+            queue = await self._create(name, Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1)))
+        for shard in away:
+            if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
+                await shard.shard.merge_queues([queue], self._clock.now_ms())
+        self._queue_cache.add(queue)
+
+    async def _create(self, name: str, life: Life) -> Queue:
+        """What the shards in reach have then; its life is `over` where one of them has deleted it since."""
+
+        async def create(shard: ShardLanes) -> Queue:
+            [queue] = await shard.shard.create_queues([name], self._clock.now_ms(), life=life)
+            return queue
+
+        found = await self._on_each("createQueue", create)
+        refused = [queue for queue in found if queue.life.over]
+        return reduce(Queue.newest, refused or found)
+
+    def _later_than(self, queue: Queue | None) -> int:
+        """Now, or later where the queue carries times of a clock that is ahead."""
+        return max(self._clock.now_ms(), 0 if queue is None else queue.newest_ms + 1)
+
+    async def delete_queue(self, name: str, password: str) -> None:
+        """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
+
+        A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
+        later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` where this call stood still
+        and the queue was made again meanwhile; `RequestTooOld` where it stood still before it began to delete.
+        """
+        began_s = self._clock.monotonic()
+        if not await self._passwords.check(password):
+            raise PasswordInvalid(configured=self._passwords.configured)
+        self._refuse_old(began_s)
+        kept_by = self._away()  # also if they are back before this is done
+        deleted_ms = self._later_than(self._queue_cache.get(name))
+        newest_ms = await self._delete(name, deleted_ms)
+        while newest_ms >= deleted_ms:  # by a clock that is ahead of this server's, or just now
+            if self._is_old(began_s):
+                raise OutcomeUnknown(f"This request took so long that queue {name} was made or changed meanwhile")
+            deleted_ms = newest_ms + 1
+            kept_by += self._away()
+            newest_ms = await self._delete(name, deleted_ms)
+        if kept_by:
+            raise out_of_reach(kept_by[0]).adding("; the queue was deleted from the others")
+        self._queue_cache.remove(name)
+        self._metrics.forget_queue(name)
+
+    def _away(self) -> list[str]:
+        """The shards that a change does not reach."""
+        return [shard.name for shard in self._shards if not shard.healthy]
+
+    async def _delete(self, name: str, deleted_ms: int) -> int:
+        """The newest time that it carried on any shard in reach."""
+        return max(
+            await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name], deleted_ms)), default=0
+        )
+
+    async def queue_names(self) -> Sequence[str]:
+        """All names, sorted."""
+        await self._queue_cache.refresh()
+        return sorted(self._queue_cache.queues)
+
+    async def configure_queue(self, name: str, config: QueueConfig) -> None:
+        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back.
+
+        Of two changes at once all shards keep the same one.
+        """
+        check_config(config)
+        version = await self._next_version(name)
+        await self._on_each(
+            "configureQueue", lambda shard: shard.shard.configure_queue(name, config=config, version=version)
+        )
+        await self._queue_cache.refresh()
+
+    async def queue_config(self, name: str) -> Queue:
+        """The queue's settings, None where the server's default holds."""
+        return await self._queue_cache.require(name)
+
+    async def set_paused(self, name: str, paused: bool) -> None:
+        """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`."""
+        version = await self._next_version(name)
+        method = "pauseQueue" if paused else "resumeQueue"
+        await self._on_each(method, lambda shard: shard.shard.configure_queue(name, paused=paused, version=version))
+        await self._queue_cache.refresh()
+
+    async def _next_version(self, name: str) -> str:
+        """Later than every version that a shard in reach has, also where their servers' clocks are ahead of this one's.
+
+        Raises `RequestTooOld` where the call has stood still: it must not undo, or do to another queue, what came since.
+        """
+        began_s = self._clock.monotonic()
+        await self._queue_cache.refresh()
+        queue = await self._queue_cache.require(name)
+        self._refuse_old(began_s)
+        return queue.versions.following(self._later_than(queue), self._shards.random.getrandbits(64))
+
+    def _refuse_old(self, began_s: float) -> None:
+        """Raises `RequestTooOld` where a call that has changed nothing yet stood still meanwhile."""
+        if self._is_old(began_s):
+            raise RequestTooOld
+
+    def _is_old(self, began_s: float) -> bool:
+        return self._clock.monotonic() - began_s > _YOUNG_S
+
+    async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
+        """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
+        if len(names) > self._queue_cache.queues_max:
+            raise InvalidArgument(
+                f"{len(names)} names in one request; at most {self._queue_cache.queues_max} are taken (setting max_queues)",
+                detail="TOO_MANY",
+            )
+        if not names:
+            await self._queue_cache.refresh()
+        wanted = [(await self._queue_cache.require(name)).name for name in names] or sorted(self._queue_cache.queues)
+        different = list(dict.fromkeys(wanted))
+        counts: dict[str, list[QueueCounts]] = {name: [] for name in different}
+
+        async def count(shard: ShardLanes) -> list[QueueCounts]:
+            await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
+            counted: list[QueueCounts] = []
+            for start in range(0, len(different), _QUEUES_A_TURN):
+                counted += await shard.shard.count_jobs(different[start : start + _QUEUES_A_TURN])
+                await asyncio.sleep(0)
+            return counted
+
+        counted_by_shard = await on_reachable(self._shards, self._metrics, "getQueueStats", count)
+        incomplete = len(counted_by_shard) < len(self._shards)
+        for counted in counted_by_shard:
+            for row in counted:
+                counts[row.queue].append(row)
+            await asyncio.sleep(0)
+        stats: list[QueueStats] = []
+        for start in range(0, len(wanted), _QUEUES_A_TURN):
+            stats += [
+                self._stats(name, merge_counts(counts[name]), incomplete)
+                for name in wanted[start : start + _QUEUES_A_TURN]
+            ]
+            await asyncio.sleep(0)
+        return stats
+
+    async def _on_each(self, method: str, act: Callable[[ShardLanes], Awaitable[Value]]) -> list[Value]:
+        """What `act` answers for every shard in reach, all at once. Raises the first failure when all are through; repeating is safe.
+
+        A shard that doesn't know the queue (yet) is no failure while another does.
+        """
+        results = await asyncio.gather(
+            *(act(shard) for shard in reachable(self._shards, self._metrics, method)), return_exceptions=True
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        grave = [failure for failure in failures if not isinstance(failure, QueueNotFound)]
+        if grave or len(failures) == len(results):
+            raise (grave or failures)[0]
+        return [result for result in results if not isinstance(result, BaseException)]
+
+    def _stats(self, name: str, counts: Sequence[QueueCounts], incomplete: bool) -> QueueStats:
+        queue = self._queue_cache.get(name)
+        due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
+        now_ms = self._clock.now_ms()
+        oldest = max(0, now_ms - min(due)) if due and min(due) <= now_ms else None
+        return QueueStats(
+            name,
+            queue is not None and queue.paused,
+            counts,
+            oldest,
+            self._rates(name),
+            self._dispatcher.waiting(name),
+            incomplete,
+        )
+
+
+def check_config(config: QueueConfig) -> None:
+    """Raises `InvalidArgument` for the first value out of its range."""
+    rate = config.max_jobs_per_second
+    if rate is not None and not (math.isfinite(rate) and 0 <= rate <= 1e9):
+        raise InvalidArgument(f"max_jobs_per_second must be from 0 (stops dequeues) to 1e9, not {rate}")
+    for field, least, most in (
+        ("claim_timeout_ms", 1, YEAR_MS),
+        ("succeeded_ttl_ms", 0, 10 * YEAR_MS),
+        ("failed_ttl_ms", 0, 10 * YEAR_MS),
+        ("max_backlog", 0, 2**53),
+        ("default_attempts", 1, 2**31 - 1),
+        ("default_expiry_ms", 1, 10 * YEAR_MS),
+    ):
+        value = getattr(config, field)
+        if value is not None and not least <= value <= most:
+            raise InvalidArgument(f"{field} must be from {least} to {most}, not {value}")

@@ -1,0 +1,234 @@
+"""The search processes: where body regexes are run, so that no pattern can keep the event loop from turning.
+
+Processes are started when a search needs one, at most `processes_max`, and end after a minute without work. A search that outlasts its
+time, or whose caller has gone, is ended by killing its process. What a search costs is bounded before it starts: the instructions of
+the regex's program times the bytes to search, which is the most that RE2 does, count against `steps_max` for all searches under way.
+
+Weakness: where the system lets us start no process there are no searches; they are refused, and everything else goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from pinlater.domain.errors import PinLaterError, TooManyWaiting
+from pinlater.server.operations.search_process import ANSWER, FOUND, LENGTH, order_frame
+
+logger = logging.getLogger(__name__)
+
+_IDLE_S = 60.0
+# By so much later than we kill it a process ends by itself, should we no longer be there.
+_ALARM_LATER_S = 1.0
+_END_S = 2.0
+_THREADS = 2
+_MODULE = "pinlater.server.operations.search_process"
+
+
+class SearchOutOfTime(Exception):
+    """The search did not end in its time, and was ended."""
+
+
+class PatternInvalid(Exception):
+    """RE2 refuses the pattern; the text is its reason."""
+
+
+class SearchUnavailable(PinLaterError):
+    """No process to search in can be started, or it died."""
+
+    detail = "REGEX_UNAVAILABLE"
+    retryable = True
+
+
+class Searched(NamedTuple):
+    """`program`: how many instructions the pattern's program has. `found`: for each body whether the pattern is in it."""
+
+    program: int
+    found: Sequence[bool]
+
+
+class SearchProcesses:
+    """The processes of one server. Belongs to one event loop; `close` it."""
+
+    def __init__(self, processes_max: int, steps_max: int) -> None:
+        self._steps_max = steps_max
+        self._steps = 0
+        self._free = asyncio.Semaphore(processes_max)
+        self._idle: list[_SearchProcess] = []
+        self._all: set[_SearchProcess] = set()
+        self._closed = False
+        self._idle_timer: asyncio.TimerHandle | None = None
+        # Starting and burying a process takes milliseconds, which the loop doesn't have.
+        self._threads = ThreadPoolExecutor(_THREADS, "search-processes")
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the processes that live."""
+        return [process.process_id for process in self._all]
+
+    async def search(self, pattern: bytes, bodies: Sequence[bytes], seconds: float, *, program: int = 0) -> Searched:
+        """Searches for the pattern in each body; with no bodies it only compiles the pattern.
+
+        `program`: as an earlier answer said, to charge the search's cost. `seconds`: with the wait for a free process.
+        Raises `SearchOutOfTime`, `PatternInvalid`, `TooManyWaiting`, `SearchUnavailable`. Cancelling it kills the process.
+        """
+        steps = program * sum(map(len, bodies))
+        if self._steps and self._steps + steps > self._steps_max:
+            raise TooManyWaiting(
+                "Too many regexes are being searched for at once (setting regex_steps_in_flight_max)",
+                retry_after_ms=1000,
+            )
+        self._steps += steps
+        try:
+            async with asyncio.timeout(seconds), self._free:
+                process = await self._take()
+                try:
+                    answer = await process.ask(order_frame(pattern, bodies, seconds + _ALARM_LATER_S))
+                except BaseException:
+                    self._bury(process)
+                    raise
+                self._idle.append(process)
+        except TimeoutError:
+            raise SearchOutOfTime from None
+        except (EOFError, OSError) as error:
+            logger.warning("a search process failed: %r", error)
+            raise SearchUnavailable(
+                "The regex could not be searched for: its process could not be started, or died"
+            ) from error
+        finally:
+            self._steps -= steps
+            self._plan_the_end_of_idle_ones()
+        valid, size = ANSWER.unpack_from(answer)
+        if not valid:
+            raise PatternInvalid(answer[ANSWER.size :].decode(errors="replace"))
+        return Searched(size, [byte == FOUND for byte in answer[ANSWER.size :]])
+
+    async def _take(self) -> _SearchProcess:
+        if self._closed:
+            raise ConnectionAbortedError("the server is stopping")
+        while self._idle:
+            process = self._idle.pop()
+            if process.alive:
+                return process
+            self._bury(process)
+        starting = asyncio.get_running_loop().run_in_executor(self._threads, _SearchProcess)
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_end_unwanted)
+            raise
+        self._all.add(process)
+        await process.connect()
+        if self._closed:
+            self._all.discard(process)
+            process.kill()
+            raise ConnectionAbortedError("the server is stopping")
+        return process
+
+    def _bury(self, process: _SearchProcess) -> None:
+        self._all.discard(process)
+        process.kill()
+        if not self._closed:
+            self._threads.submit(process.wait)
+
+    def _plan_the_end_of_idle_ones(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        if self._idle and not self._closed:
+            self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_S, self._end_idle_ones)
+
+    def _end_idle_ones(self) -> None:
+        while self._idle:
+            self._bury(self._idle.pop())
+
+    async def close(self) -> None:
+        """Kills all processes, and returns when they are gone. Searches under way fail. May be called twice."""
+        self._closed = True
+        self._plan_the_end_of_idle_ones()
+        self._idle.clear()
+        processes, self._all = list(self._all), set()
+        for process in processes:
+            process.kill()
+        if processes:  # else no thread is begun in vain
+            await asyncio.to_thread(self._wait_for_all, processes)
+        self._threads.shutdown(wait=False)
+
+    @staticmethod
+    def _wait_for_all(processes: Sequence[_SearchProcess]) -> None:
+        for process in processes:
+            process.wait()
+
+
+class _SearchProcess:
+    """One process. Its making blocks; raises OSError."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own program
+                    _command(), stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True
+                )
+            except BaseException:
+                self._line.close()
+                raise
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    async def connect(self) -> None:
+        """Must be called once, on the loop that asks."""
+        self._line.setblocking(False)
+        self._reader, self._writer = await asyncio.open_connection(sock=self._line)
+
+    async def ask(self, order: Sequence[bytes]) -> bytes:
+        """The answer to an order. Raises EOFError or OSError where the process is gone."""
+        reader, writer = self._reader, self._writer
+        if reader is None or writer is None:
+            raise ConnectionError("not connected")
+        writer.writelines(order)
+        await writer.drain()
+        (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+        return await reader.readexactly(length)
+
+    def kill(self) -> None:
+        """Ends it on the spot; `wait` must follow."""
+        self._process.kill()  # knows if it is gone: its number may be another process's by now
+        if self._writer is None:
+            self._line.close()
+        else:
+            self._writer.transport.abort()
+
+    def wait(self) -> None:
+        """Returns when it is gone. Blocks."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+
+
+def _end_unwanted(starting: asyncio.Future[_SearchProcess]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        process = starting.result()
+        process.kill()
+        process.wait()
+
+
+def _command() -> list[str]:
+    """The working directory is no place to import from, unless it is for this process too."""
+    safely = [] if sys.path[:1] in ([""], [os.getcwd()]) else ["-P"]  # noqa: PTH109 - sys.path holds strings
+    return [sys.executable, *safely, "-m", _MODULE]

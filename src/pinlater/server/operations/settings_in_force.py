@@ -1,0 +1,34 @@
+"""What holds for a queue on this server, and where it comes from: the queue's own settings, the limits file, the server's settings."""
+
+from __future__ import annotations
+
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.values import SettingsInForce
+
+OF_THE_QUEUE, OF_THE_LIMITS_FILE = "queue", "limits file"
+_WITH_SERVER_DEFAULT = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "max_backlog", "default_attempts")
+
+
+class QueueSettings:
+    """Answers for one queue at a time."""
+
+    def __init__(self, queue_cache: QueueCache, limits: RateLimits, settings: ServiceSettings) -> None:
+        self._queue_cache = queue_cache
+        self._limits = limits
+        self._settings = settings
+
+    async def in_force(self, name: str) -> SettingsInForce:
+        """The values as this server goes by them; None where nothing is set. Raises `QueueNotFound`."""
+        config = (await self._queue_cache.require(name)).config
+        values = config._asdict()
+        origins = {field: OF_THE_QUEUE for field, value in values.items() if value is not None}
+        for field in _WITH_SERVER_DEFAULT:
+            default = getattr(self._settings, field)
+            if field not in origins and default is not None:
+                values[field], origins[field] = default, f"jobs.{field}"
+        of_file = self._limits.of_file(name)
+        if of_file is not None and (config.max_jobs_per_second is None or of_file < config.max_jobs_per_second):
+            values["max_jobs_per_second"], origins["max_jobs_per_second"] = of_file, OF_THE_LIMITS_FILE
+        return SettingsInForce(config._replace(**values), origins)

@@ -1,0 +1,397 @@
+"""An enqueue where there are several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
+
+- Plain jobs go together to a shard at random (by `Enqueue`); where it fails in a way that has surely stored nothing, to another one.
+- A request with a key goes to the first shard in use of the key's order. A repeat is looked for first, on every shard that can hold it.
+- A job with a unique key goes to the key's home and nowhere else, after other shards that may hold the key from before a change of the
+  map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever
+  it was put, and whatever else has been stored.
+
+Whatever nobody can know is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a repeat that comes
+to another server while the first try is still under way on this one does not find it yet. Where both servers store it on the same shard
+the store recognises it; where this server has passed that shard by (full, stalled, away) and the other one does not, both store it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import (
+    Draining,
+    OutcomeUnknown,
+    PinLaterError,
+    QueueFull,
+    QueueNotFound,
+    ShardConnectionFailed,
+    StoreFull,
+    TooManyWaiting,
+    WorldError,
+)
+from pinlater.domain.queue import Queue
+from pinlater.server.operations.values import Enqueued, JobToEnqueue
+from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.interface import Inserted, InsertRequest, RequestRef, UniqueRef
+
+Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Awaitable[Inserted]]
+Finish = Callable[[Queue, Sequence[JobToEnqueue], str, Inserted], Enqueued]
+
+
+class KeyedRequest(NamedTuple):
+    """A request's key, what it says, and whether it was sent before."""
+
+    key: str
+    fingerprint: bytes
+    repeat: bool
+
+
+class Part(NamedTuple):
+    """Jobs of a request that are stored together, by their positions. `unique`: a key of theirs, `home`: its home's name."""
+
+    indices: Sequence[int]
+    key: str | None = None
+    unique: str | None = None
+    home: str | None = None
+    repeat: bool = False
+
+
+class Stored(NamedTuple):
+    """What became of a part, and on which shard."""
+
+    part: Part
+    shard: str
+    inserted: Inserted
+
+
+class ShardRouter:
+    """Enqueues over several shards. `insert` and `finish` do it on one."""
+
+    def __init__(self, shards: Shards, clock: Clock, insert: Insert, finish: Finish) -> None:
+        self._shards = shards
+        self._clock = clock
+        self._insert = insert
+        self._finish = finish
+        self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
+
+    async def enqueue(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest | None
+    ) -> Enqueued:
+        """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
+        if request is None:
+            return await self._enqueue_unique(queue, jobs, now_ms, None, b"", [])
+        unique = any(job.unique is not None for job in jobs)
+        return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
+
+    async def elsewhere(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, tried: ShardLanes, failure: PinLaterError
+    ) -> Enqueued:
+        """Plain jobs that `tried` could not take: on another shard, if it has surely stored nothing. Raises its failure else."""
+        if not has_stored_nothing(failure):
+            raise failure
+        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, b"", tried=tried, failure=failure)
+        return self._finish(queue, jobs, shard, inserted)
+
+    # --- request keys -----------------------------------------------------------------------------------------------------
+
+    async def _one_at_a_time(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest, *, unique: bool
+    ) -> Enqueued:
+        """A repeat that arrives during the first waits for it."""
+        name = (queue.name, request.key)
+        while (first := self._keyed.get(name)) is not None:
+            await asyncio.wait([first])
+        mine = self._keyed[name] = asyncio.get_running_loop().create_future()
+        try:
+            if request.repeat or unique:
+                return await self._enqueue_keyed(queue, jobs, now_ms, request)
+            shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request.fingerprint)
+            return self._finish(queue, jobs, shard, inserted)
+        finally:
+            del self._keyed[name]
+            mine.set_result(None)
+
+    async def _enqueue_keyed(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest
+    ) -> Enqueued:
+        whole = Part(range(len(jobs)), request.key)
+        parts = _by_key(jobs, request.key)
+        found: list[Stored] = []
+        if request.repeat:
+            found = await self._find(queue, whole, parts, request.fingerprint)
+            if found and found[0].part is whole:
+                return self._answer(queue, jobs, found[:1])
+            there = {stored.part.key for stored in found}
+            parts = [part._replace(repeat=True) for part in parts if part.key not in there]
+        if all(part.unique is None for part in parts):
+            return await self._store_all(queue, jobs, now_ms, parts, request.fingerprint, found)
+        return await self._enqueue_unique(queue, jobs, now_ms, parts, request.fingerprint, found)
+
+    async def _find(self, queue: Queue, whole: Part, parts: Sequence[Part], fingerprint: bytes) -> list[Stored]:
+        """What is known of the request, on all shards that can hold it. Raises where that can't be said, and `RequestKeyConflict`."""
+        wanted = [whole, *(part for part in parts if part.key != whole.key)]
+        refs = [RequestRef(queue.name, part.key or "", fingerprint) for part in wanted]
+        shards = self._shards.that_may_hold_requests()
+        late: set[str] = set()
+
+        async def look(shard: ShardLanes) -> Sequence[Any]:
+            if await self._has_unended(
+                shard, queue
+            ):  # before it is asked: what it finds now is not all that it may do yet
+                late.add(shard.name)
+            return await self._ask(shard, lambda shard: shard.shard.find_requests(refs, self._clock.now_ms()))
+
+        answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
+        found: dict[str | None, Stored] = {}
+        failure: WorldError | None = None
+        for shard, answer in zip(shards, answers, strict=True):
+            if shard.name in late:
+                failure = _unended(shard)
+            if isinstance(answer, WorldError):
+                failure = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                for part, known in zip(wanted, answer, strict=True):
+                    if isinstance(known, PinLaterError):
+                        raise known
+                    if known is not None:
+                        found[part.key] = Stored(part, shard.name, known)
+        if whole.key in found:
+            return [found[whole.key]]
+        if failure is not None and len(found) < len(parts):
+            raise _cannot_say("whether this request was stored already", failure)
+        return list(found.values())
+
+    async def _has_unended(self, shard: ShardLanes, queue: Queue) -> bool:
+        """Whether an insert of which nobody knows the outcome may be carried out there yet. One of nothing, that ends well, says no."""
+        lane = shard.insert
+        if lane.in_doubt and shard.healthy and not lane.has_late_calls:
+            with contextlib.suppress(PinLaterError):
+                await lane.submit(InsertRequest(queue.name, []))
+        return lane.in_doubt or lane.has_late_calls
+
+    async def _ask(
+        self, shard: ShardLanes, call: Callable[[ShardLanes], Coroutine[Any, Any, Sequence[Any]]]
+    ) -> Sequence[Any]:
+        if not shard.healthy:
+            raise out_of_reach(shard.name)
+        return await call(shard)
+
+    # --- unique keys ------------------------------------------------------------------------------------------------------
+
+    async def _enqueue_unique(
+        self,
+        queue: Queue,
+        jobs: Sequence[JobToEnqueue],
+        now_ms: int,
+        parts: Sequence[Part] | None,
+        fingerprint: bytes,
+        found: list[Stored],
+    ) -> Enqueued:
+        """`parts` None: by home. From here on the request goes by the map as it is now, whatever becomes of it."""
+        places = self._shards.unique
+        epoch = await places.begin()
+        try:
+            if parts is None:
+                parts = _by_home(jobs, self._shards)
+            parts = [
+                part if part.unique is None else part._replace(home=self._shards.home_of(part.unique).name)
+                for part in parts
+            ]
+            held = await self._held_elsewhere(queue, jobs, parts)
+            left = [
+                part._replace(indices=[index for index in part.indices if index not in held]) if held else part
+                for part in parts
+            ]
+            stored = [part for part in left if part.indices]
+            found = [*found, *(_held(index, place) for index, place in held.items())]
+            return await self._store_all(queue, jobs, now_ms, stored, fingerprint, found)
+        finally:
+            places.end(epoch)
+
+    async def _held_elsewhere(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], parts: Sequence[Part]
+    ) -> dict[int, tuple[str, tuple[int, int]]]:
+        """Jobs whose unique key is taken on another shard than its home: position → (shard, (id, priority))."""
+        if self._shards.unique.settled:
+            return {}
+        wanted: dict[str, list[int]] = {}
+        for part in parts:
+            for index in part.indices:
+                if (unique := jobs[index].unique) is not None:
+                    wanted.setdefault(unique.key, []).append(index)
+        keys_by_shard: dict[str, tuple[ShardLanes, list[str]]] = {}
+        for key in wanted:
+            for shard in self._shards.unique.to_ask(queue.name, self._shards.home_of(key), self._shards):
+                keys_by_shard.setdefault(shard.name, (shard, []))[1].append(key)
+        asked = list(keys_by_shard.values())
+        for shard, _ in asked:
+            if await self._has_unended(shard, queue):
+                raise _cannot_say("whether a unique key is taken there", _unended(shard))
+        answers = await asyncio.gather(
+            *(self._ask(shard, self._look_for(queue, keys)) for shard, keys in asked), return_exceptions=True
+        )
+        held: dict[int, tuple[str, tuple[int, int]]] = {}
+        for (shard, keys), answer in zip(asked, answers, strict=True):
+            if isinstance(answer, WorldError):
+                raise _cannot_say("whether a unique key is taken there", answer)
+            if isinstance(answer, BaseException):
+                raise answer
+            for key, job in zip(keys, answer, strict=True):
+                if job is not None:
+                    held.update((index, (shard.name, job)) for index in wanted[key])
+        return held
+
+    def _look_for(
+        self, queue: Queue, keys: Sequence[str]
+    ) -> Callable[[ShardLanes], Coroutine[Any, Any, Sequence[tuple[int, int] | None]]]:
+        refs = [UniqueRef(queue.name, key) for key in keys]
+        return lambda shard: shard.shard.find_unique(refs, self._clock.now_ms())
+
+    # --- storing ----------------------------------------------------------------------------------------------------------
+
+    async def _store_all(
+        self,
+        queue: Queue,
+        jobs: Sequence[JobToEnqueue],
+        now_ms: int,
+        parts: Sequence[Part],
+        fingerprint: bytes,
+        found: list[Stored],
+    ) -> Enqueued:
+        """Stores the parts, all at once. Where one fails the error says which of the request's jobs are stored."""
+        if len(parts) == 1 and not found:
+            return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, parts[0], fingerprint)])
+        results = await asyncio.gather(
+            *(self._store(queue, jobs, now_ms, part, fingerprint) for part in parts), return_exceptions=True
+        )
+        stored = [*found, *(result for result in results if isinstance(result, Stored))]
+        for result in results:
+            if isinstance(result, PinLaterError):
+                indices = sorted(index for one in stored for index in one.part.indices)
+                if not indices:
+                    raise result
+                raise result.adding(f" (stored already: the jobs at {indices})") from result
+            if isinstance(result, BaseException):
+                raise result
+        return self._answer(queue, jobs, stored)
+
+    async def _store(
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, part: Part, fingerprint: bytes
+    ) -> Stored:
+        """One part, on its home; one without a home on another shard where the first has surely stored nothing."""
+        chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
+        if part.home is not None:
+            home = self._shards.get(part.home)
+            if home is None or not home.healthy:
+                raise out_of_reach(part.home)
+            inserted = await self._insert(home, queue, chosen, now_ms, part.key, fingerprint)
+            return Stored(part, home.name, inserted)
+        done = await self._anywhere(queue, chosen, now_ms, part.key, fingerprint, repeat=part.repeat)
+        return Stored(part, *done)
+
+    async def _anywhere(
+        self,
+        queue: Queue,
+        jobs: Sequence[JobToEnqueue],
+        now_ms: int,
+        key: str | None,
+        fingerprint: bytes,
+        *,
+        repeat: bool = False,
+        tried: ShardLanes | None = None,
+        failure: PinLaterError | None = None,
+    ) -> tuple[str, Inserted]:
+        """Stores the jobs together on one shard, by the key's order if there is one; its name, and what it did.
+
+        `tried` has had its turn and failed with `failure`.
+        """
+        shards = self._shards
+        names = [] if tried is None else [tried.name]
+        while True:
+            try:
+                shard = shards.for_enqueue(names) if key is None else shards.for_request(key, names, repeat=repeat)
+            except PinLaterError as error:
+                raise failure or error from None
+            try:
+                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
+            except PinLaterError as error:
+                if not has_stored_nothing(error):
+                    raise
+                failure = error
+                names.append(shard.name)
+
+    def _answer(self, queue: Queue, jobs: Sequence[JobToEnqueue], stored: Sequence[Stored]) -> Enqueued:
+        """The parts' answers in the order of the request."""
+        if len(stored) == 1 and len(stored[0].part.indices) == len(jobs):
+            return self._finish(queue, jobs, stored[0].shard, stored[0].inserted)
+        descriptors = [""] * len(jobs)
+        existing: list[int] = []
+        for part, shard, inserted in stored:
+            answer = self._finish(queue, [jobs[index] for index in part.indices], shard, inserted)
+            for index, descriptor in zip(part.indices, answer.descriptors, strict=True):
+                descriptors[index] = descriptor
+            existing += [part.indices[position] for position in answer.existing]
+        return Enqueued(descriptors, sorted(existing) if existing else ())
+
+
+def has_stored_nothing(error: PinLaterError) -> bool:
+    """Whether an insert that failed so may be made on another shard."""
+    if isinstance(error, OutcomeUnknown):
+        return False
+    return isinstance(error, ShardConnectionFailed | StoreFull | QueueFull | QueueNotFound | TooManyWaiting | Draining)
+
+
+def _unended(shard: ShardLanes) -> ShardConnectionFailed:
+    return ShardConnectionFailed(f"Shard {shard.name} has not ended a call that was given up")
+
+
+def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:
+    error = ShardConnectionFailed(f"{failure.message}, so that nobody can say {what}", retry_after_ms=1000)
+    error.__cause__ = failure
+    return error
+
+
+def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:
+    shard, job = place
+    return Stored(Part([index]), shard, Inserted([job[0]], {0: job}))
+
+
+def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:
+    """Without a request key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
+    plain = [index for index, job in enumerate(jobs) if job.unique is None]
+    parts = [Part(plain)] if plain else []
+    homes: dict[str, tuple[str, list[int]]] = {}
+    for index, job in enumerate(jobs):
+        if job.unique is not None:
+            home = shards.home_of(job.unique.key).name
+            homes.setdefault(home, (job.unique.key, []))[1].append(index)
+    return parts + [Part(indices, None, key) for key, indices in homes.values()]
+
+
+def _by_key(jobs: Sequence[JobToEnqueue], request_key: str) -> list[Part]:
+    """With a request key: all of the request if nothing in it has a home, else each unique key's jobs by themselves and the rest."""
+    groups: dict[str, list[int]] = {}
+    plain: list[int] = []
+    for index, job in enumerate(jobs):
+        if job.unique is None:
+            plain.append(index)
+        else:
+            groups.setdefault(job.unique.key, []).append(index)
+    if not groups:
+        return [Part(plain, request_key)]
+    if len(groups) == 1 and not plain:
+        [(key, indices)] = groups.items()
+        return [Part(indices, request_key, key)]
+    parts = [Part(indices, derived_key(request_key, key), key) for key, indices in groups.items()]
+    return ([Part(plain, derived_key(request_key, None))] if plain else []) + parts
+
+
+def derived_key(request_key: str, unique: str | None) -> str:
+    """The request key of a part. Of 40 characters; the same on every server."""
+    text = f"{request_key}\0" if unique is None else f"{request_key}\0{unique}\0"
+    return f"part:{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=18).hexdigest()}"[:40]

@@ -1,0 +1,75 @@
+"""Which servers use the shards, as the shards know it: that divides rate limits, and shows who is alive.
+
+Each shard has a row for each of its servers. One that can't be reached by some server lacks that one's row, so the shard with the most
+rows counts. A server that was killed is counted until its lease has lapsed; until then the others keep its share of a limit free.
+
+A server with another map of shards does harm that it can't know of: it finds no job on a shard that it doesn't have, and takes unique keys
+elsewhere. So whoever sees it on some shards and for minutes not on others says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Sequence
+
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.interface import Member
+
+logger = logging.getLogger(__name__)
+
+# Longer than a lease, and than any server takes to learn of a new map.
+_UNLIKE_S = 120.0
+
+
+class ClusterMembers:
+    """As of the last look."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._unlike: dict[tuple[str, str], float] = {}  # since when a server is not on a shard; said: infinity
+        self.known: Sequence[Member] = ()
+        self.by_shard: dict[ShardLanes, Sequence[Member]] = {}  # of those that answered
+
+    @property
+    def servers(self) -> int:
+        """How many there are, this one included."""
+        return max(1, len(self.known))
+
+    async def look(self) -> bool:
+        """Asks the shards in reach; whether the number has changed. Raises what a shard raised where none answered."""
+        before = self.servers
+        shards = [shard for shard in self._shards.in_reach() if shard.shard.capabilities.shared]
+        answers = await asyncio.gather(*(shard.shard.members() for shard in shards), return_exceptions=True)
+        self.by_shard = {
+            shard: answer
+            for shard, answer in zip(shards, answers, strict=True)
+            if not isinstance(answer, BaseException)
+        }
+        found = list(self.by_shard.values())
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        if found:
+            self.known = max(found, key=len)
+        elif failures:
+            raise failures[0]
+        self._compare()
+        return self.servers != before
+
+    def _compare(self) -> None:
+        """Says, once, which servers use some of the shards and not others."""
+        now = self._shards.clock.monotonic()
+        names = {
+            shard.name: {member.name for member in found} for shard, found in self.by_shard.items() if not shard.leaving
+        }
+        everyone = set[str]().union(*names.values())
+        missing = [(server, shard) for shard, there in names.items() for server in everyone - there]
+        self._unlike = {each: self._unlike.get(each, now) for each in missing}
+        for (server, shard), since in self._unlike.items():
+            if now - since >= _UNLIKE_S:
+                self._unlike[server, shard] = math.inf
+                logger.warning(
+                    "a server of these shards does not use all of them: has it the same map, and can it reach them?",
+                    extra={"server": server, "shard": shard},
+                )

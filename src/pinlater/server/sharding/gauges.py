@@ -1,0 +1,120 @@
+"""What /metrics shows of each shard. Read when somebody looks, from what is known already; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pinlater.domain.queue import QueueCounts
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.interface import FIGURES
+from pinlater.server.telemetry.metrics import Metrics
+
+Counted = Callable[[], Mapping[str, Sequence[QueueCounts]]]
+
+
+def show_shards(shards: Shards, metrics: Metrics, counted: Counted = dict) -> None:
+    """Gauges of all shards of the map, also of those that come later. `counted`: what each said last of its jobs."""
+    shards.hooks.count = metrics.count
+    _show_use(shards, metrics)
+    _show_jobs(metrics, counted)
+    _show_lanes(shards, metrics)
+    _show_figures(shards, metrics)
+
+
+def _show_use(shards: Shards, metrics: Metrics) -> None:
+    def each(read: Callable[[ShardLanes], float]) -> Callable[[], Mapping[str, float]]:
+        return lambda: {shard.name: float(read(shard)) for shard in shards}
+
+    metrics.gauge(
+        "shard-healthy-",
+        each(lambda shard: shard.healthy),
+        prometheus="pinlater_shard_healthy",
+        label="shard",
+        help="1 while the shard is in use, 0 while it is out of reach",
+        join="min",
+    )
+    metrics.gauge(
+        "shard-takes-enqueues-",
+        each(lambda shard: shard.takes_enqueues),
+        prometheus="pinlater_shard_takes_enqueues",
+        label="shard",
+        help="1 where the shard takes enqueues, 0 where it only drains",
+        join="min",
+    )
+
+
+def _show_jobs(metrics: Metrics, counted: Counted) -> None:
+    def rows(read: Callable[[QueueCounts], int]) -> Callable[[], Mapping[str, float]]:
+        return lambda: {name: sum(read(row) for row in counts) for name, counts in counted().items()}
+
+    metrics.gauge(
+        "shard-jobs-live-",
+        rows(lambda row: row.pending + row.in_progress),
+        prometheus="pinlater_shard_jobs_live",
+        label="shard",
+        help="Jobs that wait or run, by shard",
+        join="max",
+    )
+    metrics.gauge(
+        "shard-jobs-finished-",
+        rows(lambda row: row.succeeded + row.failed),
+        prometheus="pinlater_shard_jobs_finished",
+        label="shard",
+        help="Finished jobs that are still kept, by shard",
+        join="max",
+    )
+
+
+def _show_lanes(shards: Shards, metrics: Metrics) -> None:
+    def lanes(attribute: str) -> Callable[[], Mapping[str, float]]:
+        return lambda: {lane.name: getattr(lane, attribute) for shard in shards for lane in shard.lanes}
+
+    metrics.gauge(
+        "lane-length-",
+        lanes("length"),
+        prometheus="pinlater_lane_length",
+        label="lane",
+        help="Jobs that wait or run in a lane to a shard",
+    )
+    metrics.gauge(
+        "lane-calls-",
+        lanes("calls"),
+        prometheus="pinlater_lane_calls",
+        label="lane",
+        help="Calls of the store by a lane since the start",
+    )
+    metrics.gauge(
+        "lane-requests-",
+        lanes("items"),
+        prometheus="pinlater_lane_requests",
+        label="lane",
+        help="Requests that these calls carried",
+    )
+    metrics.gauge(
+        "lane-busy-seconds-",
+        lanes("busy_s"),
+        prometheus="pinlater_lane_busy_seconds",
+        label="lane",
+        help="How long these calls took together",
+    )
+
+
+def _show_figures(shards: Shards, metrics: Metrics) -> None:
+    """What the stores count of themselves."""
+
+    def figures(name: str) -> Callable[[], Mapping[str, float]]:
+        def read() -> Mapping[str, float]:
+            counts = {shard.name: shard.shard.figures() for shard in shards}
+            return {shard: count[name] for shard, count in counts.items() if name in count}
+
+        return read
+
+    for figure, meaning in FIGURES.items():
+        metrics.gauge(
+            f"store-{figure.replace('_', '-')}-",
+            figures(figure),
+            prometheus=f"pinlater_store_{figure}",
+            label="shard",
+            help=meaning,
+        )

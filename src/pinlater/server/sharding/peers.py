@@ -1,0 +1,75 @@
+"""Where the other servers of these shards listen for wakes, and the secrets that sign them: what the stores say.
+
+Every shard has a secret of its own, since none of them is special; a server signs for another with that of a shard where it saw it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.storage.interface import Member
+
+logger = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+_NAME_S = 2.0
+
+
+class Peers:
+    """As of the last look. `address`: where this server listens, `host:port`; `family`: of its socket."""
+
+    def __init__(self, address: str, family: int = socket.AF_INET) -> None:
+        self._address = address
+        self._family = family
+        self._found: dict[str, Address] = {}  # addresses as announced, and what the names in them stand for
+        self._announced: dict[ShardLanes, tuple[int, bytes]] = {}  # by shard: the slot that was announced, the secret
+        self.peers: Mapping[Address, bytes] = {}
+
+    @property
+    def secrets(self) -> list[bytes]:
+        """Any of them may have signed what comes."""
+        return [secret for _, secret in self._announced.values()]
+
+    async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
+        """Announces this server on shards where it isn't yet, and learns of the others. One that fails is asked again next time."""
+        self._announced = {shard: known for shard, known in self._announced.items() if shard in members}
+        new = [shard for shard in members if not self._is_known(shard)]
+        secrets = await asyncio.gather(*(shard.shard.announce(self._address) for shard in new), return_exceptions=True)
+        for shard, secret in zip(new, secrets, strict=True):
+            if isinstance(secret, str):
+                self._announced[shard] = (shard.shard.slot, secret.encode())
+            elif not isinstance(secret, PinLaterError):
+                raise secret
+        signed = {
+            member.address: secret_of_shard
+            for shard, (_, secret_of_shard) in self._announced.items()
+            for member in members[shard]
+            if member.address not in {"", self._address}
+        }
+        await asyncio.gather(*(self._find(address) for address in signed if address not in self._found))
+        self._found = {address: found for address, found in self._found.items() if address in signed}
+        self.peers = {found: signed[address] for address, found in self._found.items()}
+
+    async def _find(self, address: str) -> None:
+        """What a name stands for, asked for once: nothing that is sent may wait for that. Asked again next time where it has no answer."""
+        host, _, port = address.rpartition(":")
+        if not (host and port.isdecimal() and int(port) < 65_536):
+            return
+        try:
+            async with asyncio.timeout(_NAME_S):
+                answers = await asyncio.get_running_loop().getaddrinfo(
+                    host, int(port), family=self._family, type=socket.SOCK_DGRAM
+                )
+        except (OSError, TimeoutError, UnicodeError) as error:
+            logger.info("a server of these shards can't be woken", extra={"address": address, "reason": str(error)})
+            return
+        self._found[address] = (str(answers[0][4][0]), int(port))
+
+    def _is_known(self, shard: ShardLanes) -> bool:
+        known = self._announced.get(shard)
+        return known is not None and known[0] == shard.shard.slot

@@ -1,0 +1,232 @@
+"""The shard map as somebody wants it, and how the one in use becomes it, without dropping a request.
+
+- A shard that is new is opened, gets all queues, and takes enqueues then. One that can't be opened joins out of use and is tried again.
+- One with another address is taken over by a shard at the new one; the old one finishes what is under way and closes.
+- One that only drains gets no enqueues any more.
+- One that is wanted no longer drains, and goes once it is empty and other servers have had time to learn of it. While it holds live jobs,
+  or unique keys that only time frees, it stays, and an error says how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.sharding.shard_monitor import bring_up_to_date, open_shard
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.interface import Shard
+
+logger = logging.getLogger(__name__)
+
+
+class DesiredShard(NamedTuple):
+    """A shard as the operator wants it. `make` gives it unopened; it is made anew where `address` differs from before.
+
+    `address` holds whatever makes it another one: host, port, database, who logs in. It is compared, never logged.
+    """
+
+    name: str
+    make: Callable[[], Shard]
+    address: str = ""
+    takes_enqueues: bool = True
+
+
+class MapChange(NamedTuple):
+    """What a reload did: names. `kept`: wanted no longer, and why they are still there. `unopened`: out of use as yet, and why."""
+
+    added: Sequence[str] = ()
+    moved: Sequence[str] = ()
+    draining: Sequence[str] = ()
+    taking_enqueues: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    kept: Mapping[str, str] = {}
+    unopened: Mapping[str, str] = {}
+
+
+async def open_shards(
+    desired: Sequence[DesiredShard], clock: Clock, random: Random, settings: ShardingSettings | None = None
+) -> Shards:
+    """The map to start with. Those that can't be opened join out of use; raises the first one's `WorldError` where none can.
+
+    Where none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
+    """
+    settings = settings or ShardingSettings()
+    made = list(await asyncio.gather(*(_made(one, clock, random, settings) for one in desired)))
+    while all(error is not None for _, error in made):
+        opening = [index for index, (shard, _) in enumerate(made) if shard.opening is not None]
+        if not opening:
+            break
+        again = await asyncio.gather(*(_opened(made[index][0]) for index in opening))
+        for index, result in zip(opening, again, strict=True):
+            made[index] = result
+    failures = [error for _, error in made if error is not None]
+    if len(failures) == len(made):
+        await asyncio.gather(*(shard.raw.close() for shard, _ in made), return_exceptions=True)
+        raise failures[0]
+    for shard, error in made:
+        shard.is_new = error is not None
+        if error is not None:
+            logger.error("a shard is out of reach", extra={"shard": shard.name, "reason": error.message})
+    return Shards([shard for shard, _ in made], random, settings)
+
+
+async def _made(
+    one: DesiredShard, clock: Clock, random: Random, settings: ShardingSettings
+) -> tuple[ShardLanes, PinLaterError | None]:
+    shard = ShardLanes(
+        one.make(), clock, takes_enqueues=one.takes_enqueues, settings=settings, spread=random.random, opened=False
+    )
+    shard.address = one.address
+    return await _opened(shard)
+
+
+async def _opened(shard: ShardLanes) -> tuple[ShardLanes, PinLaterError | None]:
+    try:
+        if shard.trusted:  # it takes as long as it takes: a large file may have to be recovered
+            await shard.raw.open(shard.clock.now_ms())
+            shard.now_open()
+        else:
+            await open_shard(shard)
+    except PinLaterError as error:
+        shard.put_out_of_use(error.message)
+        shard.health.probe_failed(error.message)
+        return shard, error
+    shard.health.begin()
+    shard.healthy = True
+    return shard, None
+
+
+class Reload:
+    """Changes one map; calls one after another."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._changing = asyncio.Lock()
+
+    async def replace(self, desired: Sequence[DesiredShard]) -> MapChange:
+        """Makes the map what is desired, as far as that is possible now; `tidy` does the rest later. Raises ValueError for no shard."""
+        names = [one.name for one in desired]
+        if not desired or len(set(names)) < len(names):
+            raise ValueError("a shard map needs shards, each with a name of its own")
+        async with self._changing:
+            shards = self._shards
+            before = {shard.name: shard for shard in shards}
+            fresh = [one for one in desired if one.name not in before or before[one.name].address != one.address]
+            made = await asyncio.gather(*(_made(one, shards.clock, shards.random, shards.settings) for one in fresh))
+            unopened = {shard.name: error.message for shard, error in made if error is not None}
+            for shard, error in made:
+                shard.moved = shard.name in before
+                if error is None:
+                    await self._prepare(shard, unopened)
+            change = self._take_over(desired, before, {shard.name: shard for shard, _ in made})
+            removed, kept = await self._let_go()
+        change = change._replace(removed=removed, kept=kept, unopened=unopened)
+        self._say(change)
+        return change
+
+    async def tidy(self) -> None:
+        """Lets shards go that are empty now. To be called every few seconds."""
+        if any(shard.leaving for shard in self._shards):
+            async with self._changing:
+                removed, _ = await self._let_go()
+            if removed:
+                logger.info("shards removed", extra={"shards": removed})
+
+    async def _prepare(self, shard: ShardLanes, unopened: dict[str, str]) -> None:
+        try:
+            await bring_up_to_date(self._shards, shard)
+        except PinLaterError as error:
+            shard.put_out_of_use(error.message)
+            shard.health.probe_failed(error.message)
+            unopened[shard.name] = error.message
+
+    def _take_over(
+        self, desired: Sequence[DesiredShard], before: Mapping[str, ShardLanes], made: Mapping[str, ShardLanes]
+    ) -> MapChange:
+        """No await: who asks the map sees it before or after."""
+        shards = self._shards
+        lanes, added, moved, draining, taking = [], [], [], [], []
+        for one in desired:
+            old, shard = before.get(one.name), made.get(one.name)
+            if old is None and shard is not None:
+                added.append(one.name)
+            elif old is not None and shard is not None:
+                moved.append(one.name)
+                if not one.takes_enqueues and not old.takes_enqueues:
+                    shard.closed_to_enqueues_at = old.closed_to_enqueues_at
+                shard.hooks = shards.hooks
+                old.hand_over(shard)
+                shards.close_later(old)
+            elif old is not None:
+                shard = old
+                shard.leaving = False
+                if one.takes_enqueues and not old.takes_enqueues:
+                    taking.append(one.name)
+                    shards.change_enqueues(shard, takes=True)
+                elif old.takes_enqueues and not one.takes_enqueues:
+                    draining.append(one.name)
+                    shards.change_enqueues(shard, takes=False)
+            if shard is not None:
+                lanes.append(shard)
+        wanted = {one.name for one in desired}
+        for name, shard in before.items():
+            if name not in wanted:
+                shard.leaving = True
+                shards.change_enqueues(shard, takes=False)
+                lanes.append(shard)
+        shards.take_over_map(lanes)
+        if added or moved:
+            shards.hooks.back()
+        return MapChange(added, moved, draining, taking)
+
+    async def _let_go(self) -> tuple[list[str], dict[str, str]]:
+        """Removes the shards that may go; the others with the reason why not."""
+        shards = self._shards
+        removed: list[str] = []
+        kept: dict[str, str] = {}
+        for shard in [shard for shard in shards if shard.leaving]:
+            reason = await self._why_it_stays(shard)
+            if reason is not None:
+                kept[shard.name] = reason
+                continue
+            removed.append(shard.name)
+            shards.take_over_map([other for other in shards if other is not shard])
+            shards.close_later(shard)
+        return removed, kept
+
+    async def _why_it_stays(self, shard: ShardLanes) -> str | None:
+        try:
+            rows = await shard.shard.count_jobs()
+            keys = await shard.shard.timed_keys(shard.clock.now_ms())
+        except PinLaterError as error:
+            return f"it can't be asked whether it is empty: {error.message}"
+        live = sum(row.pending + row.in_progress for row in rows)
+        if live:
+            return f"it holds {live} live jobs; drain it (dequeueOnly) before it is taken out"
+        if keys.number:
+            return f"it holds {keys}; its jobs would be taken as new without it (`pinlater shards remove --lose-keys`)"
+        if len(self._shards) == 1:
+            return "it is the only one"
+        grace_s = self._shards.settings.removal_grace_ms / 1000
+        if not shard.closed_to_enqueues_for(grace_s):
+            return f"it is empty, and goes once it has had no enqueue for {grace_s:g} s"
+        return None
+
+    def _say(self, change: MapChange) -> None:
+        for name, reason in change.kept.items():
+            level = (
+                logging.ERROR if any(sign in reason for sign in ("live jobs", "unique keys", "can't")) else logging.INFO
+            )
+            logger.log(level, "a shard taken out of the map is kept", extra={"shard": name, "reason": reason})
+        for name, reason in change.unopened.items():
+            logger.error("a shard is out of reach", extra={"shard": name, "reason": reason})
+        done = {name: value for name, value in change._asdict().items() if value and name not in {"kept", "unopened"}}
+        if done:
+            logger.info("the shard map has changed", extra=done)

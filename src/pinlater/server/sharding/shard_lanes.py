@@ -1,0 +1,398 @@
+"""One shard with its lanes, and what is known of how it is doing.
+
+The lanes are for what comes by the thousand: enqueues, claims, and what holders say of jobs in hand. Everything else goes through
+`shard`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
+from pinlater.domain.ids import IdMaker
+from pinlater.server.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
+from pinlater.server.sharding.health import Health, speaks_of_shard
+from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
+from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.storage.interface import (
+    Ack,
+    Acked,
+    Checkpoint,
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    Shard,
+)
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+# Wishes cost nothing until they are granted: ten thousand that wait for a thousand jobs each may all look again at once.
+_CLAIMS_WAITING_MAX = 10_000_000
+# So many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
+_BYTES_A_JOB = 4096
+# Of bodies that one joined claim loads; a call that it has no space for is in the next one.
+_CLAIM_BYTES_MAX = 64 * 1024 * 1024
+# Where the store is another process, a call with all that waits would have it and us wait for each other. So few requests share one anyhow.
+_WHOLE_UP_TO_ELSEWHERE = 24
+# A full shard gets no enqueues for so long while others have room.
+_FULL_FOR_S = 1.0
+
+
+class ClaimRequest(tuple[str, ClaimCall, int]):
+    """(queue, call, claim timeout in ms): one dequeue call's wish, before joining."""
+
+    __slots__ = ()
+
+
+class Hooks:
+    """Whom the shards of one map tell what. Set once; shards that come later tell the same."""
+
+    def __init__(self) -> None:
+        self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
+        """A claim was answered whose caller had gone, or had been told that it took too long."""
+        self.inserting: Callable[[str, InsertRequest, int], bool] | None = None
+        """Told of jobs as soon as a claim would see them. On a store that works in order that is before they are committed, so that
+        the claim of whoever waits for them shares their transaction."""
+        self.back: Callable[[], None] = lambda: None
+        """A shard can be asked again, or is new: there may be jobs for who waits."""
+        self.count: Callable[[str], None] = lambda _: None
+        """An event to count."""
+
+
+class ShardLanes:
+    """One shard in use. `opened`: whether the shard was opened; one that wasn't is out of use until a probe has opened it."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        clock: Clock,
+        *,
+        takes_enqueues: bool = True,
+        settings: ShardingSettings | None = None,
+        spread: Callable[[], float] = lambda: 0.5,
+        opened: bool = True,
+    ) -> None:
+        self.name = shard.name
+        self.raw = shard
+        self.clock = clock
+        self.settings = settings or ShardingSettings()
+        self.takes_enqueues = takes_enqueues
+        self.closed_to_enqueues_at = None if takes_enqueues else clock.monotonic()
+        self.health = Health(self.settings, clock.monotonic, spread)
+        self.healthy = True
+        self.stalled = False  # a call has been under way for longer than it should
+        self.opened = opened
+        self.opening: asyncio.Future[None] | None = None
+        self.address = ""  # two of one name and address are the same shard
+        self.leaving = False  # out of the map as soon as it is empty
+        self.moved = False  # from another address, and not seen there yet
+        self.is_new = not opened  # never was in use by this server
+        self.is_behind = False  # came back when no other shard could be asked what queues there are
+        self.trusted = not shard.capabilities.shared
+        self.shard: Shard = shard if self.trusted else self._guard()
+        self.hooks = Hooks()
+        self._full_until = 0.0
+        self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
+        self.insert: Lane[InsertRequest, Inserted] = self._lane("insert", self._insert, weigh=_weight_of_insert)
+        self.claim: Lane[ClaimRequest, Claimed] = self._lane(
+            "claim",
+            self._claim,
+            waiting_max=_CLAIMS_WAITING_MAX,
+            weigh=lambda request: request[1].limit,
+            orphaned=self._give_back,
+        )
+        self.finish: Lane[Sequence[Ack], Sequence[Acked]] = self._groups(
+            "finish", lambda acks, now_ms: self.raw.finish_jobs(acks, now_ms)
+        )
+        self.extend: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
+            "extend", lambda claims, now_ms: self.raw.extend_claims(claims, now_ms)
+        )
+        self.checkpoint: Lane[Sequence[Checkpoint], Sequence[Acked | PinLaterError]] = self._groups(
+            "checkpoint", lambda checkpoints, now_ms: self.raw.checkpoint_jobs(checkpoints, now_ms)
+        )
+        self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
+            "release", lambda claims, now_ms: self.raw.release_jobs(claims, now_ms)
+        )
+        self.lanes: tuple[Lane[Any, Any], ...] = (
+            self.insert,
+            self.claim,
+            self.finish,
+            self.extend,
+            self.checkpoint,
+            self.release,
+        )
+        if not opened:
+            self.put_out_of_use("not opened yet")
+            self.health.suspect()
+
+    def _guard(self) -> GuardedShard:
+        return GuardedShard(self.raw, self.settings, lambda: self.healthy, self._observe)
+
+    def _lane(self, name: str, execute: Callable[[list[Any]], Awaitable[Sequence[Any]]], **more: Any) -> Lane[Any, Any]:
+        elsewhere = self.raw.capabilities.shared
+        return Lane(
+            f"{name} {self.name}",
+            execute,
+            whole_up_to=_WHOLE_UP_TO_ELSEWHERE if elsewhere else None,
+            observe=None if self.trusted else self._observe,
+            monotonic=self.clock.monotonic,
+            reads_on=elsewhere,
+            **more,
+        )
+
+    def _groups(
+        self, name: str, act: Callable[[Sequence[Item], int], Awaitable[Sequence[Answer]]]
+    ) -> Lane[Sequence[Item], Sequence[Answer]]:
+        """A lane whose items are lists, joined into one list for each call of `act`."""
+
+        async def execute(groups: list[Sequence[Item]]) -> Sequence[Sequence[Answer]]:
+            if len(groups) == 1:
+                return [await act(groups[0], self.clock.now_ms())]
+            results = await act([item for group in groups for item in group], self.clock.now_ms())
+            answers, start = [], 0
+            for group in groups:
+                answers.append(results[start : start + len(group)])
+                start += len(group)
+            return answers
+
+        return self._lane(name, execute, weigh=len)
+
+    @property
+    def ids(self) -> IdMaker:
+        """Makes the ids of new jobs here, always with the slot that this server has now: a store may have had to take another."""
+        if self.opened and self._ids.slot != self.raw.slot:
+            self._renew_ids()
+        return self._ids
+
+    @property
+    def usable(self) -> bool:
+        """Whether new enqueues and claims go here while there are others."""
+        return self.healthy and not self.stalled
+
+    @property
+    def full(self) -> bool:
+        """Whether it has refused an enqueue for want of room within the last second."""
+        return self._full_until != 0.0 and self.clock.monotonic() < self._full_until
+
+    # --- the hot calls ------------------------------------------------------------------------------------------------------
+
+    async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
+        now_ms = self.clock.now_ms()
+        if self.raw.capabilities.shared and any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
+            return await self._insert_in_time(requests, now_ms)
+        if self.raw.capabilities.in_order:
+            if self._tell(requests, now_ms):
+                requests[0] = requests[0]._replace(awaited=True)
+            return await self.raw.insert_jobs(requests, now_ms)
+        try:
+            answers = await self.raw.insert_jobs(requests, now_ms)
+        except StoreFull:
+            self._full_until = self.clock.monotonic() + _FULL_FOR_S
+            raise
+        self._tell(requests, now_ms)
+        return answers
+
+    async def _insert_in_time(self, requests: list[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        """Without those that have waited for too long: another server may have answered a repeat, and its key may be forgotten."""
+        in_time = [request for request in requests if request.begin_by_ms >= now_ms]
+        stored = iter(await self._insert(in_time) if in_time else ())
+        return [RequestTooOld() if request.begin_by_ms < now_ms else next(stored) for request in requests]
+
+    def _tell(self, requests: list[InsertRequest], now_ms: int) -> bool:
+        inserting, awaited = self.hooks.inserting, False
+        if inserting is not None:
+            for request in requests:
+                awaited |= inserting(self.name, request, now_ms)
+        return awaited
+
+    async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
+        """Joins the calls of each queue into one order, and shares its answer out again.
+
+        Together they hold no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
+        """
+        most_bytes = _CLAIM_BYTES_MAX // len(requests)
+        joined: dict[str, list[int]] = {}
+        for index, request in enumerate(requests):
+            joined.setdefault(request[0], []).append(index)
+        orders = [
+            ClaimOrder(
+                queue,
+                _within([requests[i][1] for i in indices], most_bytes),
+                requests[indices[0]][2],
+                _CLAIM_BYTES_MAX,
+            )
+            for queue, indices in joined.items()
+        ]
+        results = await self.raw.claim_jobs(orders, self.clock.now_ms())
+        answers: list[Claimed | PinLaterError | NotBegun] = [_NOTHING] * len(requests)
+        make = tuple.__new__  # quicker than a class's own call
+        for indices, result in zip(joined.values(), results, strict=True):
+            if isinstance(result, PinLaterError):
+                for i in indices:
+                    answers[i] = result
+                continue
+            all_jobs, next_due_ms, expired, cut_short = result
+            for i, jobs in zip(indices, all_jobs, strict=True):
+                if cut_short and not jobs and requests[i][1].limit > 0:
+                    answers[i] = NOT_BEGUN
+                else:
+                    answers[i] = make(Claimed, ((jobs,), next_due_ms, expired, False))
+                expired = 0  # counted once
+        return answers
+
+    def _give_back(self, request: ClaimRequest, claimed: Claimed) -> None:
+        if self.hooks.undelivered is not None:
+            self.hooks.undelivered(self.name, request, claimed)
+
+    # --- how it is doing ----------------------------------------------------------------------------------------------------
+
+    @property
+    def slow(self) -> bool:
+        """Whether claims take longer than they should just now."""
+        return self.claim.busy_for() >= self.settings.slow_ms / 1000
+
+    def _observe(self, error: PinLaterError | None, timed_out: bool = False) -> None:
+        """What became of a call."""
+        if error is None:
+            self.health.succeeded()
+        elif speaks_of_shard(error):
+            self.hooks.count(f"shard_connection_failed_{self.name}")
+            self.health.failed(error.message, timed_out=timed_out)
+            self.follow_health()
+
+    def look_at_calls(self) -> bool:
+        """Gives up calls that have taken too long; whether the shard has come to a stall just now."""
+        if self.trusted:
+            return False
+        limit_s = self.settings.call_timeout_ms / 1000
+        longest_s = 0.0
+        for lane in self.lanes:
+            busy_s = lane.busy_for()
+            if busy_s >= limit_s:
+                error = too_late(self.name, limit_s)
+                lane.give_up(error)
+                self._observe(error, timed_out=True)
+            longest_s = max(longest_s, busy_s)
+        before, self.stalled = self.stalled, longest_s >= self.settings.stall_ms / 1000
+        if before and not self.stalled:
+            self.hooks.back()
+        if before or not self.stalled:
+            return False
+        self.hooks.count(f"shard_stalled_{self.name}")
+        logger.info("a shard is slow to answer", extra={"shard": self.name, "seconds": round(longest_s, 1)})
+        self.health.suspect()
+        return True
+
+    def forgive(self, seconds: float) -> None:
+        """This process itself stood still for so long: its calls had no chance to end."""
+        for lane in self.lanes:
+            lane.forgive(seconds)
+
+    def turn_away(self) -> None:
+        """Who waits for a call that hasn't begun and could go to another shard is told to."""
+        error = slow_to_answer(self.name)
+        self.insert.fail_waiting(error)
+        self.claim.fail_waiting(error)
+
+    def follow_health(self) -> None:
+        """Takes over what `health` decided."""
+        if self.healthy and not self.health.healthy:
+            self.put_out_of_use(self.health.reason)
+            self.hooks.count(f"shard_unhealthy_{self.name}")
+            logger.error("a shard is out of reach", extra={"shard": self.name, "reason": self.health.reason})
+        elif not self.healthy and self.health.healthy:
+            self.healthy = True
+            self.hooks.count(f"shard_recovered_{self.name}")
+            logger.info("a shard is in reach again", extra={"shard": self.name})
+            self.hooks.back()
+
+    def put_out_of_use(self, reason: str) -> None:
+        """Leaves the shard alone. What has not begun is answered at once; what is under way has its time limit."""
+        self.healthy = self.health.healthy = False
+        self.health.reason = reason
+        for lane in self.lanes:
+            lane.fail_waiting(out_of_reach(self.name))
+
+    def close_to_enqueues(self) -> None:
+        """It only drains from now on."""
+        if self.takes_enqueues:
+            self.takes_enqueues = False
+            self.closed_to_enqueues_at = self.clock.monotonic()
+
+    def open_to_enqueues(self) -> None:
+        self.takes_enqueues = True
+        self.closed_to_enqueues_at = None
+
+    def closed_to_enqueues_for(self, seconds: float) -> bool:
+        """Whether no enqueue has gone here for so long."""
+        at = self.closed_to_enqueues_at
+        return at is not None and self.clock.monotonic() - at >= seconds
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    def now_open(self) -> None:
+        """The shard was opened."""
+        self.opened = True
+        self._renew_ids()
+
+    def _renew_ids(self) -> None:
+        before, self._ids = self._ids, IdMaker(self.clock, self.raw.slot, self.raw.highest_id)
+        self._ids.raise_floor(before.highest)
+
+    def hand_over(self, successor: ShardLanes) -> None:
+        """Another address goes by this name now: what hasn't begun, and what still comes here, goes there."""
+        successor.ids.raise_floor(self.ids.highest)
+        if not successor.healthy:
+            self.put_out_of_use(successor.health.reason)
+        for old, new in zip(self.lanes, successor.lanes, strict=True):
+            old.hand_over(new)
+        if isinstance(self.shard, GuardedShard):
+            self.shard.redirect(successor.raw)
+        self.healthy = successor.healthy  # for who still holds this one
+
+    async def close(self) -> None:
+        """Finishes what the lanes hold, then closes the shard. One that hangs is waited for only so long."""
+        if self.trusted:
+            await asyncio.gather(*(lane.close() for lane in self.lanes))
+            await self.raw.close()
+            return
+        seconds = self.settings.close_timeout_ms / 1000
+        if self.opening is not None:
+            self.opening.cancel()
+        closing = [asyncio.ensure_future(lane.close()) for lane in self.lanes]
+        _, late = await asyncio.wait(closing, timeout=seconds)
+        if late:
+            await asyncio.gather(*(lane.abandon(Draining()) for lane in self.lanes))
+        closed = asyncio.ensure_future(self.raw.close())
+        done, _ = await asyncio.wait({closed}, timeout=seconds)
+        if not done:
+            closed.cancel()
+            logger.warning("a shard could not be closed in time", extra={"shard": self.name})
+        elif (error := closed.exception()) is not None:
+            raise error
+
+
+def _within(calls: list[ClaimCall], most_bytes: int) -> list[ClaimCall]:
+    """The calls, each with its share of the bytes that a joined claim may load."""
+    return [
+        call if call.limit == 1 or call.max_bytes <= most_bytes else ClaimCall(call.limit, call.holder, most_bytes)
+        for call in calls
+    ]
+
+
+def _weight_of_insert(request: InsertRequest) -> int:
+    jobs = request[1]
+    return len(jobs) + sum([len(job[1]) for job in jobs]) // _BYTES_A_JOB
+
+
+_NOTHING = Claimed(((),))

@@ -1,0 +1,184 @@
+"""Looks after the shards: gives up calls that take too long, tries shards that are out of use, and brings those up to date that are back.
+
+One look costs no I/O where all is well. Probes run beside it, each on its own, so that a hung shard holds up no other's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.queue import Queue, Versions
+from pinlater.server.sharding.guarded import ping, too_late, within
+from pinlater.server.sharding.shard_lanes import ShardLanes
+from pinlater.server.sharding.shards import Shards
+
+logger = logging.getLogger(__name__)
+
+# Between two looks that lie further apart than this the process stood still; that isn't held against the shards.
+_LATE_S = 1.0
+
+
+class ShardMonitor:
+    """To be called every `watch_interval_ms`."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._settings = shards.settings
+        self._probes: dict[ShardLanes, asyncio.Task[None]] = {}
+        self._looked_at: float | None = None
+
+    async def look(self) -> None:
+        """One look."""
+        now = self._shards.clock.monotonic()
+        before, self._looked_at = self._looked_at, now
+        late_s = 0.0 if before is None else now - before - self._settings.watch_interval_ms / 1000
+        for shard in list(self._shards):
+            if late_s > _LATE_S:
+                shard.forgive(late_s)
+            if shard.look_at_calls() and any(other.usable for other in self._shards if other is not shard):
+                shard.turn_away()
+            if not shard.trusted and shard not in self._probes and shard.health.probe_due():  # which says so once
+                task = self._probes[shard] = asyncio.create_task(self._probe(shard), name=f"probe {shard.name}")
+                task.add_done_callback(lambda _, shard=shard: self._probes.pop(shard, None))  # type: ignore[misc]
+
+    async def probes_done(self) -> None:
+        """Waits for the probes that are under way."""
+        if self._probes:
+            await asyncio.wait(list(self._probes.values()))
+
+    async def ping_all(self) -> None:
+        """A probe of every shard in use, also of those that nobody calls; the others are probed when their time comes."""
+        for shard in self._shards.in_reach():
+            if not shard.trusted:
+                shard.health.suspect()
+        await self.look()
+        await self.probes_done()
+
+    async def bring_all_up_to_date(self) -> None:
+        """At the start: a queue that was made while a shard was away is made on it, whichever server noticed, and the newest settings
+        are given to all.
+
+        Settings without versions stay as they are on each: nobody here knows which are newer.
+        """
+        shards = self._shards.in_reach()
+        if len(shards) < 2:
+            return
+        results = await asyncio.gather(
+            *(bring_up_to_date(self._shards, shard, settings=False) for shard in shards), return_exceptions=True
+        )
+        for shard, result in zip(shards, results, strict=True):
+            if isinstance(result, PinLaterError):
+                shard.health.suspect()
+            elif isinstance(result, BaseException):
+                raise result
+
+    async def close(self) -> None:
+        """Ends the probes."""
+        for task in list(self._probes.values()):
+            task.cancel()
+        await self.probes_done()
+
+    # --- probes -----------------------------------------------------------------------------------------------------------
+
+    async def _probe(self, shard: ShardLanes) -> None:
+        health = shard.health
+        try:
+            if not shard.opened:
+                await open_shard(shard)
+            else:
+                await ping(shard.raw, self._settings.probe_timeout_ms / 1000, shard.clock.now_ms())
+            if not health.healthy:
+                await bring_up_to_date(self._shards, shard)
+        except PinLaterError as error:
+            health.probe_failed(error.message)
+        except Exception as error:
+            logger.exception("a probe failed by a bug", extra={"shard": shard.name})
+            health.probe_failed(repr(error))
+        else:
+            health.probe_succeeded()
+        was_away = not shard.healthy
+        shard.follow_health()
+        if shard.healthy:
+            await self._catch_up(shard, was_away=was_away)
+
+    async def _catch_up(self, shard: ShardLanes, *, was_away: bool) -> None:
+        """Shards that came back when there was no other to ask get what this one has. One that was away until now gets what was made
+        without it after the look that brought it up to date."""
+        for other in self._shards.in_reach():
+            if was_away if other is shard else other.is_behind:
+                try:
+                    await bring_up_to_date(self._shards, other, settings=False)
+                except PinLaterError as error:
+                    logger.warning("a shard may lack queues", extra={"shard": other.name, "reason": error.message})
+
+
+async def open_shard(shard: ShardLanes) -> None:
+    """Opens it. Raises `WorldError`, also when it takes too long; then it goes on, for a schema may take long to be brought forward, and
+    the next call waits for it again."""
+    seconds = shard.settings.work_timeout_ms / 1000
+    if shard.opening is None:
+        shard.opening = asyncio.ensure_future(shard.raw.open(shard.clock.now_ms()))
+    done, _ = await asyncio.wait({shard.opening}, timeout=seconds)
+    if not done:
+        raise ShardConnectionFailed(f"Shard {shard.name} is not open yet after {seconds:g} s")
+    opening, shard.opening = shard.opening, None
+    opening.result()
+    shard.now_open()
+
+
+async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool = True) -> None:
+    """A shard that is new or was away gets the queues that the others have now, with their settings where those are newer. It loses none.
+
+    With `settings` False queues that it has keep theirs where it is not known which are newer (earlier servers kept no versions).
+    Where no other shard can be asked, a shard that was away stays as it is: what this server remembers is older, and would bring back
+    deleted queues and undo changes of settings. Only a new shard gets that.
+    The shard takes no queue that it has deleted since it was made, so however old what was read here is, it brings none back.
+
+    Weakness: a queue that was deleted from the others meanwhile is still there; the caller of the delete was told so.
+    """
+    seconds = shard.settings.work_timeout_ms / 1000
+    late = too_late(shard.name, seconds)
+    known = await _queues_of_others(shards, shard)
+    if known is None and not shard.is_new:
+        shard.is_behind = len(shards) > 1
+        return
+    if known is None:
+        known = list(shards.known_queues())
+    found = {queue.name: queue for queue in await within(shard.raw.list_queues(), seconds, late)}
+    missing = [queue.name for queue in known if queue.name not in found]
+    if shard.moved and len(missing) == len(known) > 0:
+        logger.error(
+            "a shard has moved to a place that holds none of its queues; is the address the right one?",
+            extra={"shard": shard.name, "reason": "what it held at the old one is out of sight"},
+        )
+    shard.moved = False
+    newer = [queue for queue in known if queue.name not in found or is_behind(found[queue.name], queue)]
+    if newer:
+        await within(shard.raw.merge_queues(newer, shard.clock.now_ms()), seconds, late)
+        logger.info("queues brought up to date on a shard", extra={"shard": shard.name, "queues": len(newer)})
+    for queue in known if settings else ():
+        has = found.get(queue.name, queue)
+        if has.versions == queue.versions == Versions() and (has.config, has.paused) != (queue.config, queue.paused):
+            await within(shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused), seconds, late)
+    shard.is_new = shard.is_behind = False
+
+
+def is_behind(has: Queue, known: Queue) -> bool:
+    """Whether a shard that has a queue so lacks what is known of it."""
+    return has.versions != known.versions or has.life != known.life
+
+
+async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:
+    """The queues of all other shards in reach together, each with its newest settings; None where none of these answers."""
+    others = [other for other in shards.in_reach() if other is not shard]
+    answers = await asyncio.gather(*(other.shard.list_queues() for other in others), return_exceptions=True)
+    known: dict[str, Queue] = {}
+    for answer in answers:
+        if not isinstance(answer, BaseException):
+            for queue in answer:
+                known[queue.name] = known.get(queue.name, queue).newest(queue)
+        elif not isinstance(answer, PinLaterError):
+            raise answer
+    return None if all(isinstance(answer, BaseException) for answer in answers) else list(known.values())

@@ -1,0 +1,171 @@
+"""The shards this server uses, each with its lanes; which of them a request goes to.
+
+Ask it anew for each request and keep no shard: the map changes while the server runs (`reload`), and so does who is in use (`watch`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from random import Random
+
+from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
+from pinlater.domain.queue import Queue
+from pinlater.server.sharding.placement import covered, rendezvous_home
+from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.sharding.shard_lanes import ClaimRequest, Hooks, ShardLanes
+from pinlater.server.sharding.unique_places import UniquePlaces
+
+__all__ = ["ClaimRequest", "ShardLanes", "Shards"]
+
+_LAST = 100  # more than any lane's rank
+
+
+class Shards:
+    """The shard map. Never empty. Which shard gets what is decided here and nowhere else."""
+
+    def __init__(self, lanes: Sequence[ShardLanes], random: Random, settings: ShardingSettings | None = None) -> None:
+        if not lanes:
+            raise NoHealthyShards
+        self.settings = settings or ShardingSettings()
+        self.random = random
+        self.clock = lanes[0].clock
+        self.hooks = Hooks()
+        self.known_queues: Callable[[], Iterable[Queue]] = tuple  # for shards that are new, or back
+        self.unique = UniquePlaces(self.clock)
+        self._all: list[ShardLanes] = []
+        self._by_name: dict[str, ShardLanes] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self.take_over_map(lanes)
+
+    def __iter__(self) -> Iterator[ShardLanes]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def get(self, name: str) -> ShardLanes | None:
+        """The shard a descriptor names, or None if there is no such."""
+        return self._by_name.get(name)
+
+    # --- which ------------------------------------------------------------------------------------------------------------
+
+    def for_enqueue(self, tried: Collection[str] = ()) -> ShardLanes:
+        """A shard that takes enqueues and is none of `tried`, at random: with room and not slow where there is such.
+
+        Raises `NoHealthyShards`, `EnqueueRejected`.
+        """
+        if not tried:
+            shards = self._all
+            shard = shards[0] if len(shards) == 1 else shards[int(self.random.random() * len(shards))]
+            if shard.takes_enqueues and shard.usable and not shard.full:  # as good as any; most often so
+                return shard
+        return self.random.choice(self._best(self._enqueueable(tried)))
+
+    def for_request(self, key: str, tried: Collection[str] = (), *, repeat: bool = False) -> ShardLanes:
+        """The first in a request key's rendezvous order that takes enqueues and is none of `tried`. Raises as `for_enqueue`.
+
+        A repeat goes there though it is slow or full: what another server may have under way there is recognised there only.
+        """
+        candidates = self._enqueueable(tried)
+        found = {shard.name: shard for shard in (candidates if repeat else self._best(candidates))}
+        return found[rendezvous_home(key, list(found))]
+
+    def home_of(self, key: str) -> ShardLanes:
+        """The shard of a unique key, in reach or not: first in its rendezvous order among those that take enqueues."""
+        found = {shard.name: shard for shard in self._all if shard.takes_enqueues}
+        if not found:
+            raise _all_draining()
+        return found[rendezvous_home(key, list(found))]
+
+    def for_claim(self, coverage: float) -> Sequence[ShardLanes]:
+        """The shards a dequeue looks at, in the order to do so: where its call begins soonest, else at random, the slow ones last.
+
+        Were each dequeue to begin anywhere, a call for each shard would be made of what could have shared one.
+        Raises `NoHealthyShards`.
+        """
+        if len(self._all) == 1 and self._all[0].healthy:
+            return self._all
+        healthy = [shard for shard in self._all if shard.healthy]
+        if not healthy:
+            raise NoHealthyShards
+        found = [shard for shard in healthy if not shard.stalled] or healthy
+        most = covered(coverage, len(healthy))
+        if most < len(found):
+            found = self.random.sample(found, most)
+        found.sort(key=self._turn)
+        return found
+
+    def _turn(self, shard: ShardLanes) -> float:
+        return shard.claim.rank + self.random.random() + (_LAST if shard.slow else 0)
+
+    def that_may_hold_requests(self) -> list[ShardLanes]:
+        """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
+        seconds = self.settings.removal_grace_ms / 1000
+        return [shard for shard in self._all if not shard.closed_to_enqueues_for(seconds)]
+
+    def that_take_enqueues(self) -> int:
+        """How many do, in reach or not; one where none does."""
+        return max(1, sum([shard.takes_enqueues for shard in self._all]))
+
+    def in_reach(self) -> list[ShardLanes]:
+        """Those that can be asked now."""
+        return [shard for shard in self._all if shard.healthy]
+
+    def _enqueueable(self, tried: Collection[str]) -> list[ShardLanes]:
+        healthy = [shard for shard in self._all if shard.healthy and shard.name not in tried]
+        if not healthy:
+            raise NoHealthyShards
+        open_ones = [shard for shard in healthy if shard.takes_enqueues]
+        if not open_ones:
+            if any(shard.takes_enqueues for shard in self._all):
+                raise NoHealthyShards
+            raise _all_draining()
+        return open_ones
+
+    def _best(self, shards: list[ShardLanes]) -> list[ShardLanes]:
+        quick = [shard for shard in shards if not shard.stalled] or shards
+        return [shard for shard in quick if not shard.full] or quick
+
+    # --- changes ----------------------------------------------------------------------------------------------------------
+
+    def take_over_map(self, lanes: Sequence[ShardLanes]) -> None:
+        """These are the shards from now on."""
+        takers = {shard.name for shard in self._all if shard.takes_enqueues}
+        self._all = list(lanes)
+        self._by_name = {shard.name: shard for shard in lanes}
+        for shard in lanes:
+            shard.hooks = self.hooks
+        if takers != {shard.name for shard in lanes if shard.takes_enqueues}:
+            self.unique.map_changed()
+
+    def change_enqueues(self, shard: ShardLanes, *, takes: bool) -> None:
+        """Whether it takes enqueues from now on, or only drains."""
+        if takes != shard.takes_enqueues:
+            if takes:
+                shard.open_to_enqueues()
+            else:
+                shard.close_to_enqueues()
+            self.unique.map_changed()
+
+    def close_later(self, shard: ShardLanes) -> None:
+        """One that is no longer in the map: finishes what it has, then closes, in the background."""
+        task = asyncio.ensure_future(shard.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def close(self) -> None:
+        """Closes every shard, the failures of one not keeping the others."""
+        results = await asyncio.gather(*(shard.close() for shard in self._all), *self._closing, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+
+def _all_draining() -> EnqueueRejected:
+    return EnqueueRejected("Every shard only drains (dequeueOnly); add one that takes enqueues")

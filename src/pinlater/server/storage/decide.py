@@ -1,0 +1,307 @@
+"""What an event makes of a job: a pure function over the table in `domain/transitions.py`.
+
+The stores load records, ask `decide` and write the result. The memory store does not use this module: tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict
+
+import msgspec
+from msgspec.structs import replace
+
+from pinlater.domain.job import Attempt, JobState
+from pinlater.domain.transitions import (
+    ATTEMPT_ERROR_TEXT_BYTES_MAX,
+    ATTEMPTS_KEPT_MAX,
+    ERROR_TEXT_CHARS_MAX,
+    ERROR_TYPE_CHARS_MAX,
+    MYSQL_STATUS,
+    STATUS_CANCELLED,
+    STATUS_EXPIRED,
+    Event,
+    StatusRule,
+    Transition,
+    transition_of,
+)
+from pinlater.server.storage.interface import Ack, Checkpoint
+from pinlater.server.storage.record import JobRecord, later
+
+# A tenth of what the standard library takes.
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+# A member by its class takes a tenth of a microsecond.
+PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
+
+
+class Heartbeat(NamedTuple):
+    """The holder keeps its claim for another claim timeout."""
+
+
+class Release(NamedTuple):
+    """The holder gives its claim back."""
+
+    delay_ms: int = 0
+
+
+class Cancel(NamedTuple):
+    """A caller ends the job."""
+
+
+class TimeOut(NamedTuple):
+    """The claim's deadline has passed."""
+
+
+class Expire(NamedTuple):
+    """The job's expiry has passed while it waited."""
+
+
+class RetryFailed(NamedTuple):
+    """An operator retries a FAILED job."""
+
+    attempts: int
+    run_after_ms: int
+
+
+class Run(NamedTuple):
+    """An operator makes a job due. A FAILED one gets `attempts`."""
+
+    attempts: int
+    run_after_ms: int
+
+
+Happening = Ack | Heartbeat | Checkpoint | Release | Cancel | TimeOut | Expire | RetryFailed | Run
+
+
+class Change(NamedTuple):
+    """The row of the table that applies, and the job afterwards."""
+
+    transition: Transition
+    after: JobRecord
+
+
+class Fields(TypedDict, total=False):
+    """The fields of a record that an event changes."""
+
+    state: JobState
+    run_after_ms: int
+    updated_at_ms: int
+    finished_at_ms: int | None
+    attempts_allowed: int
+    attempts_remaining: int
+    attempts_ended: int
+    custom_status: str
+    error_type: str
+    error_text: str
+    history: str
+    claimed_at_ms: None
+    deadline_ms: int | None
+    timeout_ms: None
+    token: None
+    source: None
+    holder: None
+    changed: bool
+    counted_future: bool
+    body_bytes: int
+    new_body: bytes
+
+
+class Context(NamedTuple):
+    """What an event's effect depends on besides the job."""
+
+    transition: Transition
+    now_ms: int
+    rule: StatusRule
+
+
+def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Change | None:
+    """None where the table has no row for the event and the job's state. Claims are fenced by the caller (`outcomes.py`)."""
+    transition = transition_of(event_of(job, happening), job.state)
+    if transition is None:
+        return None
+    fields = _EFFECTS[type(happening)](job, happening, Context(transition, now_ms, rule))
+    if transition.after is PENDING:
+        _wait(fields, job, now_ms)
+    elif transition.after is not IN_PROGRESS:
+        fields["state"] = transition.after
+        fields["updated_at_ms"] = fields["finished_at_ms"] = now_ms
+    return Change(transition, replace(job, **fields))
+
+
+def event_of(job: JobRecord, happening: Happening) -> Event:
+    """The table's name for it: a failure of the last attempt is another event than one that leaves attempts."""
+    event = _EVENTS.get(type(happening))
+    if event is not None:
+        return event
+    if isinstance(happening, Ack):
+        if happening.succeeded:
+            return Event.SUCCEED
+        return Event.FAIL if happening.final or job.attempts_remaining <= 1 else Event.RETRY
+    if isinstance(happening, TimeOut):
+        return Event.TIME_OUT_FAIL if job.attempts_remaining <= 1 else Event.TIME_OUT_RETRY
+    if isinstance(happening, Checkpoint) and happening.move_to_pending:
+        return Event.CHECKPOINT_TO_PENDING
+    return Event.CHECKPOINT
+
+
+# Those that are one event whatever the job.
+_EVENTS: dict[type, Event] = {
+    Heartbeat: Event.HEARTBEAT,
+    Release: Event.RELEASE,
+    Cancel: Event.CANCEL,
+    Expire: Event.EXPIRE,
+    RetryFailed: Event.RETRY_FAILED,
+    Run: Event.RUN,
+}
+
+
+# --- effects: what an event changes besides the state -----------------------------------------------------------------------------
+
+
+def _acked(job: JobRecord, ack: Ack, context: Context) -> Fields:
+    """A success at the first attempt leaves no record of the attempt; a failure without an error keeps the error of the one before."""
+    fields = Fields()
+    if not ack.succeeded:
+        fields = _attempt(job, "failed", context.now_ms, ack.error_type, ack.error_text)
+        fields["attempts_remaining"] = _remaining(job, context.transition)
+        fields["run_after_ms"] = later(context.now_ms, ack.retry_delay_ms)
+        if ack.error_type or ack.error_text:
+            fields["error_type"] = ack.error_type[:ERROR_TYPE_CHARS_MAX]
+            fields["error_text"] = ack.error_text[:ERROR_TEXT_CHARS_MAX]
+        if context.transition.after is not JobState.PENDING:
+            del fields["run_after_ms"]
+    elif job.history != "[]":
+        fields = _attempt(job, "succeeded", context.now_ms)
+    _set_status(fields, job, context.rule.after_ack(job.custom_status, ack.append_status))
+    return fields
+
+
+def _timed_out(job: JobRecord, _: TimeOut, context: Context) -> Fields:
+    """As a failure, but due as before."""
+    fields = _attempt(job, "timed_out", context.now_ms)
+    fields["attempts_remaining"] = _remaining(job, context.transition)
+    return fields
+
+
+def _checkpointed(job: JobRecord, progress: Checkpoint, context: Context) -> Fields:
+    """A checkpoint that keeps the claim also renews it."""
+    fields = Fields() if progress.move_to_pending else _extended(job, Heartbeat(), context)
+    fields["custom_status"] = context.rule.after_checkpoint(job.custom_status, progress.prepend_status)
+    fields["run_after_ms"] = context.now_ms if progress.run_after_ms is None else progress.run_after_ms
+    fields["updated_at_ms"] = context.now_ms
+    fields["changed"] = True
+    if progress.new_body is not None:
+        fields["new_body"], fields["body_bytes"] = progress.new_body, len(progress.new_body)
+    if progress.attempts_allowed is not None:
+        fields["attempts_allowed"] = fields["attempts_remaining"] = progress.attempts_allowed
+    return fields
+
+
+def _extended(job: JobRecord, _: Heartbeat, context: Context) -> Fields:
+    return {"deadline_ms": renewed_deadline_ms(job.deadline_ms or 0, job.timeout_ms or 0, context.now_ms)}
+
+
+def renewed_deadline_ms(deadline_ms: int, timeout_ms: int, now_ms: int) -> int:
+    """A whole claim timeout from now. A delayed heartbeat never takes back what a later one gave."""
+    return max(deadline_ms, later(now_ms, timeout_ms))
+
+
+def _released(_: JobRecord, release: Release, context: Context) -> Fields:
+    return {"run_after_ms": later(context.now_ms, release.delay_ms)}
+
+
+def _cancelled(job: JobRecord, _: Cancel, context: Context) -> Fields:
+    fields = Fields() if job.state is JobState.PENDING else _attempt(job, "cancelled", context.now_ms)
+    return _given_up(fields, job, STATUS_CANCELLED, context)
+
+
+def _expired(job: JobRecord, _: Expire, context: Context) -> Fields:
+    return _given_up(Fields(), job, STATUS_EXPIRED, context)
+
+
+def _retried(_: JobRecord, retry: RetryFailed, __: Context) -> Fields:
+    return {"attempts_remaining": retry.attempts, "run_after_ms": retry.run_after_ms}
+
+
+def _run(job: JobRecord, run: Run, _: Context) -> Fields:
+    """A PENDING job keeps its attempts."""
+    fields: Fields = {"run_after_ms": run.run_after_ms}
+    if job.finished:
+        fields["attempts_remaining"] = run.attempts
+    return fields
+
+
+_EFFECTS: dict[type, Callable[[JobRecord, Any, Context], Fields]] = {
+    Ack: _acked,
+    TimeOut: _timed_out,
+    Checkpoint: _checkpointed,
+    Heartbeat: _extended,
+    Release: _released,
+    Cancel: _cancelled,
+    Expire: _expired,
+    RetryFailed: _retried,
+    Run: _run,
+}
+
+
+# --- parts of effects -------------------------------------------------------------------------------------------------------------
+
+
+_NO_CLAIM: Fields = {
+    "claimed_at_ms": None,
+    "deadline_ms": None,
+    "timeout_ms": None,
+    "finished_at_ms": None,
+    "token": None,
+    "source": None,
+    "holder": None,
+}
+
+
+def _wait(fields: Fields, job: JobRecord, now_ms: int) -> None:
+    """The job waits again: without a claim, and all that it keeps has to be stored."""
+    fields["state"] = PENDING
+    fields["updated_at_ms"] = now_ms
+    fields["changed"] = True
+    fields["counted_future"] = fields.get("run_after_ms", job.run_after_ms) > now_ms
+    fields.update(_NO_CLAIM)
+
+
+def _given_up(fields: Fields, job: JobRecord, status: str, context: Context) -> Fields:
+    fields["attempts_remaining"] = 0
+    fields["changed"] = True
+    _set_status(fields, job, context.rule.appended(job.custom_status, status))
+    return fields
+
+
+def _remaining(job: JobRecord, transition: Transition) -> int:
+    return job.attempts_remaining - transition.spends if transition.after is JobState.PENDING else 0
+
+
+def _set_status(fields: Fields, job: JobRecord, status: str) -> None:
+    if status != job.custom_status:
+        fields["custom_status"] = status
+        fields["changed"] = True
+
+
+def _attempt(job: JobRecord, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> Fields:
+    """The attempt's record behind those of the ones before."""
+    attempt = Attempt(
+        number=job.attempts_ended + 1,
+        claimed_by=job.holder or "",
+        claimed_at_ms=job.claimed_at_ms or 0,
+        ended_at_ms=now_ms,
+        outcome=outcome,
+        error_type=error_type[:ERROR_TYPE_CHARS_MAX],
+        error_text=cut_bytes(error_text, ATTEMPT_ERROR_TEXT_BYTES_MAX),
+    )
+    attempts = [*_decode(job.history), attempt] if job.history != "[]" else [attempt]
+    history = _encode(attempts[-ATTEMPTS_KEPT_MAX:]).decode()
+    return {"attempts_ended": attempt.number, "history": history, "changed": True}
+
+
+def cut_bytes(text: str, bytes_max: int) -> str:
+    """`text` cut so that its UTF-8 form fits, never in the middle of a character."""
+    return text if len(text) * 4 <= bytes_max else text.encode()[:bytes_max].decode(errors="ignore")

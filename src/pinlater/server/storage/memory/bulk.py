@@ -1,0 +1,60 @@
+"""Many jobs at an operator's word: retry what failed, delete what is named or what is oldest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.memory import events
+from pinlater.server.storage.memory.finishing import answer
+from pinlater.server.storage.memory.queue_state import QueueState
+from pinlater.server.storage.memory.record import Record
+
+
+def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> int:
+    """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
+    requeued = 0
+    for _, job_id in list(queue.in_state(JobState.FAILED, order.priority)):
+        if requeued >= order.limit:
+            break
+        job = queue.jobs[job_id]
+        if not queue.retake_key(job, now_ms):
+            continue
+        with queue.changing(job):
+            events.requeue(job, order.attempts, order.run_after_ms, now_ms)
+        requeued += 1
+    return requeued
+
+
+def run(queue: QueueState, job: Record, order: RunOrder, now_ms: int) -> Acked:
+    """A waiting job becomes due, a failed one goes back to the queue unless another job has its key."""
+    if job.claim is not None:
+        refused = answer(Outcome.STALE_CLAIM, job)
+        return refused._replace(holder=job.claim.holder.descriptor, held_since_ms=job.claim.at_ms)
+    if job.state is JobState.SUCCEEDED or (job.state is JobState.FAILED and not queue.retake_key(job, now_ms)):
+        return answer(Outcome.ALREADY_FINAL, job)
+    attempts = order.attempts if job.state is JobState.FAILED else job.attempts_remaining
+    with queue.changing(job):
+        events.requeue(job, attempts, order.run_after_ms, now_ms)
+    return answer(Outcome.APPLIED, job)
+
+
+def purge(queue: QueueState, order: Purge) -> int:
+    """Oldest first, by the time that orders the state."""
+    chosen = list(islice(queue.in_state(order.state, order.priority), max(0, order.limit)))
+    for _, job_id in chosen:
+        queue.drop(queue.jobs[job_id])
+    return len(chosen)
+
+
+def delete(queue: QueueState, keys: Sequence[JobKey], state: JobState | None) -> int:
+    """Those that are there, and in that state if one is named."""
+    deleted = 0
+    for key in keys:
+        job = queue.find(key)
+        if job is not None and (state is None or job.state is state):
+            queue.drop(job)
+            deleted += 1
+    return deleted

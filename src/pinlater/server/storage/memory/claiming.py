@@ -1,0 +1,81 @@
+"""Handing out due jobs, and looking at what would be handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pinlater.domain.job import ClaimedJob, JobState
+from pinlater.server.storage.interface import Claimed, ClaimOrder
+from pinlater.server.storage.memory import events
+from pinlater.server.storage.memory.queue_state import QueueState
+from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.together import BytesTogether
+
+
+def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesTogether) -> Claimed:
+    """Goes through the due jobs once; the first call is served first."""
+    expired = 0
+    due = _due_jobs(queue, now_ms)
+    waiting: Record | None = None  # a job that did not fit into the call before
+    given: list[list[ClaimedJob]] = []
+    short = cut_short = False
+    for call in order.calls:
+        jobs: list[ClaimedJob] = []
+        left_bytes = call.max_bytes
+        while len(jobs) < call.limit:
+            job = waiting or next(due, None)
+            waiting = None
+            if job is None:
+                break
+            if job.expired(now_ms):
+                expire(queue, job, now_ms)
+                expired += 1
+                continue
+            if together.left <= 0 or (jobs and len(job.body) > left_bytes):
+                waiting = job
+                cut_short = together.left <= 0
+                break
+            left_bytes -= len(job.body)
+            together.left -= len(job.body)
+            with queue.changing(job) as line:
+                events.claim(job, call.holder, order.claim_timeout_ms, now_ms)
+                line.claimed += 1
+            assert job.claim is not None  # noqa: S101
+            jobs.append(job.handed_out(job.claim.deadline_ms))
+        short = short or len(jobs) < call.limit
+        given.append(jobs)
+    return Claimed(given, next_due(queue) if short else None, expired, cut_short)
+
+
+def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob]:
+    """What `claim` would give to one call."""
+    seen: list[ClaimedJob] = []
+    for job in _due_jobs(queue, now_ms):
+        if len(seen) >= limit:
+            break
+        if job.expired(now_ms):
+            continue
+        if seen and len(job.body) > max_bytes:
+            break
+        max_bytes -= len(job.body)
+        seen.append(job.handed_out(0))
+    return seen
+
+
+def expire(queue: QueueState, job: Record, now_ms: int) -> None:
+    with queue.changing(job) as line:
+        events.expire(job, now_ms)
+        line.failed += 1
+
+
+def next_due(queue: QueueState) -> int | None:
+    """The earliest run-after of all that wait."""
+    firsts = [queue.in_state(JobState.PENDING, priority).first() for priority in queue.priorities()]
+    return min((first[0] for first in firsts if first), default=None)
+
+
+def _due_jobs(queue: QueueState, now_ms: int) -> Iterator[Record]:
+    """Priority first, then run-after, then as enqueued."""
+    for priority in queue.priorities():
+        for _, job_id in queue.in_state(JobState.PENDING, priority).through(now_ms):
+            yield queue.jobs[job_id]

@@ -1,0 +1,24 @@
+"""Scans: one page of one queue, state and priority."""
+
+from __future__ import annotations
+
+from pinlater.domain.job import JobState
+from pinlater.server.storage.interface import Page, PageRow
+from pinlater.server.storage.memory.queue_state import QueueState
+
+
+def scan(queue: QueueState, page: Page) -> list[PageRow]:
+    """Newest first. With bodies the page ends once they exceed `max_bytes`, but one job always fits."""
+    ms_max = ms_min = None
+    if page.state is JobState.PENDING:
+        ms_max, ms_min = (None, page.due_by_ms + 1) if page.future else (page.due_by_ms, None)
+    keys = queue.in_state(page.state, page.priority)
+    rows: list[PageRow] = []
+    size_bytes = 0
+    for sort_ms, job_id in keys.descending(below=page.after, ms_max=ms_max, ms_min=ms_min):
+        if len(rows) >= page.limit or (page.bodies and size_bytes > page.max_bytes):
+            break
+        job = queue.jobs[job_id]
+        size_bytes += len(job.body)
+        rows.append(PageRow(sort_ms, job.shown(body=page.bodies)))
+    return rows

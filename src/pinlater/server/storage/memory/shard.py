@@ -1,0 +1,301 @@
+"""The memory store's shard: finds the queue, hands over to the module that knows the rule, keeps the order of the answers.
+
+No method waits for anything, so each is one step for everyone else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import ClaimedJob, Job, JobState, UniqueScope
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
+from pinlater.server.storage.interface import (
+    DELETION_KEPT_MS,
+    TIMED_KEYS_COUNTED,
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Member,
+    Page,
+    PageRow,
+    Purge,
+    RequestRef,
+    Requeue,
+    RunOrder,
+    Swept,
+    TimedKeys,
+    TimeToLive,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
+from pinlater.server.storage.memory.queue_state import QueueState
+from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.together import BytesTogether
+
+
+class MemoryShard:
+    """Implements `storage.interface.Shard`. What was stored outlives `close`, but not the object."""
+
+    capabilities = Capabilities(
+        kind="memory",
+        shared=False,
+        durable=False,
+        custom_status_chars_max=MYSQL_STATUS.chars_max,
+        in_order=True,
+    )
+
+    def __init__(self, name: str = "1", status_rule: StatusRule = MYSQL_STATUS) -> None:
+        """`status_rule`: whose rule for custom statuses to follow, as that is what stores differ in."""
+        self.name = name
+        if status_rule is not MYSQL_STATUS:
+            self.capabilities = self.capabilities._replace(
+                custom_status_chars_max=status_rule.chars_max, ack_replaces_status=status_rule.ack_replaces
+            )
+        self._status_rule = status_rule
+        self._queues: dict[str, QueueState] = {}
+        self._deleted: dict[str, int] = {}
+        self._highest_id = 0
+        self._map: tuple[str, int] | None = None
+
+    # --- life -----------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        self._highest_id = max((job_id for queue in self._queues.values() for job_id in queue.jobs), default=0)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def ping(self, now_ms: int | None = None) -> None:
+        """Always there."""
+
+    @property
+    def slot(self) -> int:
+        return 0
+
+    @property
+    def highest_id(self) -> int:
+        return self._highest_id
+
+    def figures(self) -> Mapping[str, float]:
+        return {}
+
+    async def time_ms(self) -> int | None:
+        return None
+
+    async def announce(self, address: str) -> str:
+        return ""
+
+    async def members(self) -> Sequence[Member]:
+        return ()
+
+    # --- queues ---------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
+
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return [self._merge(queue) for queue in queues]
+
+    def _merge(self, given: Queue) -> Queue:
+        state = self._queues.get(given.name)
+        if state is not None:
+            state.settings = state.settings.newest(given)
+            return state.settings
+        queue = given.made_after(self._deleted.get(given.name, 0))
+        if not queue.life.over:
+            self._queues[given.name] = QueueState(queue, self._status_rule)
+        return queue
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = 0
+        for name in names:
+            state = self._queues.get(name)
+            if state is not None:
+                newest_ms = max(newest_ms, state.settings.newest_ms)
+                if deleted_ms and state.settings.life.made_ms > deleted_ms:
+                    continue
+                del self._queues[name]
+            if deleted_ms:
+                self._deleted[name] = max(deleted_ms, self._deleted.get(name, 0))
+        before_ms = deleted_ms - DELETION_KEPT_MS
+        for name in [name for name, at_ms in self._deleted.items() if at_ms < before_ms]:
+            del self._deleted[name]
+        return newest_ms
+
+    async def list_queues(self) -> Sequence[Queue]:
+        return [self._queues[name].settings for name in sorted(self._queues)]
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+    ) -> None:
+        queue = self._queues.get(name)
+        if queue is None:
+            raise QueueNotFound(name)
+        queue.settings = queue.settings.changed(config, paused, version)
+
+    # --- the three hot paths --------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        return [
+            inserting.insert(queue, request, now_ms)
+            if (queue := self._queues.get(request.queue))
+            else QueueNotFound(request.queue)
+            for request in requests
+        ]
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        together = BytesTogether(orders)
+        return [
+            claiming.claim(queue, order, now_ms, together)
+            if (queue := self._queues.get(order.queue))
+            else QueueNotFound(order.queue)
+            for order in orders
+        ]
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else finishing.NOT_FOUND
+            for ack in acks
+        ]
+
+    # --- keys across shards ---------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        return [
+            inserting.answered(queue, ref.request_key, ref.fingerprint, now_ms)
+            if (queue := self._queues.get(ref.queue))
+            else None
+            for ref in requests
+        ]
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        queues = (self._queues.get(ref.queue) for ref in keys)
+        holds = [queue.key_holder(ref.key, now_ms) if queue else None for queue, ref in zip(queues, keys, strict=True)]
+        return [(hold.job_id, hold.priority) if hold else None for hold in holds]
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        return [
+            UniqueHeld(name, min(hold.job_id for hold in queue.unique_keys.values()))
+            for name, queue in sorted(self._queues.items())
+            if queue.unique_keys
+        ]
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        ends = [
+            hold.until_ms
+            for queue in self._queues.values()
+            for hold in queue.unique_keys.values()
+            if hold.scope is UniqueScope.TIME and hold.until_ms > now_ms
+        ]
+        return TimedKeys(min(len(ends), TIMED_KEYS_COUNTED), max(ends, default=None))
+
+    async def changed_queues(self) -> Sequence[str]:
+        return ()
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        if self._map is None or self._map[0] != shard_map:
+            self._map = (shard_map, now_ms)
+        return self._map[1]
+
+    # --- claimed jobs ---------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.checkpoint(*found, progress, now_ms)
+            if (found := self._find(progress.key))
+            else finishing.NOT_FOUND
+            for progress in checkpoints
+        ]
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.extend(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
+            for ref in claims
+        ]
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return [
+            finishing.release(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
+            for ref in claims
+        ]
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else finishing.NOT_FOUND for key in keys]
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return [
+            bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else finishing.NOT_FOUND
+            for order in orders
+        ]
+
+    # --- bulk -----------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        queue = self._queues.get(order.queue)
+        return bulk.requeue_failed(queue, order, now_ms) if queue else QueueNotFound(order.queue)
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        queue = self._queues.get(order.queue)
+        return bulk.purge(queue, order) if queue else QueueNotFound(order.queue)
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        return sum(bulk.delete(queue, [key], state) for key in keys if (queue := self._queues.get(key.queue)))
+
+    # --- looking --------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        found = self._queues.get(queue)
+        return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound(queue)
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        return [found[1].shown(body=bodies) if (found := self._find(key)) else None for key in keys]
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        queue = self._queues.get(page.queue)
+        return looking.scan(queue, page) if queue else QueueNotFound(page.queue)
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        names = self._queues if queues is None else set(queues) & set(self._queues)
+        return [
+            queue.line(priority).counts(name, priority)
+            for name in sorted(names)
+            for queue in [self._queues[name]]
+            for priority in queue.priorities()
+        ]
+
+    # --- maintenance ----------------------------------------------------------------------------------------------------
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        moved = 0
+        for queue in self._queues.values():
+            for priority in queue.priorities():
+                moved += queue.line(priority).advance(now_ms, limit - moved)
+        return moved
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        return sweeping.time_out_claims(self._queues.values(), now_ms, limit)
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        return sweeping.expire_jobs(self._queues.values(), now_ms, limit)
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        return sweeping.collect_garbage(self._queues, ttls, now_ms, limit)
+
+    def _find(self, key: JobKey) -> tuple[QueueState, Record] | None:
+        queue = self._queues.get(key.queue)
+        job = queue.find(key) if queue else None
+        return (queue, job) if queue and job else None

@@ -1,0 +1,308 @@
+"""Handing out due jobs: rows that no other transaction has locked, moved from `ready` to `claims` and read in one packet.
+
+Two round trips, however many queues and jobs. The narrow row of a waiting job says how long its body is, so that nothing is read
+that isn't handed out; and whether the job is plain, so that the claim needs no look at the job itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.ids import first_id_at
+from pinlater.domain.job import ClaimedJob
+from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder
+from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
+from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
+from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
+from pinlater.server.storage.mysql.statements import (
+    JOBS,
+    KEPT_JOBS,
+    Sql,
+    delete_ready,
+    in_statements,
+    literal,
+    row,
+    sql,
+)
+from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.record import later
+from pinlater.server.storage.relational import sweeping
+from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.server.storage.together import BytesTogether
+
+SPECIAL = CHANGED | OPTIONS
+# An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
+_READ_MAX = 2_000
+# Due jobs that were skipped are locked by another transaction: in a moment they are claimed or free.
+_LOOK_AGAIN_MS = 20
+# How often a call looks again in place of expired jobs.
+_ROUNDS_MAX = 10
+
+_LOCK_DUE = sql("lock_due")
+_SELECT_FIRST_READY = sql("select_first_ready")
+_SELECT_BODIES = sql("select_bodies")
+_SELECT_SPECIAL = sql("select_special")
+_SELECT_NEWEST_BODIES = sql("select_newest_bodies")
+_INSERT_CLAIMS = sql("insert_claims")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
+
+
+async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
+    """All orders at once."""
+    results: list[Claimed | PinLaterError] = [QueueNotFound(order.queue) for order in orders]
+    claims: list[tuple[int, _Claim]] = []
+    together = BytesTogether(orders)
+    queues = await transaction.queues_named([order.queue for order in orders])
+    for index, order in enumerate(orders):
+        queue = queues.get(order.queue)
+        if queue is not None:
+            claims.append((index, _Claim(transaction, queue, order, now_ms, together)))
+    if claims:
+        await _find([one for _, one in claims], transaction, now_ms)
+        await _store([one for _, one in claims], transaction, now_ms)
+    for index, one in claims:
+        results[index] = one.result()
+    return results
+
+
+async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
+    """Locks rows and shares them out; again for orders that met expired jobs, in place of these."""
+    unfilled = claims
+    for _ in range(_ROUNDS_MAX):
+        began = time.perf_counter()
+        found = await transaction.select(*[one.wanted() for one in unfilled])
+        for one in unfilled:
+            one.queue.took(time.perf_counter() - began)
+        special = [row[2] for answer in found for row in answer.rows if row[3] & SPECIAL]
+        about: dict[int, tuple[Any, ...]] = {}
+        if special:
+            about = {line[0]: line for line in await transaction.select_jobs(_SELECT_SPECIAL, special)}
+        expired: list[int] = []
+        for one, answer in zip(unfilled, found, strict=True):
+            expired += one.hand_out(answer.rows, about)
+        if not expired:
+            return
+        await sweeping.expire(MysqlDialect(transaction), expired, now_ms)
+        unfilled = [one for one in unfilled if one.passed_over and one.left and not one.cut_short]
+        if not unfilled:
+            return
+        _move(claims, transaction)
+
+
+def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
+    """Rows that were shared out leave `ready` and enter `claims`."""
+    for one in claims:
+        one.take()
+    keys = [key for one in claims for key in one.taken]
+    if not keys:
+        return
+    transaction.change(delete_ready(keys))
+    for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
+        transaction.change(_INSERT_CLAIMS(rows=part))
+    for one in claims:
+        one.taken.clear()
+        one.rows.clear()
+
+
+async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
+    """Moves the rows; reads the bodies, and where less was there than asked for when there will be more, in the same packet."""
+    _move(claims, transaction)
+    plain = sorted(job_id for one in claims for job_id in one.plain)
+    special = sorted(job_id for one in claims for job_id in one.special)
+    looks = [look for one in claims for look in one.looks()]
+    kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
+    reads = []
+    for statement, ids in ((_SELECT_BODIES, plain), (_SELECT_NEWEST_BODIES, special)):
+        if ids:
+            reads.append(statement(jobs=JOBS, ids=ids))
+            if ids[0] < kept_before:
+                reads.append(statement(jobs=KEPT_JOBS, ids=[job_id for job_id in ids if job_id < kept_before]))
+    answers = await transaction.commit(*reads, *looks)
+    bodies = {line[0]: line for answer in answers[: len(reads)] for line in answer.rows}
+    times = iter(answer.rows[0][0] for answer in answers[len(reads) :])
+    for one in claims:
+        one.finish(bodies, times)
+
+
+class _Share:
+    """What one dequeue call gets: rows of `ready` first, jobs in the end."""
+
+    __slots__ = ("bytes_left", "cut", "holder", "jobs", "limit", "moved", "picked")
+
+    def __init__(self, call: ClaimCall) -> None:
+        self.limit, self.holder, self.bytes_left = call
+        self.picked: list[tuple[int, int, int, int]] = []  # priority, run-after, id, flags
+        self.cut = False  # by its bytes: it gets no more
+        self.moved = 0  # how many of them have left `ready`
+        self.jobs: list[ClaimedJob] = []
+
+    @property
+    def left(self) -> int:
+        """How many jobs it can still take."""
+        return 0 if self.cut else max(0, self.limit - len(self.picked))
+
+
+class _Claim:
+    """One order being filled."""
+
+    def __init__(
+        self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
+    ) -> None:
+        self._transaction = transaction
+        self.queue = queue
+        self._now_ms = now_ms
+        self._timeout_ms = order.claim_timeout_ms
+        self._shares = [_Share(call) for call in order.calls]
+        self._cut = False
+        self._short = False
+        self._together = together
+        self.cut_short = False
+        self._floors = transaction.queue_cache.floors(queue)
+        self._about: dict[int, ClaimedJob] = {}
+        self.taken: list[tuple[int, int, int, int]] = []
+        self.rows: list[bytes] = []
+        self.plain: list[int] = []
+        self.special: list[int] = []
+        self.expired = 0
+        self.passed_over = False
+        self._due_ms: int | None = None
+
+    @property
+    def left(self) -> int:
+        """How many jobs the calls still lack."""
+        return sum([share.left for share in self._shares])
+
+    def wanted(self) -> bytes:
+        """The statement that finds and locks the rows."""
+        ranges = [
+            b"(priority=%d AND run_after_ms BETWEEN %d AND %d)"
+            % (priority, self._floors.get(priority, LOWEST_MS), self._now_ms)
+            for priority in self.queue.priorities
+        ]
+        limit = min(self.left, _READ_MAX)
+        return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
+
+    def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, tuple[Any, ...]]) -> list[int]:
+        """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
+
+        Returns the ids of expired jobs.
+        """
+        shares = iter([share for share in self._shares if share.left])
+        share = next(shares, None)
+        expired: list[int] = []
+        used = 0
+        for priority, run_after_ms, job_id, flags, size in rows:
+            if share is None:
+                break
+            if flags & SPECIAL and has_expired(options_of(about[job_id][5]), self._now_ms):
+                expired.append(job_id)
+                continue
+            while share is not None and size > share.bytes_left and share.picked:
+                self._cut = share.cut = True
+                share = next(shares, None)
+            if share is None:
+                break
+            if self._together.left <= 0:
+                self._cut = self.cut_short = True
+                break
+            self._together.left -= size
+            share.picked.append((priority, run_after_ms, job_id, flags))
+            share.bytes_left -= size
+            if flags & SPECIAL:
+                self._take_special(share, priority, run_after_ms, flags, about[job_id])
+            else:
+                self.plain.append(job_id)
+            used += 1
+            self._floors[priority] = run_after_ms
+            if len(share.picked) >= share.limit:
+                share = next(shares, None)
+        self._short = share is not None
+        self._cut = self._cut or used == _READ_MAX
+        self.passed_over = bool(expired)
+        self.expired += len(expired)
+        return expired
+
+    def _take_special(
+        self, share: _Share, priority: int, run_after_ms: int, ready_flags: int, about: tuple[Any, ...]
+    ) -> None:
+        """A job with options or a past, but for its body; and its claim. A key of scope PENDING ends with the first claim."""
+        job_id, allowed, remaining, ended, created_ms, text = about
+        options = options_of(text)
+        until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
+        self.special.append(job_id)
+        self._about[job_id] = ClaimedJob(
+            job_id, priority, b"", allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
+        )
+        flags = claim_flags(options, has_progress=bool(ready_flags & CHANGED))
+        queue_id = self.queue.queue_id
+        freed = freed_by_claim(options)
+        if freed is not None:
+            self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=freed.encode(), id=job_id))
+        descriptor, source, token = share.holder
+        held = (queue_id, priority, self._now_ms, until_ms, until_ms - self._now_ms)
+        self.rows.append(row((job_id, *held, flags, token, source, descriptor)))
+
+    def take(self) -> None:
+        """Counts, and says which rows to delete and which claims to make of plain jobs."""
+        queue_id = self.queue.queue_id
+        counters = self._transaction.counters
+        middle = b"%d,%d,%d,0" % (self._now_ms, later(self._now_ms, self._timeout_ms), self._timeout_ms)
+        for share in self._shares:
+            descriptor, source, token = share.holder
+            tail = middle + b"," + b",".join([literal(token), literal(source), literal(descriptor)]) + b")"
+            for priority, run_after_ms, job_id, flags in share.picked[share.moved :]:
+                counter = counters.of(queue_id, priority)
+                counter.pending -= 1
+                counter.in_progress += 1
+                counter.claimed_total += 1
+                if flags & FUTURE:
+                    counter.future -= 1
+                self.taken.append((queue_id, priority, run_after_ms, job_id))
+                if not flags & SPECIAL:
+                    self.rows.append(b"(%d,%d,%d,%b" % (job_id, queue_id, priority, tail))
+            share.moved = len(share.picked)
+
+    def looks(self) -> list[bytes]:
+        """What else is to be asked: when the next job is due, where calls got too few."""
+        if not (self._short or self._cut):
+            return []
+        return [
+            _SELECT_FIRST_READY(
+                queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS)
+            )
+            for priority in self.queue.priorities
+        ]
+
+    def finish(self, bodies: dict[int, tuple[Any, ...]], times: Iterator[int | None]) -> None:
+        """Jobs from rows and bodies."""
+        now_ms = self._now_ms
+        until_ms = later(now_ms, self._timeout_ms)
+        make = tuple.__new__
+        for share in self._shares:
+            add = share.jobs.append
+            for priority, run_after_ms, job_id, flags in share.picked:
+                if job_id not in bodies:
+                    continue  # the answer was lost, and another server deleted the job before this one asked again
+                if flags & SPECIAL:
+                    add(self._about[job_id]._replace(body=bodies[job_id][1]))
+                    continue
+                _, allowed, created_ms, body = bodies[job_id]
+                add(
+                    make(
+                        ClaimedJob,
+                        (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
+                    )
+                )
+        if self._short or self._cut:
+            due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
+            if due:
+                self._due_ms = min(due)
+                if self._due_ms <= now_ms and not self._cut and not self.passed_over:
+                    self._due_ms = now_ms + _LOOK_AGAIN_MS
+
+    def result(self) -> Claimed:
+        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.cut_short)

@@ -1,0 +1,254 @@
+"""One connection to one database: packets of statements, each under a time limit.
+
+Several statements travel in one packet and are answered one after the other; the first that fails ends its packet. A connection that
+was cut, or that took too long, is never used again: what it was doing may still go on in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import asyncmy
+from asyncmy import errors as driver
+
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.stats import Stats
+from pinlater.server.storage.mysql.tls import wants_tls
+from pinlater.server.storage.tls import make_context
+
+# Room for the packet's head, and for what the server adds.
+_PACKET_SLACK_BYTES = 1024
+# A connection that is younger was made after whatever failover there was.
+_LONG_OPEN_S = 1.0
+# Whatever the server's own defaults are: they are made for others, and some would change what a statement of ours means.
+_SESSION = (
+    "SET NAMES utf8mb4, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00', "
+    "SESSION autocommit = {autocommit:d}, SESSION completion_type = 0, "
+    "SESSION foreign_key_checks = 1, SESSION unique_checks = 1, "
+    "SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_select_limit = 18446744073709551615, "
+    "SESSION innodb_lock_wait_timeout = {lock_wait_s}, SESSION lock_wait_timeout = {lock_wait_s}"
+    # From a thousand ids on MariaDB would make a table of them and may then walk over all jobs.
+    " /*M! , SESSION in_predicate_conversion_threshold = 0 */"
+)
+# A writer whose machine died must not keep its locks for hours; and not longer than its slot, or it might still commit something.
+_WRITERS_SESSION = ", SESSION wait_timeout = {idle_s} /*M! , SESSION max_statement_time = 0 */ /*!80000 , SESSION max_execution_time = 0 */"
+# A statement whose caller has given up must end: MariaDB counts seconds, MySQL milliseconds, each under a name of its own.
+_READERS_SESSION = (
+    " /*M! , SESSION max_statement_time = {limit_s:g} */ /*!80000 , SESSION max_execution_time = {limit_ms} */"
+)
+
+
+class Result(NamedTuple):
+    """What one statement gave."""
+
+    rows: Sequence[tuple[Any, ...]]
+    affected: int
+
+
+class ConnectionLost(Exception):
+    """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
+
+
+class MysqlConnection:
+    """An open connection. Not for two callers at once.
+
+    `name` is a lock that it holds in the database for as long as it lives there, so that another can see whether it has ended.
+    """
+
+    def __init__(self, raw: Any, endpoint: Endpoint, settings: MysqlSettings, stats: Stats) -> None:
+        self._raw = raw
+        self._stats = stats
+        stats.connections += 1
+        self.endpoint = endpoint
+        self._limit_s = settings.statement_timeout_ms / 1000
+        self._idle_max_s = settings.idle_writer_s / 2
+        self._loop = asyncio.get_running_loop()  # kept: asking for it costs a system call
+        self._used_at = self._opened_at = self._loop.time()
+        self._too_slow = False
+        self._packet_max = 1_000_000
+        self.name = f"pinlater-{secrets.token_hex(12)}"
+        self.open = True
+        self.unanswered = 0  # statements of the last `run` without an answer, or with an error for one
+
+    @property
+    def packet_bytes_max(self) -> int:
+        """How long one statement may be."""
+        return self._packet_max
+
+    @property
+    def alive(self) -> bool:
+        """Open, as far as one can see from here."""
+        return self.open and not self._raw._stream_broken  # noqa: SLF001 it has no other word for it
+
+    @property
+    def usable(self) -> bool:
+        """Alive, and not about to be ended by the database because a writer lay idle."""
+        return self.alive and self._loop.time() - self._used_at < self._idle_max_s
+
+    @property
+    def had_long_been_open(self) -> bool:
+        """Whether a new connection may well be one to another server."""
+        return self._loop.time() - self._opened_at >= _LONG_OPEN_S
+
+    async def run(self, statements: Sequence[bytes]) -> list[Result]:
+        """The results of all statements, in as few packets as their sizes allow.
+
+        Raises the driver's error of the first that failed (those before it have taken effect), `ConnectionLost` if the connection
+        went or the time limit passed.
+        """
+        results: list[Result] = []
+        start = 0
+        try:
+            while start < len(statements):
+                end, size = start + 1, len(statements[start])
+                while end < len(statements) and size + len(statements[end]) + 1 <= self._packet_max:
+                    size += len(statements[end]) + 1
+                    end += 1
+                await self._send(statements[start:end], results)
+                start = end
+        finally:
+            self.unanswered = len(statements) - len(results)
+        return results
+
+    async def _send(self, statements: Sequence[bytes], results: list[Result]) -> None:
+        if not self.open:
+            raise ConnectionLost(f"{self.endpoint}: not connected")
+        raw = self._raw
+        self._stats.round_trips += 1
+        self._stats.statements += len(statements)
+        self._used_at = self._loop.time()
+        limit = self._loop.call_later(self._limit_s, self._give_up)
+        try:
+            await raw.query(statements[0] if len(statements) == 1 else b";".join(statements))
+            results.append(_result(raw))
+            while raw._result.has_next:  # noqa: SLF001 the driver's cursors do the same, with a copy of each row
+                await raw.next_result()
+                results.append(_result(raw))
+        except driver.MySQLError as error:
+            if is_lost(error):
+                raise self._lost(text_of(error)) from error
+            raise
+        except (OSError, EOFError) as error:
+            raise self._lost(str(error)) from error
+        except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
+            self.close()
+            raise
+        finally:
+            limit.cancel()
+
+    def _give_up(self) -> None:
+        """The time limit has passed: the call that waits for an answer is told that the connection is gone."""
+        self._too_slow = True
+        self._abort()
+
+    def _lost(self, reason: str) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(
+            f"{self.endpoint}: " + (f"no answer within {self._limit_s:g} s" if self._too_slow else reason)
+        )
+
+    def close(self) -> None:
+        """Cuts the connection; the database rolls back what was not committed. What has not left yet never leaves."""
+        self._is_gone()
+        self._abort()
+        with contextlib.suppress(Exception):
+            self._raw.close()
+
+    def _abort(self) -> None:
+        with contextlib.suppress(Exception):
+            self._raw._transport.abort()  # noqa: SLF001 its own `close` would wait until a server that hangs has read everything
+
+    async def quit(self) -> None:
+        """Ends the connection politely."""
+        if self.open:
+            self._is_gone()
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._raw.ensure_closed(), 1)
+
+    def _is_gone(self) -> None:
+        self._stats.connections -= self.open
+        self.open = False
+
+
+def _result(raw: Any) -> Result:
+    found = raw._result  # noqa: SLF001
+    return Result(found.rows or (), found.affected_rows)
+
+
+async def connect(
+    endpoint: Endpoint,
+    settings: MysqlSettings,
+    *,
+    autocommit: bool,
+    database: bool = True,
+    stats: Stats | None = None,
+) -> MysqlConnection:
+    """An open connection in READ COMMITTED. Raises `ConnectionLost`, or the driver's error where the database said no."""
+    limit_s = settings.connect_timeout_ms / 1000
+    try:
+        async with asyncio.timeout(limit_s):
+            raw = await asyncmy.connect(
+                host=endpoint.host,
+                port=endpoint.port,
+                unix_socket=endpoint.socket,
+                user=endpoint.user,
+                password=endpoint.password.encode(),  # text the driver would take for Latin-1
+                database=endpoint.database if database else None,
+                charset="utf8mb4",
+                autocommit=autocommit,
+                connect_timeout=settings.connect_timeout_ms / 1000,
+                ssl=make_context(settings) if wants_tls(endpoint, settings) else None,
+            )
+    except TimeoutError as error:
+        raise ConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
+    except driver.MySQLError as error:
+        if is_lost(error):
+            raise ConnectionLost(f"{endpoint}: {text_of(error)}") from error
+        raise
+    except (OSError, RuntimeError) as error:  # the latter where uvloop has seen the connection go before the driver has
+        raise ConnectionLost(f"{endpoint}: {error}") from error
+    connection = MysqlConnection(raw, endpoint, settings, stats or Stats())
+    session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(
+        autocommit=autocommit,
+        lock_wait_s=settings.lock_wait_s,
+        idle_s=settings.idle_writer_s,
+        limit_s=settings.statement_timeout_ms / 1000,
+        limit_ms=settings.statement_timeout_ms,
+    )
+    try:
+        [*_, answer] = await connection.run(
+            [
+                session.encode(),
+                b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                f"SELECT @@max_allowed_packet, GET_LOCK('{connection.name}', 0)".encode(),
+            ]
+        )
+    except BaseException:
+        connection.close()
+        raise
+    connection._packet_max = int(answer.rows[0][0]) - _PACKET_SLACK_BYTES  # noqa: SLF001 known only now
+    return connection
+
+
+def code_of(error: BaseException) -> int:
+    """The database's number for an error; 0 for none."""
+    return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
+
+
+def text_of(error: BaseException) -> str:
+    """The database's words, with the number."""
+    return f"{error.args[1]} ({error.args[0]})" if len(error.args) > 1 else str(error)
+
+
+# The client's own numbers (2000 to 2999): no connection, or none any more. And the server's word that it ends this one.
+_LOST = {1053, 1077, 1079, 1080, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031}
+
+
+def is_lost(error: driver.MySQLError) -> bool:
+    """Whether the connection is of no use any more."""
+    code = code_of(error)
+    return code in _LOST or 2000 <= code < 3000 or isinstance(error, driver.InterfaceError)

@@ -1,0 +1,90 @@
+"""What a transaction changes in the counters: added to this writer's own rows, so that no two servers ever wait for each other."""
+
+from __future__ import annotations
+
+from pinlater.domain.job import JobState
+from pinlater.server.storage.mysql.statements import Sql, sql
+from pinlater.server.storage.relational.dialect import Waiting
+
+_ADD_TO_COUNTERS = sql("add_to_counters")
+
+
+class Counter:
+    """The changes of one queue and priority. `future` counts the waiting jobs whose row says that they are counted so."""
+
+    __slots__ = (
+        "claimed_total",
+        "enqueued_total",
+        "failed",
+        "failed_total",
+        "future",
+        "in_progress",
+        "pending",
+        "priority",
+        "queue_id",
+        "retried_total",
+        "succeeded",
+        "succeeded_total",
+    )
+
+    def __init__(self, queue_id: int, priority: int) -> None:
+        self.queue_id = queue_id
+        self.priority = priority
+        self.pending = self.future = self.in_progress = self.succeeded = self.failed = 0
+        self.enqueued_total = self.claimed_total = self.succeeded_total = self.failed_total = self.retried_total = 0
+
+    def leave_waiting(self, job: Waiting) -> None:
+        self.pending -= 1
+        self.future -= bool(job.counted_future)
+
+    def enter_waiting(self, job: Waiting, now_ms: int) -> None:
+        self.pending += 1
+        self.future += bool(job.counted_future)
+
+    def add_finished(self, state: JobState, count: int = 1) -> None:
+        if state is JobState.SUCCEEDED:
+            self.succeeded += count
+        else:
+            self.failed += count
+
+    def row(self, writer: int) -> bytes:
+        return b"(%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d)" % (
+            self.queue_id,
+            self.priority,
+            writer,
+            self.pending,
+            self.future,
+            self.in_progress,
+            self.succeeded,
+            self.failed,
+            self.enqueued_total,
+            self.claimed_total,
+            self.succeeded_total,
+            self.failed_total,
+            self.retried_total,
+        )
+
+
+class Counters:
+    """All changes of one transaction."""
+
+    def __init__(self) -> None:
+        self._changed: dict[tuple[int, int], Counter] = {}
+
+    def of(self, queue_id: int, priority: int) -> Counter:
+        """The counter to change."""
+        found = self._changed.get((queue_id, priority))
+        if found is None:
+            found = self._changed[queue_id, priority] = Counter(queue_id, priority)
+        return found
+
+    def queue_ids(self) -> set[int]:
+        """The queues that are counted for."""
+        return {queue_id for queue_id, _ in self._changed}
+
+    def statement(self, writer: int) -> bytes | None:
+        """Adds them up in the database; None where nothing was counted. In the order of the key."""
+        if not self._changed:
+            return None
+        changed = [self._changed[key] for key in sorted(self._changed)]
+        return _ADD_TO_COUNTERS(rows=Sql(b",".join([counter.row(writer) for counter in changed])))

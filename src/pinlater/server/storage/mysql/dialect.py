@@ -1,0 +1,151 @@
+"""MySQL as a dialect of the relational code: changes wait for the next statement that needs an answer, so a call is few packets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pinlater.server.storage.mysql.connection import MysqlConnection
+from pinlater.server.storage.mysql.counters import Counter
+from pinlater.server.storage.mysql.queue_cache import QueueEntry
+from pinlater.server.storage.mysql.statements import (
+    Template,
+    delete_ready,
+    delete_rows,
+    in_statements,
+    json_rows,
+    row,
+    sql,
+)
+from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.relational.dialect import Keys
+from pinlater.server.storage.relational.rows import ClaimRow, JobRow, StateRow
+
+# Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
+CHANGED, FUTURE, OPTIONS = 1, 2, 4
+
+# A job that is in no state has just moved to a state that the look had passed, and its transaction has committed by now; or another
+# transaction deletes the job.
+_LOOKS_MAX = 5
+
+_LOAD_JOBS = sql("load_jobs")
+_LOAD_CLAIMS = sql("load_claims")
+_LOAD_STATES = sql("load_states")
+_SAVE_BODY = sql("save_body")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
+_LOCK_UNIQUE_KEY = sql("lock_unique_key")
+_DELETE_UNIQUE_KEY = sql("delete_unique_key")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
+
+
+class MysqlReader:
+    """A reader's connection. The columns of names and keys are bytes."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: MysqlConnection) -> None:
+        self._connection = connection
+
+    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+        packed = {key: value.encode() if isinstance(value, str) else value for key, value in values.items()}
+        [found] = await self._connection.run([sql(name)(**packed)])
+        return found.rows
+
+
+class MysqlDialect:
+    """One transaction."""
+
+    __slots__ = ("_transaction",)
+
+    job_tables = ("progress", "jobs", "kept_jobs")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    async def queues_named(self, names: Iterable[str]) -> Mapping[str, QueueEntry]:
+        return await self._transaction.queues_named(names)
+
+    async def queues_of(self, ids: Iterable[int]) -> Mapping[int, QueueEntry]:
+        return await self._transaction.queues_of(ids)
+
+    def counter(self, queue_id: int, priority: int) -> Counter:
+        return self._transaction.counters.of(queue_id, priority)
+
+    async def load_jobs(self, ids: Sequence[int]) -> list[JobRow]:
+        found: list[JobRow] = []
+        left = sorted(set(ids))
+        for _ in range(_LOOKS_MAX):
+            if not left:
+                break
+            rows = [JobRow._make(line) for line in await self._transaction.select_jobs(_LOAD_JOBS, left)]
+            left = [job.id for job in rows if job.counted_future is job.claim_id is job.done_state is None]
+            missing = set(left)
+            found += [job for job in rows if job.id not in missing]
+        return found
+
+    async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
+        if not ids:
+            return []
+        [found] = await self._transaction.select(_LOAD_CLAIMS(ids=sorted(set(ids))))
+        return [ClaimRow._make(line) for line in found.rows]
+
+    async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
+        return [StateRow._make(line) for line in await self._transaction.select_jobs(_LOAD_STATES, ids)]
+
+    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+        [found] = await self._transaction.select(sql(name)(**values))
+        return found.rows
+
+    async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
+        [found] = await self._transaction.select(_LOCK_UNIQUE_KEY(queue_id=queue_id, key=key.encode()))
+        return found.rows[0] if found.rows else None
+
+    def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
+        """In place of one that has ended by time."""
+        packed = key.encode()
+        self._transaction.change(_DELETE_UNIQUE_KEY(queue_id=queue_id, key=packed))
+        self._insert(_SAVE_UNIQUE_KEY, [(queue_id, packed, scope, job.id, job.priority, None)])
+
+    def free_key(self, queue_id: int, key: str, job_id: int) -> None:
+        self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=key.encode(), id=job_id))
+
+    def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
+        if rows:
+            self._insert(sql(name), rows)
+
+    def _insert(self, statement: Template, rows: Sequence[Sequence[object]]) -> None:
+        """As many statements as the rows' length takes."""
+        for part in in_statements([row(line) for line in rows], self._transaction.statement_bytes_max):
+            self._transaction.change(statement(rows=part))
+
+    def for_each(self, name: str, keys: Keys) -> None:
+        if name == "delete_ready" and keys:
+            self._transaction.change(delete_ready(keys))
+        elif keys:
+            self._transaction.change(sql(name)(keys=json_rows(sorted(keys))))
+
+    def delete(self, table: str, ids: Sequence[int]) -> None:
+        if ids:
+            self._transaction.change(delete_rows(table.encode(), ids))
+
+    def save_body(self, job_id: int, body: bytes) -> None:
+        self._transaction.change(_SAVE_BODY(body=body, id=job_id))
+
+    def enter_ready(self, jobs: Sequence[JobRecord]) -> None:
+        """In the order of the tables' keys, so that two servers lock rows in the same order."""
+        self.insert("insert_ready", sorted(_ready_row(job) for job in jobs))
+        future = [(job.run_after_ms, job.id, job.queue_id, job.priority) for job in jobs if job.counted_future]
+        self.insert("insert_future", sorted(future))
+        expiries = [(job.options.expires_ms, job.id) for job in jobs if job.options.expires_ms is not None]
+        self.insert("insert_expiries", expiries)
+        for job in jobs:
+            self._transaction.queue_cache.waits_from(job.queue_id, job.priority, job.run_after_ms)
+
+    def jobs_deleted(self) -> None:
+        """The highest id is asked for anew with each lease of a slot."""
+
+
+def _ready_row(job: JobRecord) -> tuple[int, ...]:
+    flags = CHANGED | (FUTURE if job.counted_future else 0)
+    return (job.queue_id, job.priority, job.run_after_ms, job.id, flags, job.body_bytes)

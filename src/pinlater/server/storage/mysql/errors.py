@@ -1,0 +1,97 @@
+"""The databases' errors in our words: whose fault it was, and what would help."""
+
+from __future__ import annotations
+
+from asyncmy import errors as driver
+
+from pinlater.domain.errors import CallerError, ShardConnectionFailed, ShardRefused, StoreFull, WorldError
+from pinlater.server.storage.mysql.connection import ConnectionLost, code_of, text_of
+from pinlater.server.storage.mysql.settings import Endpoint
+
+DUPLICATE = 1062
+# Also at the COMMIT, where several servers write: the transaction was rolled back.
+DEADLOCKS = {1213, 3101}
+LOCK_WAIT = 1205
+NO_PARENT = {1216, 1452}
+NOT_NULL = 1048
+# What `check_queues` fails with.
+OUT_OF_RANGE = 1690
+QUEUE_GONE = NO_PARENT | {OUT_OF_RANGE}
+# read-only servers (innodb_read_only, too), read-only transactions, replicas after a failover
+READ_ONLY = {1036, 1290, 1792, 1836, 3100}
+# Answers to a COMMIT after which the transaction has surely been rolled back: the server looked before it began with it. Any other
+# error may have come on the way (the binary log could not be written, a plugin of the replication said no), and says nothing sure.
+UNDONE = DEADLOCKS | {1290, 1792, 1836}
+# a disk or a table space is full; the server can't write a file
+_FULL = {3, 1021, 1026, 1030, 1114, 3675}
+_TOO_MANY = {1040, 1203, 1226}
+# no such user, wrong password, missing rights; expired, locked
+_DENIED = {1044, 1045, 1142, 1143, 1227, 1698, 1820, 1862, 3118, 4151}
+_PACKET = {1153}
+_NO_DATABASE = 1049
+_NO_TABLE = 1146
+
+
+class BodyTooLong(CallerError):
+    """The database takes no statement that is long enough for this job. The limit says what of it is left for one job."""
+
+    def __init__(self, endpoint: Endpoint, index: int, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"Job {index} of the request takes {size_bytes} bytes as a statement and {endpoint} has room for {limit_bytes}: "
+            "raise its max_allowed_packet, to more than twice the longest body",
+            detail="BODY_TOO_LARGE",
+        )
+
+
+class SlotLost(ShardConnectionFailed):
+    """This server was silent for longer than its lease, and another one has its slot. Nothing was changed."""
+
+    def __init__(self, endpoint: Endpoint, writer: int = 0) -> None:
+        super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
+        self.writer = writer
+
+
+def translate(error: Exception, endpoint: Endpoint, tries: int = 1) -> WorldError:
+    """A `WorldError` that says what happened and what would help; with the cause kept."""
+    found = _translate(error, endpoint, tries)
+    found.__cause__ = error
+    return found
+
+
+def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
+    if isinstance(error, ConnectionLost):
+        return ShardConnectionFailed(str(error))
+    code, text = code_of(error), text_of(error)
+    if code in _FULL:
+        return StoreFull(f"{endpoint}: {text}")
+    if code in DEADLOCKS or code == LOCK_WAIT:
+        return ShardRefused(
+            f"{endpoint}: somebody else holds the rows that this needs ({text}); nothing was changed, in {tries} tries",
+            retry_after_ms=100,
+        )
+    if code in READ_ONLY:
+        return ShardConnectionFailed(f"{endpoint} takes no writes now ({text}); is it a replica, or after a failover?")
+    if code in _TOO_MANY:
+        return ShardConnectionFailed(f"{endpoint} has no connection left for us ({text}); raise max_connections")
+    if code in _DENIED:
+        return ShardConnectionFailed(
+            f"{endpoint} lets us not in ({text}); check user, password and grants", retryable=False
+        )
+    if code == _NO_DATABASE:
+        return ShardConnectionFailed(
+            f"{endpoint} is not there ({text}) and could not be made; make it, or grant CREATE", retryable=False
+        )
+    if code == _NO_TABLE:
+        return ShardConnectionFailed(
+            f"{endpoint} does not have all tables ({text}); restore it, or restart the servers to have empty ones made"
+        )
+    if code in _PACKET:
+        return ShardRefused(f"{endpoint}: {text}; raise max_allowed_packet", retryable=False)
+    return ShardConnectionFailed(f"{endpoint}: {text}")
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether it speaks of the database, rather than of a bug of ours."""
+    if isinstance(error, driver.ProgrammingError):
+        return code_of(error) == _NO_TABLE  # dropped, or the database is an empty one under the old one's address
+    return isinstance(error, ConnectionLost | driver.MySQLError)

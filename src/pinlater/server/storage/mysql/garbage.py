@@ -1,0 +1,181 @@
+"""Garbage: finished jobs past their time to live, keys that have ended, and what deleted queues left.
+
+Weakness: a look at deleted rows that the database has not purged yet reads them all, so each kind of finished jobs remembers where its
+last collection ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pinlater.domain.job import JobState
+from pinlater.server.storage.counts import SweepCounts
+from pinlater.server.storage.interface import Swept, TimeToLive
+from pinlater.server.storage.mysql.dialect import MysqlDialect
+from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
+from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
+from pinlater.server.storage.mysql.statements import sql
+from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.relational.bulk import delete_ids, finished
+from pinlater.server.storage.relational.sweeping import READ_MAX
+from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.server.storage.snapshots import NEVER_MS
+
+# Clocks of servers differ a little: a finish may be written down after a later one was collected.
+_LOOK_BEHIND_MS = 60_000
+_LOOK_FROM_THE_START_MS = 600_000
+
+_LIST_FINISHED = sql("list_finished")
+_DELETE_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
+_DELETE_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
+_LIST_DROPPED_QUEUES = sql("list_dropped_queues")
+_SELECT_READY_OF = sql("select_ready_of")
+_SELECT_DONE_OF = sql("select_done_of")
+_DELETE_REQUEST_KEYS_OF = sql("delete_request_keys_of")
+_DELETE_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
+_DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
+
+Kind = tuple[int, int, JobState]
+"""Queue, priority and state of finished jobs."""
+
+
+class GarbageMemory:
+    """What collections remember between their runs, so that they skip queries that would find nothing."""
+
+    def __init__(self) -> None:
+        self.finished_mark: tuple[int, str] | None = None
+        self.oldest_finish: dict[Kind, int] = {}
+        self.collected_to: dict[Kind, int] = {}
+        self.left_out = False  # whether there was a queue whose times to live the caller did not know
+        self._from_the_start_at_ms = LOWEST_MS
+
+    def starting_places(self, now_ms: int) -> dict[Kind, int]:
+        """Where the last collections of each kind ended; now and then none, for finishes that were written down late."""
+        if now_ms < self._from_the_start_at_ms:
+            return dict(self.collected_to)
+        self._from_the_start_at_ms = now_ms + _LOOK_FROM_THE_START_MS
+        return {}
+
+
+def collect_wanted(
+    memory: GarbageMemory, snapshot: MaintenanceSnapshot, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
+) -> bool:
+    """Whether there can be garbage. The shortest time to live decides about all queues: a look in vain costs little."""
+    if snapshot.dropped_queues or snapshot.first_key_until_ms <= now_ms:
+        return True
+    if snapshot.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or mark != memory.finished_mark:
+        return True
+    shortest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=0)
+    return min(memory.oldest_finish.values(), default=NEVER_MS) + shortest_ms < now_ms
+
+
+async def collect_garbage(
+    transaction: Transaction, memory: GarbageMemory, ttls: Sequence[TimeToLive], now_ms: int, limit: int
+) -> list[Swept]:
+    """At most about `limit` rows."""
+    counts = SweepCounts()
+    collection = _Collection(transaction, memory, now_ms, limit, counts)
+    await collection.run({ttl.queue: ttl for ttl in ttls})
+    left = collection.left
+    freed = 0
+    if left > 0:
+        freed += await transaction.change_now(
+            _DELETE_OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, READ_MAX))
+        )
+    if left > freed:
+        freed += await transaction.change_now(_DELETE_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, READ_MAX)))
+    freed += await _free_dropped(transaction, left - freed)
+    counts.freed(freed)
+    return counts.result()
+
+
+class _Collection:
+    """Finished jobs past their time to live. Finishes only get later, so the oldest one of each kind is remembered."""
+
+    def __init__(
+        self, transaction: Transaction, memory: GarbageMemory, now_ms: int, limit: int, counts: SweepCounts
+    ) -> None:
+        self._transaction = transaction
+        self._dialect = MysqlDialect(transaction)
+        self._memory = memory
+        self._now_ms = now_ms
+        self._counts = counts
+        self.left = limit
+        self._oldest: dict[Kind, int] = {}
+        self._collected_to = memory.starting_places(now_ms)
+
+    async def run(self, ttls: Mapping[str, TimeToLive]) -> None:
+        memory = self._memory
+        memory.left_out = False
+        [counted] = await self._transaction.select(_LIST_FINISHED())
+        queues = await self._transaction.queues_of([line[0] for line in counted.rows])
+        for queue_id, priority, succeeded, failed in counted.rows:
+            queue = queues.get(queue_id)
+            ttl = None if queue is None else ttls.get(queue.name)
+            if queue is None or ttl is None:
+                memory.left_out = True
+                continue
+            if succeeded > 0:
+                kind = (queue_id, priority, JobState.SUCCEEDED)
+                await self._collect(kind, queue.name, self._now_ms - ttl.succeeded_ms - 1)
+            if failed > 0:
+                kind = (queue_id, priority, JobState.FAILED)
+                await self._collect(kind, queue.name, self._now_ms - ttl.failed_ms - 1)
+        memory.oldest_finish = self._oldest
+        memory.collected_to = self._collected_to
+
+    async def _collect(self, kind: Kind, queue: str, before_ms: int) -> None:
+        """Jobs of one kind that finished at or before that time."""
+        queue_id, priority, state = kind
+        self._oldest[kind] = self._memory.oldest_finish.get(kind, LOWEST_MS)
+        after = (self._collected_to.get(kind, LOWEST_MS), -1)
+        while self.left > 0 and self._oldest[kind] <= before_ms:
+            limit = min(self.left, READ_MAX)
+            found = await finished(self._dialect, queue_id, state, priority, limit, after=after)
+            gone = [line for line in found if line[0] <= before_ms]
+            kept = [finished_ms for finished_ms, _ in found if finished_ms > before_ms]
+            if kept:
+                self._oldest[kind] = kept[0]
+            elif not found:
+                self._oldest[kind] = self._now_ms
+            if not gone:
+                return
+            after = gone[-1]
+            self._collected_to[kind] = after[0] - _LOOK_BEHIND_MS
+            self._delete(kind, queue, sorted(job_id for _, job_id in gone))
+
+    def _delete(self, kind: Kind, queue: str, ids: Sequence[int]) -> None:
+        """The rows in `jobs` stay until their partition is dropped."""
+        queue_id, priority, state = kind
+        self._dialect.delete("done", ids)
+        self._dialect.delete("progress", ids)
+        self._dialect.counter(queue_id, priority).add_finished(state, -len(ids))
+        self._counts.deleted(queue, priority, state, len(ids))
+        self.left -= len(ids)
+
+
+async def _free_dropped(transaction: Transaction, limit: int) -> int:
+    """Deletes rows of deleted queues, at most about `limit`; how many. A queue is forgotten once it has no rows.
+
+    Its claims go with the sweep of overdue claims.
+    """
+    left = limit
+    if left <= 0:
+        return 0
+    [dropped] = await transaction.select(_LIST_DROPPED_QUEUES())
+    for (queue_id,) in dropped.rows:
+        for statement in (_SELECT_READY_OF, _SELECT_DONE_OF):
+            if left <= 0:
+                return limit
+            [found] = await transaction.select(statement(queue_id=queue_id, limit=min(left, READ_MAX)))
+            left -= len(await delete_ids(MysqlDialect(transaction), [line[0] for line in found.rows]))
+            if len(found.rows) >= READ_MAX:
+                return limit - left
+        for statement in (_DELETE_REQUEST_KEYS_OF, _DELETE_UNIQUE_KEYS_OF):
+            if left <= 0:
+                return limit
+            left -= await transaction.change_now(statement(queue_id=queue_id, limit=left))
+        if left <= 0:
+            return limit
+        transaction.change(_DELETE_DROPPED_QUEUE(queue_id=queue_id))
+    return limit - left

@@ -1,0 +1,277 @@
+"""Storing new jobs: all of a request or none of it, all requests of a call in one packet.
+
+The usual call sends its rows without a look before: a request key or an id that is there already ends the packet with an error, and
+the call runs again `careful`ly, looking first. Keys that jobs themselves carry are looked up always, since meeting them is usual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.ids import slot_of
+from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
+from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
+from pinlater.server.storage.mysql.queue_cache import QueueEntry
+from pinlater.server.storage.mysql.statements import (
+    Sql,
+    escaped,
+    in_statements,
+    json_ids,
+    keys_in_statements,
+    literal,
+    row,
+    sql,
+)
+from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.options import options_text
+from pinlater.server.storage.record import later
+from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
+from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
+
+_INSERT_JOBS = sql("insert_jobs")
+_INSERT_READY = sql("insert_ready")
+_INSERT_FUTURE = sql("insert_future")
+_INSERT_EXPIRIES = sql("insert_expiries")
+_INSERT_REQUEST_KEYS = sql("insert_request_keys")
+_LOCK_REQUEST_KEYS = sql("lock_request_keys")
+_DELETE_REQUEST_KEYS = sql("delete_request_keys")
+_LOCK_UNIQUE_KEYS = sql("lock_unique_keys")
+_DELETE_UNIQUE_KEYS = sql("delete_unique_keys")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
+_SELECT_KNOWN_IDS = sql("select_known_ids")
+_SUM_PENDING = sql("sum_pending")
+
+_STATEMENT_BYTES_MAX = 1_000_000
+# Rows of so many jobs are made in one turn of the event loop: with all options a job takes about 8 µs.
+_JOBS_A_TURN = 1_000
+
+
+async def insert(
+    transaction: Transaction,
+    requests: Sequence[InsertRequest],
+    now_ms: int,
+    turn: Turn,
+    slots_lost: Collection[int] = (),
+) -> list[Inserted | PinLaterError]:
+    """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
+    queues = await transaction.queues_named([request.queue for request in requests])
+    batch = _Batch(transaction, queues, now_ms, slots_lost)
+    await batch.look(requests)
+    results = []
+    for request in requests:
+        results.append(batch.add(request))
+        if batch.jobs_left:
+            await batch.add_jobs_left()
+    batch.store()
+    turn.check(requests)
+    await transaction.commit()
+    return results
+
+
+class _Batch:
+    """The rows of one call."""
+
+    def __init__(
+        self, transaction: Transaction, queues: Mapping[str, QueueEntry], now_ms: int, slots_lost: Collection[int]
+    ) -> None:
+        self._transaction = transaction
+        self._slots_lost = slots_lost
+        self._row_bytes_max = transaction.row_bytes_max
+        self._queues = queues
+        self._now_ms = now_ms
+        self._jobs: list[bytes] = []
+        self._ready: list[bytes] = []
+        self._future: list[bytes] = []
+        self._expiries: list[bytes] = []
+        self._known: set[int] = set()
+        self._pending: dict[int, int] = {}
+        self._answers: dict[tuple[int, str], KeyedAnswer] = {}
+        self._old_keys: list[tuple[int, bytes]] = []
+        self._new_keys: list[bytes] = []
+        self._held: dict[tuple[int, str], tuple[int, int]] = {}  # the job that has each unique key now
+        self._outlived: list[tuple[int, bytes]] = []
+        self._unique_keys: dict[tuple[int, str], bytes] = {}
+        self._has_keys = False
+        self.jobs_left: list[tuple[QueueEntry, Sequence[NewJob]]] = []  # of a long request, to be added in turns
+
+    # --- looking before -------------------------------------------------------------------------------------------------------
+
+    async def look(self, requests: Sequence[InsertRequest]) -> None:
+        known = [(queue, request) for request in requests if (queue := self._queues.get(request.queue)) is not None]
+        full = {queue.queue_id for queue, request in known if request.max_pending is not None}
+        if full:
+            await self._count(full)
+        unique = [
+            (queue.queue_id, job.unique.key)
+            for queue, request in known
+            for job in request.jobs
+            if job.unique is not None
+        ]
+        if unique:
+            self._has_keys = True
+            await self._find_holders(unique)
+        if self._transaction.careful or any(
+            request.max_pending is not None
+            and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_pending
+            for queue, request in known
+        ):
+            await self._recall(known)  # what was answered before is answered again, also by a queue that is full now
+
+    async def _count(self, queue_ids: set[int]) -> None:
+        [found] = await self._transaction.select(_SUM_PENDING(ids=sorted(queue_ids)))
+        self._pending = {queue_id: int(pending) for queue_id, pending in found.rows}
+
+    async def _find_holders(self, keys: Sequence[tuple[int, str]]) -> None:
+        wanted = self._conditions("unique_key", [(queue_id, key.encode()) for queue_id, key in keys])
+        for found in await self._transaction.select(*[_LOCK_UNIQUE_KEYS(keys=some) for some in wanted]):
+            for queue_id, key, job_id, priority, until_ms in found.rows:
+                if until_ms is None or until_ms > self._now_ms:
+                    self._held[queue_id, key.decode()] = (job_id, priority)
+                else:
+                    self._outlived.append((queue_id, key))
+
+    def _conditions(self, column: str, keys: Iterable[tuple[int, bytes]]) -> list[Sql]:
+        return keys_in_statements(column, keys, self._transaction.statement_bytes_max)
+
+    async def _recall(self, known: Sequence[tuple[QueueEntry, InsertRequest]]) -> None:
+        keys = [(queue.queue_id, request.request_key) for queue, request in known if request.request_key is not None]
+        if keys:
+            wanted = self._conditions("request_key", [(queue_id, key.encode()) for queue_id, key in keys])
+            for found in await self._transaction.select(*[_LOCK_REQUEST_KEYS(keys=some) for some in wanted]):
+                for queue_id, key, seen_ms, fingerprint, answer, existing in found.rows:
+                    if seen_ms + REQUEST_KEY_KEPT_MS < self._now_ms:
+                        self._old_keys.append((queue_id, key))
+                    else:
+                        self._answers[queue_id, key.decode()] = KeyedAnswer(seen_ms, fingerprint, answer, existing)
+        ids = [job.id for _, request in known for job in request.jobs]
+        if ids:
+            [found] = await self._transaction.select(_SELECT_KNOWN_IDS(ids=json_ids(ids)))
+            self._known = {job_id for (job_id,) in found.rows}
+
+    # --- deciding -------------------------------------------------------------------------------------------------------------
+
+    def add(self, request: InsertRequest) -> Inserted | PinLaterError:
+        queue = self._queues.get(request.queue)
+        if queue is None:
+            return QueueNotFound(request.queue)
+        if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
+            return SlotLost(self._transaction.endpoint)
+        key = request.request_key
+        if key is not None:
+            kept = self._answers.get((queue.queue_id, key))
+            answered = None if kept is None else kept.to(key, request.fingerprint, self._now_ms)
+            if answered is not None:
+                return answered
+        jobs = request.jobs
+        if jobs and 4 * max([len(job[1]) for job in jobs]) > self._row_bytes_max:
+            for index, job in enumerate(jobs):
+                size_bytes = len(escaped(job.body)) + len(literal(options_text(job)))
+                if size_bytes > self._row_bytes_max:
+                    return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
+        existing = self._existing(queue, jobs) if self._has_keys else {}
+        pending = self._pending.get(queue.queue_id, 0)
+        if request.max_pending is not None and (full := queue_full(request, pending, existing)) is not None:
+            return full
+        self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
+        fresh = new_jobs(jobs, existing)
+        if len(fresh) > _JOBS_A_TURN:
+            self.jobs_left.append((queue, fresh))
+        else:
+            self._add_jobs(queue, fresh)
+        answer = answer_of(jobs, existing)
+        if key is not None:
+            kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
+            self._new_keys.append(row((queue.queue_id, key.encode(), *kept)))
+        return answer
+
+    def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, tuple[int, int]]:
+        """Which of the jobs are there already under their keys, in the shard or earlier in the same request."""
+        existing: dict[int, tuple[int, int]] = {}
+        taken: dict[str, tuple[int, int]] = {}
+        for index, job in enumerate(jobs):
+            if job.unique is None:
+                continue
+            key = job.unique.key
+            twin = taken.get(key) or self._held.get((queue.queue_id, key))
+            if twin is None or twin[0] == job.id:
+                taken[key] = (job.id, job.priority)
+            else:
+                existing[index] = twin
+        return existing
+
+    async def add_jobs_left(self) -> None:
+        """The rows of a long request, before the next request is decided: its keys count for that one."""
+        for queue, jobs in self.jobs_left:
+            for start in range(0, len(jobs), _JOBS_A_TURN):
+                self._add_jobs(queue, jobs[start : start + _JOBS_A_TURN])
+                await asyncio.sleep(0)
+        self.jobs_left.clear()
+
+    def _add_jobs(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
+        """The hot loop: one turn a job."""
+        now_ms = self._now_ms
+        queue_id = queue.queue_id
+        add_job, add_ready = self._jobs.append, self._ready.append
+        known = self._known
+        for job in jobs:
+            job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
+            if known and job_id in known:
+                continue
+            counter = self._transaction.counters.of(queue_id, priority)
+            counter.enqueued_total += 1
+            counter.pending += 1
+            flags = 0
+            if run_after_ms > now_ms:
+                counter.future += 1
+                flags = FUTURE
+                self._future.append(b"(%d,%d,%d,%d)" % (run_after_ms, job_id, queue_id, priority))
+            if status or headers or unique is not None or timeout_ms is not None or expires_ms is not None:
+                flags |= OPTIONS
+                options = literal(options_text(job))
+                self._add_keys(queue_id, job)
+            else:
+                options = b"NULL"
+            add_job(
+                b"(%d,%d,%d,%d,%d,%d,%b,_binary'%b')"
+                % (job_id, queue_id, priority, run_after_ms, attempts, now_ms, options, escaped(body))
+            )
+            add_ready(b"(%d,%d,%d,%d,%d,%d)" % (queue_id, priority, run_after_ms, job_id, flags, len(body)))
+            queue.waits_from(priority, run_after_ms)
+            if priority not in queue.priorities:
+                queue.add_priority(priority)
+
+    def _add_keys(self, queue_id: int, job: NewJob) -> None:
+        if job.unique is not None:
+            timed = job.unique.scope is UniqueScope.TIME
+            until_ms = later(self._now_ms, job.unique.for_ms) if timed else None
+            key = (queue_id, job.unique.key)
+            if until_ms is None or until_ms > self._now_ms:
+                self._held[key] = (job.id, job.priority)
+            taken = (queue_id, job.unique.key.encode(), int(job.unique.scope), job.id, job.priority, until_ms)
+            self._unique_keys[key] = row(taken)  # the last one counts, where time frees a key at once
+        if job.expires_at_ms is not None:
+            self._expiries.append(row((job.expires_at_ms, job.id)))
+
+    # --- storing --------------------------------------------------------------------------------------------------------------
+
+    def store(self) -> None:
+        change = self._transaction.change
+        for some in self._conditions("request_key", self._old_keys):
+            change(_DELETE_REQUEST_KEYS(keys=some))
+        for some in self._conditions("unique_key", self._outlived):
+            change(_DELETE_UNIQUE_KEYS(keys=some))
+        most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
+        for template, new in (
+            (_INSERT_REQUEST_KEYS, self._new_keys),
+            (_SAVE_UNIQUE_KEY, list(self._unique_keys.values())),
+            (_INSERT_JOBS, self._jobs),
+            (_INSERT_READY, self._ready),
+            (_INSERT_FUTURE, self._future),
+            (_INSERT_EXPIRIES, self._expiries),
+        ):
+            for part in in_statements(new, most):
+                change(template(rows=part))

@@ -1,0 +1,164 @@
+"""This server's place among those that use the shard: a slot of its own, kept by signs of life, free again once these stop.
+
+The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's. Where
+its clock jumps, forwards or back, all signs of life look old until the next ones come; a slot that is taken meanwhile is one more that
+was lost.
+
+The time by which jobs are due and claims end is the servers', who took the database's over at their start. Each says how far its own is
+ahead of the database's, so that who comes after a jump goes by the same as those that are there. Weakness: nobody has said it yet in
+the first seconds after a jump.
+
+A server that slept may not know that its slot is another's now. So each lease of a slot begins the writers' rows at numbers beyond all
+before, and the next transaction of a server that still counts in an older range is refused (`transaction`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.ids import SLOTS
+from pinlater.server.storage.interface import Member
+from pinlater.server.storage.mysql.connection import MysqlConnection
+from pinlater.server.storage.mysql.statements import rows, sql
+from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
+
+logger = logging.getLogger(__name__)
+
+_NOW = sql("now")
+_CURRENT_META = sql("current_meta")
+_LOCK_SERVERS = sql("lock_servers")
+_LOCK_WRITERS = sql("lock_writers")
+_SAVE_WRITERS = sql("save_writers")
+_SAVE_SERVER = sql("save_server")
+_RENEW_SERVER = sql("renew_server")
+_ANNOUNCE_SERVER = sql("announce_server")
+_MAKE_META = sql("make_meta")
+_LOAD_META = sql("load_meta")
+_SAVE_CLOCK = sql("save_clock")
+_LIST_CLOCKS = sql("list_clocks")
+_DELETE_SERVER = sql("delete_server")
+_LIST_SERVERS = sql("list_servers")
+# A number has 63 bits.
+_RANGES = 2**63 // NUMBERS
+# An answer that takes longer says too little of the time.
+_QUICK_MS = 500
+# Clocks that differ by less are as good as the same, and the database's is the one that is corrected.
+_JUMP_MS = 1_000
+
+
+class Membership:
+    """The lease of one slot, with `writers` writers."""
+
+    def __init__(self, lease_ms: int, writers: int) -> None:
+        self._lease_ms = lease_ms
+        self._writers = writers
+        self.lost: set[int] = set()  # slots that were ours; ids were made with them
+        self.incarnation = secrets.token_bytes(16)
+        self.name = f"{socket.gethostname()}-{os.getpid()}"
+        self.address = ""
+        self.slot = 0
+        self._ahead_ms: int | None = None  # as the database knows it
+
+    async def join(self, transaction: Transaction) -> tuple[int, int]:
+        """Takes the lowest free slot; the slot, and the first number of its writers. One server at a time.
+
+        Waits for what its owner before still has under way; its next transaction fails.
+        """
+        _, now, found = await transaction.select(_CURRENT_META(name="schema"), _NOW(), _LOCK_SERVERS())
+        now_ms = now.rows[0][0]
+        taken = {slot for slot, seen_ms in found.rows if is_alive(seen_ms, now_ms, self._lease_ms)}
+        slot = next((slot for slot in range(SLOTS) if slot not in taken and slot not in self.lost), -1)
+        if slot < 0:
+            raise ShardConnectionFailed(
+                f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse"
+            )
+        own = range(slot * self._writers, (slot + 1) * self._writers)
+        [numbers] = await transaction.select(_LOCK_WRITERS(first=own[0], last=own[-1]))
+        first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS
+        transaction.change(_SAVE_WRITERS(rows=rows([(writer, first) for writer in own])))
+        transaction.change(
+            _SAVE_SERVER(
+                slot=slot,
+                incarnation=self.incarnation,
+                name=self.name,
+                address=self.address,
+                now_ms=now_ms,
+                seen_at_ms=now_ms,
+            )
+        )
+        self._ahead_ms = None
+        return slot, first
+
+    async def announce(self, connection: MysqlConnection, address: str) -> str:
+        """Stores where this server listens; the shard's secret, made by the first server that asks."""
+        self.address = address
+        *_, secret = await connection.run(
+            [
+                _ANNOUNCE_SERVER(slot=self.slot, incarnation=self.incarnation, address=address),
+                _MAKE_META(name="wake_secret", value=secrets.token_urlsafe(32)),
+                _LOAD_META(name="wake_secret"),
+            ]
+        )
+        return str(secret.rows[0][0])
+
+    async def renew(self, connection: MysqlConnection, time_ms: Callable[[], int] | None = None) -> bool:
+        """A sign of life; with `time_ms`, the time that this server goes by, also how that compares with the database's.
+
+        False where the slot was taken over meanwhile.
+        """
+        asked_ms = 0 if time_ms is None else time_ms()
+        renewed, now = await connection.run([_RENEW_SERVER(slot=self.slot, incarnation=self.incarnation), _NOW()])
+        if time_ms is not None and renewed.affected == 1:
+            took_ms = time_ms() - asked_ms
+            if took_ms < _QUICK_MS:
+                await self._say_time(connection, asked_ms + took_ms // 2 - int(now.rows[0][0]))
+        return renewed.affected == 1
+
+    async def _say_time(self, connection: MysqlConnection, ahead_ms: int) -> None:
+        before = self._ahead_ms
+        if before is not None and abs(ahead_ms - before) < _JUMP_MS // 2:
+            return
+        await connection.run([_SAVE_CLOCK(slot=self.slot, incarnation=self.incarnation, ahead_ms=ahead_ms)])
+        self._ahead_ms = ahead_ms
+        if before is not None and abs(ahead_ms - before) >= _JUMP_MS:
+            logger.warning(
+                "%s: the database's clock jumped; the servers go on by the time that they had",
+                connection.endpoint,
+                extra={"jump_ms": before - ahead_ms, "servers_ahead_ms": ahead_ms},
+            )
+
+    async def agreed_ms(self, connection: MysqlConnection) -> int:
+        """The time that the shard's servers go by; the database's where there are none, or it is the same."""
+        now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
+        now_ms = int(now.rows[0][0])
+        ahead = sorted(ahead for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms))
+        if not ahead or abs(ahead[len(ahead) // 2]) < _JUMP_MS:
+            return now_ms
+        return now_ms + int(ahead[len(ahead) // 2])
+
+    async def leave(self, transaction: Transaction) -> None:
+        """Frees the slot."""
+        transaction.change(_DELETE_SERVER(slot=self.slot, incarnation=self.incarnation))
+
+
+async def members(connection: MysqlConnection, lease_ms: int) -> list[Member]:
+    """The servers that use the shard now, each once: after a failover a server has two slots until the lease of the old one lapses."""
+    [found] = await connection.run([_LIST_SERVERS()])
+    alive = [
+        Member(slot, name, address, started_ms, seen_ms)
+        for slot, name, address, started_ms, seen_ms, now_ms in found.rows
+        if is_alive(seen_ms, now_ms, lease_ms)
+    ]
+    # A server without an address may be any of them.
+    newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
+    return sorted(newest.values(), key=lambda one: one.slot)
+
+
+def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
+    """Whether a server has given a sign of life within its lease. One from the future is from before the clock was set back."""
+    return abs(now_ms - seen_ms) < lease_ms

@@ -1,0 +1,97 @@
+"""The schema's versions: run forward under a lock of the database, one file after the other.
+
+A database commits each change of a table by itself, so a file that was cut off in the middle is run again: its statements have to
+bear that. The rules are the other stores': version N of the program runs on schema N and N + 1.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import NamedTuple
+
+from asyncmy import errors as driver
+
+from pinlater.domain.errors import SchemaRefused, ShardConnectionFailed
+from pinlater.server.storage.mysql.connection import MysqlConnection, code_of
+from pinlater.server.storage.mysql.statements import lock_name, rows, sql
+
+FOLDER = files("pinlater.server.storage.mysql") / "migrations"
+LOCK_WAIT_S = 60
+_NO_DATABASE = 1049
+_NO_TABLE = 1146
+_DENIED = {1044, 1142, 1227}
+
+
+class Migration(NamedTuple):
+    """A file: its number, its name, its statements."""
+
+    number: int
+    name: str
+    statements: tuple[str, ...]
+
+
+def migrations() -> list[Migration]:
+    """All that this program knows, in order."""
+    found = []
+    for file in sorted(FOLDER.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".sql"):
+            lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
+            statements = tuple(part.strip() for part in "\n".join(lines).split(";") if part.strip())
+            found.append(Migration(int(file.name[:4]), file.name.removesuffix(".sql"), statements))
+    return found
+
+
+def newest_version() -> int:
+    """The schema that this program is written for."""
+    return migrations()[-1].number
+
+
+async def version_of(connection: MysqlConnection) -> int:
+    """The database's schema; 0 for none."""
+    try:
+        [found] = await connection.run([sql("load_meta")(name="schema")])
+    except driver.MySQLError as error:
+        if code_of(error) == _NO_TABLE:
+            return 0
+        raise
+    return int(found.rows[0][0]) if found.rows else 0
+
+
+async def create_database(connection: MysqlConnection, name: str) -> None:
+    """Makes it where it does not exist. Where this user may not, the next step says what to do."""
+    try:
+        await connection.run(
+            [f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin".encode()]
+        )
+    except driver.MySQLError as error:
+        if code_of(error) not in _DENIED:
+            raise
+
+
+async def migrate(connection: MysqlConnection, database: str, newest: int | None = None) -> list[str]:
+    """Takes the database forward; the names of what was run. `connection` uses the database, with autocommit."""
+    newest = newest_version() if newest is None else newest
+    version = await version_of(connection)
+    if version > newest + 1:
+        raise SchemaRefused(
+            f"{database} has schema {version}; this version of pinlater is written for schema {newest} and runs on {newest} and "
+            f"{newest + 1}: upgrade pinlater"
+        )
+    if version >= newest:
+        return []
+    lock = lock_name("migration", database)
+    [held] = await connection.run([b"SELECT GET_LOCK(%b, %d)" % (lock, LOCK_WAIT_S)])
+    if held.rows[0][0] != 1:
+        raise ShardConnectionFailed(f"{database}: another server migrates it, for over {LOCK_WAIT_S} s")
+    done = []
+    try:
+        version = await version_of(connection)
+        for migration in migrations():
+            if version < migration.number <= newest:
+                for statement in migration.statements:
+                    await connection.run([statement.encode()])
+                await connection.run([sql("save_meta")(rows=rows([("schema", str(migration.number))]))])
+                done.append(migration.name)
+    finally:
+        await connection.run([b"SELECT RELEASE_LOCK(%b)" % lock])
+    return done

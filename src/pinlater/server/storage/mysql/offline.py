@@ -1,0 +1,90 @@
+"""Work on a shard without serving it: taking its schema forward by hand, a look at how it is, and keys given up. Takes no slot and changes
+no job."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from asyncmy import errors as driver
+
+from pinlater.server.storage.mysql import migration, reading
+from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, code_of, connect
+from pinlater.server.storage.mysql.dialect import MysqlReader
+from pinlater.server.storage.mysql.errors import is_ours, translate
+from pinlater.server.storage.mysql.membership import members
+from pinlater.server.storage.mysql.server_requirements import check_server
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.statements import body_bytes_max, sql
+from pinlater.server.storage.offline import Look
+from pinlater.server.storage.relational.looking import timed_keys
+
+_NO_DATABASE = 1049
+_ALTER_MS = 600_000
+_KEYS_A_PIECE = 10_000
+
+
+async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:
+    """Takes the database to this program's schema, making it where there is none: (version before, version after, what was run).
+
+    Raises `WorldError` where that can't be done, or where the database is not for this program.
+    """
+    patient = replace(settings, statement_timeout_ms=_ALTER_MS)
+    async with _connection(endpoint, patient, database=False) as connection:
+        await check_server(connection, endpoint)
+        await migration.create_database(connection, endpoint.database)
+    async with _connection(endpoint, patient) as connection:
+        before = await migration.version_of(connection)
+        done = await migration.migrate(connection, endpoint.database)
+        return before, await migration.version_of(connection), done
+
+
+async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings, now_ms: int) -> Look:
+    """Schema, servers, counts and keys. Raises `WorldError` where it can't be asked."""
+    try:
+        async with _connection(endpoint, settings) as connection:
+            schema = await migration.version_of(connection)
+            look = Look(schema, body_bytes_max=body_bytes_max(connection.packet_bytes_max))
+            if not schema:
+                return look
+            found = await members(connection, settings.lease_ms)
+            keys = await timed_keys(MysqlReader(connection), now_ms)
+            return look._replace(members=found, counts=await reading.counts(connection, None), timed_keys=keys)
+    except _NotThere:
+        return Look(0)
+
+
+async def forget_timed_keys(endpoint: Endpoint, settings: MysqlSettings, now_ms: int) -> int:
+    """Deletes the unique keys that only time would free; how many there were. Raises `WorldError`."""
+    forgotten = 0
+    async with _connection(endpoint, settings) as connection:
+        while True:
+            statement = sql("delete_timed_keys")(now_ms=now_ms, limit=_KEYS_A_PIECE)
+            [done] = await connection.run([statement])
+            forgotten += done.affected
+            if done.affected < _KEYS_A_PIECE:
+                return forgotten
+
+
+class _NotThere(Exception):
+    """There is no such database."""
+
+
+@asynccontextmanager
+async def _connection(
+    endpoint: Endpoint, settings: MysqlSettings, *, database: bool = True
+) -> AsyncIterator[MysqlConnection]:
+    """Translates what the database says, also to the work in it."""
+    try:
+        connection = await connect(endpoint, settings, autocommit=True, database=database)
+        try:
+            yield connection
+        finally:
+            await connection.quit()
+    except (ConnectionLost, driver.MySQLError) as error:
+        if code_of(error) == _NO_DATABASE:
+            raise _NotThere from error
+        if is_ours(error):
+            raise translate(error, endpoint) from error
+        raise

@@ -1,0 +1,204 @@
+"""The partitions of `jobs`: made ahead of time, and dropped when the jobs in them are gone, which gives their disk back at once.
+
+A partition holds the jobs that were made in some hours. Collecting garbage deletes narrow rows only; bodies wait for their partition's
+end. The few jobs that outlive it (far-off ones, failures that are kept longer) are copied to `kept_jobs` before; where they are many,
+the partition waits.
+
+Changing partitions needs the table for a moment alone. A long read would make every later transaction wait behind the change, so
+the change gives up after a tenth of a second of waiting (after a full one, where no connection is left to end it) and comes again. One
+server at a time does this; it is a matter of space, and nothing depends on when it happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
+
+from asyncmy import errors as driver
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.ids import first_id_at, made_at_ms
+from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, code_of
+from pinlater.server.storage.mysql.statements import Sql, delete_rows, lock_name, sql
+
+logger = logging.getLogger(__name__)
+
+HOUR_MS = 3_600_000
+# No partition is dropped before its newest job is so old, whatever the times to live are.
+DROP_AGE_MS = HOUR_MS
+# How many periods are prepared, again once half of them have begun.
+_AHEAD = 6
+_SURVIVORS_MAX = 10_000
+_SURVIVING_BYTES_MAX = 256 * 1024 * 1024
+_LOOK_MAX = 1_000
+_MOVE_MAX = 50
+_LOCK_WAIT_MS = 100
+_LAST = "later"
+
+_LIST_PARTITIONS = sql("list_partitions")
+_COUNT_DONE_BETWEEN = sql("count_done_between")
+_SELECT_STATES_AFTER = sql("select_states_after")
+_KEEP_JOBS = sql("keep_jobs")
+
+
+class Partition(NamedTuple):
+    """A partition with the lowest id that it can't hold; None for the last one, which holds what comes later."""
+
+    name: str
+    below_id: int | None
+
+
+class Partitions:
+    """Looks after one shard's. `connect` gives a connection with autocommit; `hours` is how long a partition's time is."""
+
+    def __init__(self, connect: Callable[[], Awaitable[MysqlConnection]], database: str, hours: int) -> None:
+        self._connect = connect
+        self._database = database
+        self._period_ms = hours * HOUR_MS
+        self._waits_until_ms: dict[str, int] = {}  # partitions with too many survivors, and when to look again
+
+    async def keep(self, now_ms: int) -> list[str]:
+        """Makes partitions for the time to come and drops those that hold no jobs any more; the names of what was dropped."""
+        connection = await self._connect()
+        try:
+            [held] = await connection.run([b"SELECT GET_LOCK(%b, 0)" % lock_name("partitions", self._database)])
+            if held.rows[0][0] != 1:
+                return []
+            await self._look_ahead(connection, now_ms)
+            dropped = await self._drop_old(connection, now_ms)
+            await self._forget_kept(connection)
+            return dropped
+        finally:
+            await connection.quit()
+
+    # --- ahead ----------------------------------------------------------------------------------------------------------------
+
+    async def _look_ahead(self, connection: MysqlConnection, now_ms: int) -> None:
+        """Splits the last partition, which is empty as long as this is done in time."""
+        known = [part.below_id for part in await _partitions(connection) if part.below_id is not None]
+        newest_ms = max([now_ms - now_ms % self._period_ms, *map(made_at_ms, known)])
+        if newest_ms >= now_ms + _AHEAD // 2 * self._period_ms:
+            return
+        bounds = []
+        while newest_ms < now_ms + _AHEAD * self._period_ms:
+            newest_ms += self._period_ms
+            bounds.append(first_id_at(newest_ms))
+        parts = [f"PARTITION {_name_of(bound)} VALUES LESS THAN ({bound})" for bound in bounds]
+        parts.append(f"PARTITION {_LAST} VALUES LESS THAN MAXVALUE")
+        await self._alter(connection, f"ALTER TABLE jobs REORGANIZE PARTITION {_LAST} INTO ({', '.join(parts)})")
+
+    # --- dropping -------------------------------------------------------------------------------------------------------------
+
+    async def _drop_old(self, connection: MysqlConnection, now_ms: int) -> list[str]:
+        dropped = []
+        from_id = 0
+        for part in await _partitions(connection):
+            if part.below_id is None or part.below_id > first_id_at(now_ms - DROP_AGE_MS):
+                break
+            if self._waits_until_ms.get(part.name, 0) <= now_ms:
+                if await self._is_over(connection, from_id, part.below_id):
+                    if await self._alter(connection, f"ALTER TABLE jobs DROP PARTITION {part.name}"):
+                        dropped.append(part.name)
+                        self._waits_until_ms.pop(part.name, None)
+                else:
+                    self._waits_until_ms[part.name] = now_ms + self._period_ms // 4
+            from_id = part.below_id
+        if dropped:
+            logger.info("partitions dropped", extra={"database": self._database, "partitions": dropped})
+        return dropped
+
+    async def _is_over(self, connection: MysqlConnection, from_id: int, to_id: int) -> bool:
+        """Whether all its jobs are gone or kept elsewhere now."""
+        [finished] = await connection.run([_COUNT_DONE_BETWEEN(from_id=from_id, to_id=to_id, limit=_SURVIVORS_MAX + 1)])
+        if finished.rows[0][0] > _SURVIVORS_MAX:
+            return False
+        survivors: list[int] = []
+        size = 0
+        async for job_id, body_bytes, alive in _walk(connection, b"jobs", from_id, to_id):
+            if alive:
+                survivors.append(job_id)
+                size += body_bytes
+                if len(survivors) > _SURVIVORS_MAX or size > _SURVIVING_BYTES_MAX:
+                    return False
+        for start in range(0, len(survivors), _MOVE_MAX):
+            await connection.run([_KEEP_JOBS(ids=survivors[start : start + _MOVE_MAX])])
+        return True
+
+    async def _forget_kept(self, connection: MysqlConnection) -> None:
+        """What was kept and is gone since."""
+        gone = [job_id async for job_id, _, alive in _walk(connection, b"kept_jobs", 0, I64_MAX) if not alive]
+        for start in range(0, len(gone), _LOOK_MAX):
+            await connection.run([delete_rows(b"kept_jobs", gone[start : start + _LOOK_MAX])])
+
+    # --- the table alone --------------------------------------------------------------------------------------------------------
+
+    async def _alter(self, connection: MysqlConnection, statement: str) -> bool:
+        """False where another transaction had the table for too long."""
+        altering = asyncio.ensure_future(connection.run([statement.encode()]))
+        try:
+            done, _ = await asyncio.wait([altering], timeout=_LOCK_WAIT_MS / 1000)
+            while not done:
+                await self._end_waiting(connection)
+                done, _ = await asyncio.wait([altering], timeout=_LOCK_WAIT_MS / 1000)
+            await altering
+        except driver.MySQLError as error:
+            if code_of(error) in {1205, 1317}:  # lock wait, interrupted
+                return False
+            raise
+        finally:
+            altering.cancel()
+        return True
+
+    async def _end_waiting(self, waiting: MysqlConnection) -> None:
+        """Interrupts the change if it only waits; one that has begun is let finish."""
+        other = await self._connect()
+        try:
+            [holder] = await other.run([f"SELECT IS_USED_LOCK('{waiting.name}')".encode()])
+            number = holder.rows[0][0]
+            if number is None:
+                return
+            [state] = await other.run(
+                [
+                    b"SELECT state LIKE 'Waiting for table metadata lock%%' FROM information_schema.processlist WHERE id = %d"
+                    % number
+                ]
+            )
+            if state.rows and state.rows[0][0]:
+                with contextlib.suppress(driver.MySQLError):
+                    await other.run([b"KILL QUERY %d" % number])
+        except ConnectionLost:
+            return
+        finally:
+            await other.quit()
+
+
+async def _partitions(connection: MysqlConnection) -> list[Partition]:
+    [found] = await connection.run([_LIST_PARTITIONS()])
+    return [
+        Partition(str(name), None if str(below) == "MAXVALUE" else int(below))
+        for name, below in found.rows
+        if name is not None
+    ]
+
+
+async def _walk(
+    connection: MysqlConnection, table: bytes, from_id: int, to_id: int
+) -> AsyncIterator[tuple[int, int, int]]:
+    """(id, body bytes, is a job still) of each row, a short look at a time."""
+    while True:
+        [found] = await connection.run(
+            [_SELECT_STATES_AFTER(table=Sql(table), from_id=from_id, to_id=to_id, limit=_LOOK_MAX)]
+        )
+        for line in found.rows:
+            yield line[0], line[1], line[2]
+        if len(found.rows) < _LOOK_MAX:
+            return
+        from_id = found.rows[-1][0] + 1
+
+
+def _name_of(below_id: int) -> str:
+    """`until_` and the milliseconds at which its time ends."""
+    return f"until_{made_at_ms(below_id)}"

@@ -1,0 +1,160 @@
+"""Looking: lookups, scans, counts, and what a claim would give. On readers' connections, which see what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueCounts, queue_of
+from pinlater.server.storage.interface import (
+    JobKey,
+    Page,
+    PageRow,
+)
+from pinlater.server.storage.looking import LookupRow, job_of
+from pinlater.server.storage.mysql.connection import MysqlConnection
+from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
+from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
+from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.relational.looking import page_order, queue_id_of
+
+_LOOKUP_MAX = 200
+_PEEK_MAX = 1_000
+_BODY = Sql(b"coalesce(progress.body, jobs.body)")
+_NO_BODY = Sql(b"NULL")
+_BODY_BYTES = Sql(b"octet_length(coalesce(progress.body, jobs.body))")
+
+_LOOKUP_JOBS = sql("lookup_jobs")
+_SELECT_DUE = sql("select_due")
+_LIST_PRIORITIES_OF = sql("list_priorities_of")
+_SELECT_BODIES = sql("select_bodies")
+_SELECT_SPECIAL = sql("select_special")
+_SELECT_NEWEST_BODIES = sql("select_newest_bodies")
+_COUNT_JOBS = sql("count_jobs")
+
+
+async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+    """All that is known of each; the whole name must match."""
+    found: dict[JobKey, Job] = {}
+    ids = sorted({key.id for key in keys})
+    for start in range(0, len(ids), _LOOKUP_MAX):
+        part = ids[start : start + _LOOKUP_MAX]
+        for job in await _jobs(connection, part, bodies=bodies):
+            found[JobKey(job.queue, job.priority, job.id)] = job
+    return [found.get(key) for key in keys]
+
+
+async def _jobs(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[Job]:
+    """The jobs that exist; a row that is in no state remains of a deleted job."""
+    body = _BODY if bodies else _NO_BODY
+    found = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)
+    rows = [LookupRow(job_id, queue.decode(), *others) for job_id, queue, *others in found]
+    return [job_of(row) for row in rows if row.waits or row.state is not JobState.PENDING]
+
+
+async def _select_jobs(
+    connection: MysqlConnection, statement: Template, ids: Sequence[int], **values: object
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement about these jobs, wherever they are kept."""
+    [found] = await connection.run([statement(jobs=JOBS, ids=ids, **values)])
+    there = {line[0] for line in found.rows}
+    missing = [job_id for job_id in ids if job_id not in there]
+    if not missing:
+        return list(found.rows)
+    [kept] = await connection.run([statement(jobs=KEPT_JOBS, ids=missing, **values)])
+    return [*found.rows, *kept.rows]
+
+
+async def scan(connection: MysqlConnection, page: Page) -> list[PageRow] | PinLaterError:
+    """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
+    queue_id = await queue_id_of(MysqlReader(connection), page.queue)
+    if queue_id is None:
+        return QueueNotFound(page.queue)
+    order = await page_order(MysqlReader(connection), queue_id, page)
+    return await _with_jobs(connection, order, page)
+
+
+async def _with_jobs(connection: MysqlConnection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
+    """In pieces, so that not much more than `max_bytes` is ever in memory."""
+    rows: list[PageRow] = []
+    size_bytes = 0
+    step = 20 if page.bodies else _LOOKUP_MAX
+    for start in range(0, len(order), step):
+        part = order[start : start + step]
+        ids = sorted(job_id for _, job_id in part)
+        jobs = {job.id: job for job in await _jobs(connection, ids, bodies=page.bodies)}
+        for sort_ms, job_id in part:
+            job = jobs.get(job_id)
+            if job is None or job.state is not page.state:
+                continue
+            if page.bodies and size_bytes > page.max_bytes:
+                return rows
+            rows.append(PageRow(sort_ms, job))
+            size_bytes += len(job.body or b"")
+    return rows
+
+
+async def peek(
+    connection: MysqlConnection, queue: str, limit: int, now_ms: int, max_bytes: int
+) -> list[ClaimedJob] | PinLaterError:
+    """What a claim would give to one call."""
+    queue_id = await queue_id_of(MysqlReader(connection), queue)
+    if queue_id is None:
+        return QueueNotFound(queue)
+    [used] = await connection.run([_LIST_PRIORITIES_OF(queue_id=queue_id)])
+    if not used.rows:
+        return []
+    ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for (p,) in used.rows]
+    wanted = _SELECT_DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
+    [due] = await connection.run([wanted])
+    seen: list[ClaimedJob] = []
+    for line in due.rows:
+        if len(seen) >= limit or (seen and line[4] > max_bytes):
+            break
+        job = await _peeked(connection, line, now_ms)
+        if job is not None:
+            max_bytes -= line[4]
+            seen.append(job)
+    return seen
+
+
+async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int) -> ClaimedJob | None:
+    """The job as a claim would hand it out; None for one that has expired or is gone."""
+    priority, run_after_ms, job_id, flags, _ = due
+    if flags & (CHANGED | OPTIONS):
+        about = await _select_jobs(connection, _SELECT_SPECIAL, [job_id])
+        newest = await _select_jobs(connection, _SELECT_NEWEST_BODIES, [job_id])
+        if not about or not newest:
+            return None
+        _, allowed, remaining, ended, created_ms, text = about[0]
+        options = options_of(text)
+        if options.expires_ms is not None and options.expires_ms < now_ms:
+            return None
+        attempt = (allowed, remaining, ended + 1, options.headers)
+        return ClaimedJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)
+    about = await _select_jobs(connection, _SELECT_BODIES, [job_id])
+    if not about:
+        return None
+    _, allowed, created_ms, body = about[0]
+    return ClaimedJob(job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, 0)
+
+
+async def counts(connection: MysqlConnection, queues: Sequence[str] | None) -> list[QueueCounts]:
+    """Counters as they stand, over all writers; one seek each for the job that waits longest."""
+    which = Sql(b"TRUE")
+    if queues is not None:
+        if not queues:
+            return []
+        names = b",".join([b"_binary'" + name.encode() + b"'" for name in queues])
+        which = Sql(b"queues.name IN (" + names + b")")
+    [found] = await connection.run([_COUNT_JOBS(which=which)])
+    return [QueueCounts(line[0].decode(), *line[1:]) for line in found.rows]
+
+
+async def list_queues(connection: MysqlConnection) -> list[tuple[int, Queue]]:
+    """All queues with their ids."""
+    [found] = await connection.run([sql("list_queues")()])
+    return [(queue_id, queue_of(name.decode(), config, bool(paused))) for queue_id, name, paused, config in found.rows]

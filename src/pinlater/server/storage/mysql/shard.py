@@ -1,0 +1,479 @@
+"""The MySQL store's shard: one database. Each method names who does the work, and on which of the writers or on a reader.
+
+Inserts, claims and ends of attempts each have a connection of their own, so that none waits for another's disk; everything else that
+changes something shares a fourth. More connections side by side in the same tables make it slower, not faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, TypeVarTuple
+
+from asyncmy import errors as driver
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
+from pinlater.domain.ids import SLOTS
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.server.storage.interface import (
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Member,
+    Page,
+    PageRow,
+    Purge,
+    RequestRef,
+    Requeue,
+    RunOrder,
+    Swept,
+    TimedKeys,
+    TimeToLive,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, reading
+from pinlater.server.storage.mysql import queues as queue_rows
+from pinlater.server.storage.mysql.change_poller import ChangePoller
+from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, connect
+from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
+from pinlater.server.storage.mysql.errors import is_ours, translate
+from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
+from pinlater.server.storage.mysql.membership import Membership, members
+from pinlater.server.storage.mysql.partitions import Partitions
+from pinlater.server.storage.mysql.queue_cache import QueueCache
+from pinlater.server.storage.mysql.readers import Readers
+from pinlater.server.storage.mysql.server_requirements import check_server
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.statements import body_bytes_max, sql
+from pinlater.server.storage.mysql.stats import Stats
+from pinlater.server.storage.mysql.transaction import Writer
+from pinlater.server.storage.relational import bulk, in_hand, looking, sweeping
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.shard_map import note_map
+from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+logger = logging.getLogger(__name__)
+
+_WRITERS = 4
+_PARTITIONS_EVERY_MS = 60_000
+_ALTER_MS = 600_000
+_HASTY_LOCK_WAIT_MS = 1_000
+
+
+class MysqlShard:
+    """Implements `storage.interface.Shard` on one database. `monotonic` in seconds."""
+
+    # Of the longest body more is known with each connection for reading: it is the server's setting, as it was then.
+    capabilities = Capabilities(
+        kind="mysql",
+        shared=True,
+        durable=True,
+        custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        body_bytes_bound="its database's max_allowed_packet, which must hold more than two such bodies",
+    )
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: MysqlSettings | None = None,
+        name: str = "1",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.endpoint = endpoint
+        self.stats = Stats()
+        self._settings = settings or MysqlSettings()
+        self._monotonic = monotonic
+        self._queue_cache = QueueCache(monotonic, self._settings.priority_levels)
+        self._membership = Membership(self._settings.lease_ms, _WRITERS)
+        self._readers = Readers(self._connect_reader, endpoint, self._settings, self.stats)
+        self._inserting, self._claiming, self._finishing, self._other = self._writers = [
+            self._new_writer() for _ in range(_WRITERS)
+        ]
+        self._joining = asyncio.Lock()
+        self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
+        self._memory = garbage.GarbageMemory()
+        self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
+        self._partitions_at_ms = 0
+        self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
+        self._given_back: set[str] = set()  # queues that got such jobs back
+        self._changes = ChangePoller(self._readers, self._queue_cache, self._refresh, self._own_writers)
+        self._highest_id = 0
+        self._is_open = False
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        """Makes or migrates the database, takes a slot, reads what queues there are."""
+        if self._is_open:
+            return
+        try:
+            await self._prepare()
+            await self._join()
+            await self._refresh()
+            await self._look_after_partitions(now_ms)
+        except (ConnectionLost, driver.MySQLError) as error:
+            if is_ours(error):
+                raise translate(error, self.endpoint) from error
+            raise
+        self._is_open = True
+
+    async def _join(self) -> None:
+        """Takes a slot. The server that had it before makes no more ids from then on, so the highest id is read after."""
+        joiner = self._new_writer()
+        # The slot decides the writers' numbers; until there is one, this writer has a number that no other writer uses.
+        await joiner.become_unnumbered(_WRITERS * SLOTS + self._membership.incarnation[0])
+        try:
+            slot, first = await joiner.carry_out(self._membership.join)
+        finally:
+            await joiner.close()
+        self._highest_id = max(self._highest_id, await self._readers.read(_highest_id))
+        self._membership.slot = slot
+        for index, writer in enumerate(self._writers):
+            await writer.become(slot * _WRITERS + index, first)
+
+    async def _rejoin(self, writer: int) -> None:
+        """Takes another slot after the one with this writer was lost, if that hasn't happened yet."""
+        async with self._joining:
+            lost = writer // _WRITERS
+            if lost == self._membership.slot:
+                logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
+                self._membership.lost.add(lost)
+                await self._join()
+
+    async def _prepare(self) -> None:
+        server = await connect(self.endpoint, self._settings, autocommit=True, database=False, stats=self.stats)
+        try:
+            await check_server(server, self.endpoint)
+            await migration.create_database(server, self.endpoint.database)
+        finally:
+            await server.quit()
+        database = await self._connect_slow()
+        try:
+            await migration.migrate(database, self.endpoint.database)
+            await self._note_name(database)
+        finally:
+            await database.quit()
+
+    async def _note_name(self, connection: MysqlConnection) -> None:
+        """The shard's name is in every descriptor, so a database under two names answers to none of the other's."""
+        noted = [sql("make_meta")(name="shard", value=self.name), sql("load_meta")(name="shard")]
+        [*_, found] = await connection.run(noted)
+        if found.rows[0][0] != self.name:
+            logger.warning(
+                "%s was shard %s before: the descriptors that it gave out then name nothing here",
+                self.endpoint,
+                found.rows[0][0],
+                extra={"shard": self.name},
+            )
+
+    async def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(PinLaterError):  # the lease lapses by itself
+                await self._other.carry_out(self._membership.leave)
+        await asyncio.gather(*(writer.close() for writer in self._writers))
+        await self._readers.close()
+
+    async def ping(self, now_ms: int | None = None) -> None:
+        """A sign of life in the store, which is a write."""
+        self._check_open()
+        slot, asked = self._membership.slot, self._monotonic()
+        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
+        if not await self._readers.read(lambda c: self._membership.renew(c, time_ms)):
+            await self._rejoin(slot * _WRITERS)
+
+    def figures(self) -> Mapping[str, float]:
+        return self.stats.figures()
+
+    async def time_ms(self) -> int:
+        self._check_open()
+        return await self._readers.read(self._membership.agreed_ms)
+
+    async def announce(self, address: str) -> str:
+        self._check_open()
+        return await self._readers.read(lambda c: self._membership.announce(c, address))
+
+    async def members(self) -> Sequence[Member]:
+        """The servers that use this shard now."""
+        return await self._readers.read(lambda c: members(c, self._settings.lease_ms))
+
+    @property
+    def slot(self) -> int:
+        return self._membership.slot
+
+    @property
+    def highest_id(self) -> int:
+        return self._highest_id
+
+    def _own_writers(self) -> tuple[int, int]:
+        """The numbers of this server's first and last writer."""
+        return self.slot * _WRITERS, (self.slot + 1) * _WRITERS - 1
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ShardConnectionFailed(f"{self.endpoint} is not open")
+
+    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Relational code as one transaction of the writer for everything but the hot paths."""
+        self._check_open()
+        return await self._other.carry_out(lambda t: work(MysqlDialect(t), *args))
+
+    def _new_writer(self) -> Writer:
+        return Writer(
+            self._connect_writer,
+            self.endpoint,
+            self._queue_cache,
+            self._refresh,
+            self._rejoin,
+            self._settings,
+            self.stats,
+        )
+
+    async def _connect_writer(self) -> MysqlConnection:
+        return await connect(self.endpoint, self._settings, autocommit=False, stats=self.stats)
+
+    async def _connect_reader(self) -> MysqlConnection:
+        connection = await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)
+        self.capabilities = self.capabilities._replace(body_bytes_max=body_bytes_max(connection.packet_bytes_max))
+        return connection
+
+    async def _connect_slow(self) -> MysqlConnection:
+        """For changes of tables, which take as long as they take."""
+        return await connect(
+            self.endpoint, replace(self._settings, statement_timeout_ms=_ALTER_MS), autocommit=True, stats=self.stats
+        )
+
+    async def _connect_hasty(self) -> MysqlConnection:
+        """For changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
+        settings = replace(self._settings, statement_timeout_ms=_ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
+        return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
+
+    async def _refresh(self) -> None:
+        """Reads the queue cache anew."""
+        look = self._queue_cache.begin_look()
+        found, used = await self._readers.read(lambda c: c.run([sql("list_queues")(), sql("list_priorities")()]))
+        self._queue_cache.replace(
+            look,
+            [(line[0], line[1].decode()) for line in found.rows],
+            [(queue_id, priority) for queue_id, priority in used.rows],
+        )
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
+
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        """The queue cache learns of them at their first use."""
+        return await self._other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = await self._other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
+        await self._refresh()
+        return newest_ms
+
+    async def list_queues(self) -> Sequence[Queue]:
+        self._check_open()
+        look = self._queue_cache.begin_look()
+        found = await self._readers.read(reading.list_queues)
+        self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
+        return [queue for _, queue in found]
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+    ) -> None:
+        if not await self._other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
+            raise QueueNotFound(name)
+
+    # --- the three hot paths ------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        self._check_open()
+        lost, turn = self._membership.lost, Turn()
+        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, turn, lost))
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        self._check_open()
+        try:
+            return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._unknown_claims.update(call.holder.token for order in orders for call in order.calls)
+            raise
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        self._check_open()
+        return await self._finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+
+    # --- keys across shards ---------------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        return await self._readers.read(lambda c: looking.find_requests(MysqlReader(c), requests, now_ms))
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        return await self._readers.read(lambda c: looking.find_unique(MysqlReader(c), keys, now_ms))
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        return await self._readers.read(lambda c: looking.list_unique_queues(MysqlReader(c)))
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        return await self._readers.read(lambda c: looking.timed_keys(MysqlReader(c), now_ms))
+
+    async def changed_queues(self) -> Sequence[str]:
+        self._check_open()
+        changed = await self._changes.changed((await self._snapshots.latest()).others)
+        given_back, self._given_back = self._given_back, set()
+        return list(given_back | changed)
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        return await self._change(note_map, shard_map, now_ms)
+
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+        self._check_open()
+        return await self._other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        self._check_open()
+        return await self._change(in_hand.extend, claims, now_ms)
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        self._check_open()
+        return await self._change(in_hand.release, claims, now_ms)
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        self._check_open()
+        return await self._change(in_hand.cancel, keys, now_ms)
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._change(bulk.run, orders, now_ms)
+
+    # --- bulk ---------------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        self._check_open()
+        return await self._change(bulk.requeue, order, now_ms)
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        self._check_open()
+        return await self._change(bulk.purge, order)
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        self._check_open()
+        return await self._change(bulk.delete_named, keys, state)
+
+    # --- looking ------------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        self._check_open()
+        return await self._readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        self._check_open()
+        return await self._readers.read(lambda c: reading.lookup(c, keys, bodies=bodies))
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        self._check_open()
+        return await self._readers.read(lambda c: reading.scan(c, page))
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        self._check_open()
+        return await self._readers.read(lambda c: reading.counts(c, queues))
+
+    # --- maintenance --------------------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> MaintenanceSnapshot:
+        first, last = self._own_writers()
+        statement = sql("maintenance_snapshot")(own_first=first, own_last=last)
+        [found] = await self._readers.read(lambda c: c.run([statement]))
+        future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
+            NEVER_MS if value is None else value for value in found.rows[0]
+        ]
+        return MaintenanceSnapshot(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        self._check_open()
+        if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
+            return 0
+        return await self._other.carry_out(lambda t: due_jobs.advance_due(t, now_ms, limit))
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if self._unknown_claims:
+            await self._give_back_unknown_claims(now_ms)
+        if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
+            return []
+        return await self._change(sweeping.time_out_claims, now_ms, limit)
+
+    async def _give_back_unknown_claims(self, now_ms: int) -> None:
+        """Gives back claims with an unknown outcome, whose callers were told that they failed: no worker has these jobs.
+
+        By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
+        """
+        tokens = frozenset(self._unknown_claims)
+        queues = await self._claiming.carry_out(lambda t: in_hand.release_tokens(MysqlDialect(t), tokens, now_ms))
+        self._unknown_claims -= tokens
+        self._given_back |= queues
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
+            return []
+        return await self._change(sweeping.expire_jobs, now_ms, limit)
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        snapshot = await self._snapshots.latest()
+        mark = (self.stats.changes, snapshot.others)
+        swept: list[Swept] = []
+        if limit > 0 and garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
+            swept = await self._other.carry_out(lambda t: garbage.collect_garbage(t, self._memory, ttls, now_ms, limit))
+            all_seen = not swept and not self._memory.left_out
+            self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
+        if now_ms >= self._partitions_at_ms:  # also while there is always garbage, and while there is never any
+            await self._look_after_partitions(now_ms)
+        return swept
+
+    async def _look_after_partitions(self, now_ms: int) -> None:
+        """It is about space alone: what fails is said, and comes again."""
+        self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
+        try:
+            await self.keep_partitions(now_ms)
+        except WorldError as error:
+            self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS * 10
+            logger.warning("partitions could not be changed", extra={"shard": self.name, "reason": error.message})
+
+    async def keep_partitions(self, now_ms: int) -> list[str]:
+        """Makes partitions for what comes and drops those that are over; the names of the dropped."""
+        try:
+            return await self._partitions.keep(now_ms)
+        except (ConnectionLost, driver.MySQLError) as error:
+            raise translate(error, self.endpoint) from error
+
+
+async def _highest_id(connection: MysqlConnection) -> int:
+    [found] = await connection.run([sql("select_highest_id")()])
+    return int(found.rows[0][0])

@@ -1,0 +1,186 @@
+"""The store's SQL by name, from the files in `queries/`; and values as SQL literals.
+
+`sql("lock_due")` is a template; calling it with a value for each `:name` in it gives the statement's bytes. Statements are put
+together here rather than by the driver because a batch is one packet: many statements, thousands of rows, one round trip.
+
+Literals are safe because every connection runs in utf8mb4 (no multi-byte character contains a quote or a backslash) and with an
+`sql_mode` of ours (backslash escapes are on); `connection.py` sets both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from pinlater.server.storage.relational.statements import read_statements
+
+STATEMENTS = read_statements(files("pinlater.server.storage.mysql") / "queries")
+# Room for a statement's own words, beside its rows.
+STATEMENT_BYTES = 1_000
+# What the longest body's statement needs beside it: a job's options may be long, too.
+_ROOM_BYTES = 100_000
+_LOCK_NAME_MAX = 64
+_KEYS_A_STATEMENT = 500
+# What a key takes in a condition beside itself, if each is of another queue.
+_KEY_BYTES = 80
+_NAME = re.compile(rb":([a-z_]+)")
+
+
+class Sql(bytes):
+    """Text that is SQL already."""
+
+
+class Template:
+    """A statement with named places."""
+
+    __slots__ = ("_names", "_pieces")
+
+    def __init__(self, text: bytes) -> None:
+        pieces = _NAME.split(text)
+        self._pieces = pieces[::2]
+        self._names = [name.decode() for name in pieces[1::2]]
+
+    def __call__(self, **values: object) -> bytes:
+        parts = [self._pieces[0]]
+        for name, piece in zip(self._names, self._pieces[1:], strict=True):
+            parts.append(literal(values[name]))
+            parts.append(piece)
+        return b"".join(parts)
+
+
+def body_bytes_max(packet_bytes: int) -> int:
+    """The longest body that always fits: any byte of it may be one that must be escaped."""
+    return max(0, (packet_bytes - _ROOM_BYTES) // 2)
+
+
+@cache
+def sql(name: str) -> Template:
+    """The statement of that name."""
+    return Template(STATEMENTS[name].text.encode())
+
+
+def literal(value: object) -> bytes:
+    """A value as SQL: numbers, text, bytes, None, and sequences of numbers for `IN (:ids)`."""
+    write = _LITERALS.get(type(value))
+    if write is not None:
+        return write(value)
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, Sequence):
+        return b",".join([literal(item) for item in value])
+    raise TypeError(f"{type(value).__name__} is no SQL value")
+
+
+def escaped(data: bytes) -> bytes:
+    """What may stand between single quotes."""
+    if b"\\" in data:
+        data = data.replace(b"\\", b"\\\\")
+    if b"'" in data:
+        data = data.replace(b"'", b"\\'")
+    return data
+
+
+_LITERALS: dict[type, Callable[[Any], bytes]] = {
+    Sql: lambda value: value,
+    int: lambda value: b"%d" % value,
+    bytes: lambda value: b"_binary'" + escaped(value) + b"'",
+    str: lambda value: b"'" + escaped(value.encode()) + b"'",
+    type(None): lambda _: b"NULL",
+}
+
+
+def row(values: Sequence[object]) -> bytes:
+    """One row of a VALUES list or one pair of an IN list."""
+    return b"(" + b",".join([literal(value) for value in values]) + b")"
+
+
+def rows(values: Iterable[Sequence[object]]) -> Sql:
+    """Several of them."""
+    return Sql(b",".join([row(one) for one in values]))
+
+
+def in_statements(new: Sequence[bytes], bytes_max: int) -> list[Sql]:
+    """Rows put together to statements of about that length at most (one row always fits)."""
+    if not new:
+        return []
+    parts: list[Sql] = []
+    start = size = 0
+    for index, one in enumerate(new):
+        if size and size + len(one) > bytes_max - STATEMENT_BYTES:
+            parts.append(Sql(b",".join(new[start:index])))
+            start, size = index, 0
+        size += len(one) + 1
+    parts.append(Sql(b",".join(new[start:])))
+    return parts
+
+
+def json_rows(values: Iterable[Sequence[int]]) -> Sql:
+    """Rows of numbers as a JSON text, for JSON_TABLE."""
+    return Sql(b"'[" + b",".join([b"[%b]" % b",".join([b"%d" % number for number in one]) for one in values]) + b"]'")
+
+
+def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
+    """A condition for rows with one of these (queue id, key) pairs.
+
+    A list for each queue: of pairs in one list MariaDB makes no ranges where there is a single one, and reads the whole table.
+    """
+    by_queue: dict[int, list[bytes]] = {}
+    for queue_id, key in sorted(set(keys)):
+        by_queue.setdefault(queue_id, []).append(literal(key))
+    parts = [
+        b"(queue_id = %d AND %b IN (%b))" % (queue_id, column.encode(), b",".join(listed))
+        for queue_id, listed in by_queue.items()
+    ]
+    return Sql(b"(" + b" OR ".join(parts) + b")")
+
+
+def keys_in_statements(column: str, keys: Iterable[tuple[int, bytes]], bytes_max: int) -> list[Sql]:
+    """Conditions as of `keys_are` for all these keys, each short enough for one statement, and with a list that servers look up by index:
+    MariaDB makes a table of one of a thousand and joins that, and MySQL gives up ranges that take more than 8 MB to plan."""
+    parts: list[Sql] = []
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for key in sorted(set(keys)):
+        longest = 2 * len(key[1]) + _KEY_BYTES
+        if some and (len(some) >= _KEYS_A_STATEMENT or size + longest > bytes_max - STATEMENT_BYTES):
+            parts.append(keys_are(column, some))
+            some, size = [], 0
+        some.append(key)
+        size += longest
+    return [*parts, keys_are(column, some)] if some else parts
+
+
+JOBS = Sql(b"jobs FORCE INDEX (PRIMARY)")
+KEPT_JOBS = Sql(b"kept_jobs AS jobs FORCE INDEX (PRIMARY)")
+
+
+def lock_name(purpose: str, database: str) -> Sql:
+    """What a server-wide lock for one database is called, as a literal. MySQL takes names of up to 64 letters, as many as a database's."""
+    name = f"pinlater-{purpose}-{database}"
+    if len(name) > _LOCK_NAME_MAX:
+        name = f"pinlater-{purpose}-{sha256(database.encode()).hexdigest()[:32]}"
+    return Sql(literal(name))
+
+
+def json_ids(ids: Sequence[int]) -> Sql:
+    """Ids as a JSON text, for JSON_TABLE."""
+    return Sql(b"'[" + b",".join([b"%d" % one for one in ids]) + b"]'")
+
+
+def delete_rows(table: bytes, ids: Sequence[int]) -> bytes:
+    """Deletes by id; `ids` in order."""
+    if len(ids) == 1:
+        return sql("delete_row")(table=Sql(table), id=ids[0])
+    return sql("delete_rows")(table=Sql(table), ids=json_ids(ids))
+
+
+def delete_ready(keys: Sequence[tuple[int, ...]]) -> bytes:
+    """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
+    if len(keys) == 1:
+        queue_id, priority, run_after_ms, job_id = keys[0]
+        return sql("delete_ready_row")(queue_id=queue_id, priority=priority, run_after_ms=run_after_ms, id=job_id)
+    return sql("delete_ready")(keys=json_rows(sorted(keys)))

@@ -1,0 +1,12 @@
+"""Which connections are encrypted. Imports no driver."""
+
+from __future__ import annotations
+
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+
+
+def wants_tls(endpoint: Endpoint, settings: MysqlSettings) -> bool:
+    """Whether connections to it are encrypted. Over a socket nobody listens in, so only who asks for it there gets it."""
+    if endpoint.tls is not None:
+        return endpoint.tls
+    return settings.tls and endpoint.socket is None

@@ -1,0 +1,447 @@
+"""Transactions: what one call does in one, retried where the database says so, and never carried out twice.
+
+Every transaction that changes something writes its number into its writer's row, mostly first. When a connection is lost between COMMIT
+and its answer, or the answer is an error that leaves it open, the next connection ends the old one and reads the number: it is the
+transaction's, or the transaction never was. So neither is a reason to do a thing again, and a thing done is never taken for failed.
+
+A connection that was given up may live on in the database, with its locks: nothing is done on the next one before it has ended.
+
+A transaction takes queues from the server's memory and fails where one of them is gone: those that it counts for by the counters' foreign
+key, the others by a look that rides with the COMMIT. Then the memory is read anew and the transaction runs again. So what is
+remembered never decides that a queue, or anything in it, is absent.
+
+The numbers lie in the range that came with the server's slot. Where the row has one from beyond, another server has taken the slot,
+and the transaction fails: this server takes another slot and does it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import count
+from random import Random
+from typing import Any, TypeVar
+
+from asyncmy import errors as driver
+
+from pinlater.domain.errors import OutcomeUnknown
+from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, Result, code_of, text_of
+from pinlater.server.storage.mysql.counters import Counters
+from pinlater.server.storage.mysql.errors import (
+    DEADLOCKS,
+    DUPLICATE,
+    LOCK_WAIT,
+    NOT_NULL,
+    QUEUE_GONE,
+    READ_ONLY,
+    UNDONE,
+    SlotLost,
+    is_ours,
+    translate,
+)
+from pinlater.server.storage.mysql.queue_cache import QueueCache, QueueEntry
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Sql, Template, sql
+from pinlater.server.storage.mysql.stats import Stats
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+_MARK_WRITER = sql("mark_writer")
+_ALWAYS = Sql(b"TRUE")
+_FIND_WRITER = sql("find_writer")
+_FIND_COMMIT = sql("find_commit")
+_CHECK_QUEUES = sql("check_queues")
+_FIND_QUEUES = sql("find_queues")
+_SELECT_QUEUES = sql("select_queues")
+_COMMIT_STEP_S = 0.02
+# Pauses between tries grow no further than to 16 times the first: a database that restarts is back some time within seconds.
+_DOUBLINGS_MAX = 4
+# How many numbers come with each lease of a slot: a million a second for twelve days.
+NUMBERS = 2**40
+
+
+class Transaction:
+    """What a call works with. Statements that need no answer ride with the next that does, or with the COMMIT.
+
+    `careful`: the call ran before and met what it had not expected (a key that was there already, a claim that had changed), so it
+    had better look first.
+    """
+
+    def __init__(self, writer: Writer, connection: MysqlConnection, queue_cache: QueueCache, *, careful: bool) -> None:
+        self._writer = writer
+        self._connection = connection
+        self.queue_cache = queue_cache
+        self.careful = careful
+        self.counters = Counters()
+        self._waiting: list[bytes] = []
+        self.marked = False
+        self.supposed = False
+        self._used = False
+        self._relied_on: set[int] = set()  # queues that were taken from memory
+        self.ended = False
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """For errors."""
+        return self._connection.endpoint
+
+    @property
+    def statement_bytes_max(self) -> int:
+        """How long one statement may be."""
+        return self._connection.packet_bytes_max
+
+    @property
+    def row_bytes_max(self) -> int:
+        """How long a body and a job's options may be, as literals."""
+        return self.statement_bytes_max - STATEMENT_BYTES
+
+    async def queues_named(self, names: Iterable[str]) -> dict[str, QueueEntry]:
+        """Those of these queues that there are. The database is asked for those that are not remembered."""
+        known = self.queue_cache.queues
+        found = {name: known[name] for name in names if name in known}
+        unknown = sorted({name for name in names if name not in found})
+        if unknown:
+            found |= {
+                queue.name: queue
+                for queue in await self._learn(_FIND_QUEUES(names=[name.encode() for name in unknown]))
+            }
+        self._relied_on.update([queue.queue_id for queue in found.values()])
+        return found
+
+    async def queues_of(self, ids: Iterable[int]) -> dict[int, QueueEntry]:
+        """The queues with these ids; what is missing is in the database neither. It is asked for those that are not remembered."""
+        known = self.queue_cache.by_id
+        wanted = set(ids)
+        found = {queue_id: known[queue_id] for queue_id in wanted if queue_id in known}
+        unknown = sorted(wanted - found.keys())
+        if unknown:
+            found |= {queue.queue_id: queue for queue in await self._learn(_SELECT_QUEUES(ids=unknown))}
+        self._relied_on.update(found)
+        return found
+
+    async def _learn(self, statement: bytes) -> list[QueueEntry]:
+        [found] = await self.select(statement)
+        return [self.queue_cache.learn(queue_id, name.decode()) for queue_id, name in found.rows]
+
+    def change(self, statement: bytes) -> None:
+        """A change without an answer."""
+        if not self.marked:
+            self.marked = True
+            self._waiting.append(self._writer.mark())
+        self._waiting.append(statement)
+
+    def suppose(self, *statements: bytes, rows: int) -> None:
+        """The transaction's first changes, of which the last must change exactly `rows` rows. If it does not, nothing happens, and the
+        call runs again `careful`ly."""
+        self.marked = self.supposed = True
+        self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
+
+    async def change_now(self, statement: bytes) -> int:
+        """A change; how many rows it met."""
+        self.change(statement)
+        return (await self._flush([]))[-1].affected
+
+    async def select(self, *statements: bytes) -> list[Result]:
+        """The answers of these, after all changes so far."""
+        return (await self._flush(list(statements)))[-len(statements) :]
+
+    async def select_jobs(self, statement: Template, ids: Sequence[int]) -> list[tuple[Any, ...]]:
+        """The rows of a statement about these jobs, whose first column is the id, wherever the jobs are kept."""
+        if not ids:
+            return []
+        [found] = await self.select(statement(jobs=JOBS, ids=ids))
+        if len(found.rows) == len(ids):
+            return list(found.rows)
+        there = {line[0] for line in found.rows}
+        missing = [job_id for job_id in ids if job_id not in there]
+        [kept] = await self.select(statement(jobs=KEPT_JOBS, ids=missing))
+        return [*found.rows, *kept.rows]
+
+    async def commit(self, *last: bytes) -> list[Result]:
+        """Everything that waits, `last` (selects), and the COMMIT, in one round trip; the answers of `last`."""
+        self.ended = True
+        counted = self.counters.statement(self._writer.number)
+        if counted is not None:
+            self.change(counted)
+        uncounted = self._relied_on - self.counters.queue_ids()
+        if uncounted:
+            self._waiting.append(_CHECK_QUEUES(ids=sorted(uncounted), count=len(uncounted)))
+        if not self._used and not self._waiting and not last:
+            return []
+        try:
+            return (await self._flush([*last, b"COMMIT"]))[-1 - len(last) : -1]
+        except (ConnectionLost, driver.MySQLError) as error:
+            if not self.marked or not self._leaves_open(error):
+                raise
+            self._connection.close()  # with whatever it still has open
+            await self._writer.settle(error)
+            return await self._writer.ask_again(last, error) if last else []
+
+    def _leaves_open(self, error: Exception) -> bool:
+        """Whether the transaction may have been carried out all the same."""
+        if isinstance(error, ConnectionLost):
+            return True
+        return self._connection.unanswered == 1 and code_of(error) not in UNDONE
+
+    async def _flush(self, more: list[bytes]) -> list[Result]:
+        statements, self._waiting = [*self._waiting, *more], []
+        self._used = True
+        return await self._connection.run(statements)
+
+
+class _Misjudged(Exception):
+    """What a transaction supposed was not so. Nothing was changed."""
+
+
+class Writer:
+    """One after the other, transactions on one connection. `number` is this writer's row in `writers` and in the counters.
+
+    `rejoin` takes another slot, where the one is lost with which this writer had its number.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[MysqlConnection]],
+        endpoint: Endpoint,
+        queue_cache: QueueCache,
+        refresh: Callable[[], Awaitable[None]],
+        rejoin: Callable[[int], Awaitable[None]],
+        settings: MysqlSettings,
+        stats: Stats,
+    ) -> None:
+        self._connect = connect
+        self._endpoint = endpoint
+        self._queue_cache = queue_cache
+        self._refresh = refresh
+        self._rejoin = rejoin
+        self._settings = settings
+        self._stats = stats
+        self._random = Random()  # noqa: S311 spreads retries, guards nothing
+        self._turn = asyncio.Lock()
+        self._connection: MysqlConnection | None = None
+        self._numbers = (0, 0)
+        self._newest = 0
+        self.number = 0
+
+    async def become(self, number: int, first: int) -> None:
+        """Another writer from the next transaction on, with numbers from `first` on."""
+        async with self._turn:
+            self.number = number
+            self._newest = first
+            self._numbers = (first, first + NUMBERS - 1)
+
+    async def become_unnumbered(self, number: int) -> None:
+        """A writer whose row others may share: with random numbers, whatever the row says."""
+        async with self._turn:
+            self.number = number
+            self._newest = secrets.randbits(62)
+            self._numbers = (0, 2**63 - 1)
+
+    async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
+
+        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where the outcome cannot be
+        found out. No new try begins once a statement's time limit has passed since the first began.
+        """
+        try:
+            return await self._in_turn(work)
+        except SlotLost as lost:
+            self._stats.slots_lost += 1
+            await self._rejoin(lost.writer)
+        return await self._in_turn(work)
+
+    async def close(self) -> None:
+        """Waits for what is under way."""
+        async with self._turn:
+            if self._connection is not None:
+                await self._connection.quit()
+
+    def mark(self, condition: Sql = _ALWAYS) -> bytes:
+        """The statement that numbers a transaction. It fails where `condition` doesn't hold."""
+        self._newest += 1
+        first, last = self._numbers
+        return _MARK_WRITER(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
+
+    async def _in_turn(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async with self._turn:
+            careful = False
+            give_up_at = _now() + self._settings.statement_timeout_ms / 1000
+            for attempt in count():
+                last = attempt >= self._settings.retries
+                try:
+                    return await self._once(work, careful=careful)
+                except _Misjudged:
+                    careful = True
+                    continue
+                except ConnectionLost as error:
+                    self._stats.lost_connections += 1
+                    if last or _now() >= give_up_at:
+                        raise translate(error, self._endpoint) from error
+                except driver.MySQLError as error:
+                    careful = careful or code_of(error) == DUPLICATE
+                    may_retry = await self._may_retry(error)
+                    if last or not may_retry or _now() >= give_up_at:
+                        if is_ours(error):
+                            raise translate(error, self._endpoint, attempt + 1) from error
+                        raise
+                await self._pause(attempt)
+        raise AssertionError  # `count` never ends
+
+    async def _pause(self, attempt: int) -> None:
+        await asyncio.sleep(
+            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
+        )
+
+    async def _once(self, work: Callable[[Transaction], Awaitable[T]], *, careful: bool) -> T:
+        connection = await self._usable_connection()
+        transaction = Transaction(self, connection, self._queue_cache, careful=careful)
+        began = time.perf_counter()
+        try:
+            result = await work(transaction)
+            if not transaction.ended:
+                await transaction.commit()
+        except BaseException as error:
+            self._queue_cache.forget_floors()  # what was claimed waits again
+            await self._roll_back(connection, error)
+            if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) == NOT_NULL:
+                raise _Misjudged from error
+            raise
+        self._stats.transactions += 1
+        self._stats.transaction_s += time.perf_counter() - began
+        self._stats.changes += transaction.marked
+        return result
+
+    # --- connections ------------------------------------------------------------------------------------------------------------
+
+    async def _usable_connection(self) -> MysqlConnection:
+        """The connection, or a new one where it was lost, or lay idle for so long that the database is about to end it."""
+        old = self._connection
+        if old is not None and old.usable:
+            return old
+        if old is not None:
+            await old.quit()
+        connection = await self._connect()
+        if old is not None:
+            try:
+                await self._end(old, connection)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection = connection
+        return connection
+
+    async def _end(self, old: MysqlConnection, connection: MysqlConnection) -> None:
+        """Ends the old connection in the database, where it still lives: what it had not committed is rolled back then.
+
+        A COMMIT under way is waited for instead: MySQL would end itself where one is killed that waits for room for the binary log.
+        """
+        held = f"'{old.name}'"
+        give_up_at = _now() + self._settings.lock_wait_ms / 1000
+        while True:
+            [alive] = await connection.run([f"SELECT IS_USED_LOCK({held})".encode()])
+            if alive.rows[0][0] is None:
+                return
+            [commits] = await connection.run([_FIND_COMMIT(id=alive.rows[0][0])])
+            if not commits.rows:
+                break
+            if _now() >= give_up_at:
+                raise ConnectionLost(f"{self._endpoint}: a COMMIT does not end; is its disk full?")
+            await asyncio.sleep(_COMMIT_STEP_S)
+        with contextlib.suppress(driver.MySQLError):
+            await connection.run([b"KILL %d" % alive.rows[0][0]])
+        [gone] = await connection.run([f"SELECT GET_LOCK({held}, {self._settings.lock_wait_s})".encode()])
+        if gone.rows[0][0] != 1:
+            raise ConnectionLost(f"{self._endpoint}: the old connection does not end")
+        await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
+
+    async def settle(self, cause: Exception) -> None:
+        """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
+        `ConnectionLost`, or that error, if it was not.
+
+        A database that refuses connections may be restarting: it is asked again for `connect_timeout_ms`, however often it refuses.
+
+        Raises `OutcomeUnknown` where the database can't be asked in that time, or another server has written over the number.
+        """
+        give_up_at = self._settle_until()
+        for attempt in count():
+            try:
+                connection = await self._usable_connection()
+                found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
+                break
+            except (ConnectionLost, driver.MySQLError) as error:
+                logger.warning("%s: the outcome of a transaction can't be asked for yet: %s", self._endpoint, error)
+                if _now() >= give_up_at:
+                    unknown = f"{text_of(cause)}; whether the transaction was carried out could not be asked: {error}"
+                    raise OutcomeUnknown(unknown) from cause
+            await self._pause(attempt)
+        newest, (first, last) = found.rows[0][0] if found.rows else self._numbers[0], self._numbers
+        if not first <= newest <= last:
+            raise OutcomeUnknown(f"{text_of(cause)}; meanwhile another server took this one's slot") from cause
+        if newest != self._newest:
+            if not isinstance(cause, ConnectionLost):
+                raise cause
+            raise ConnectionLost(f"{cause}; the transaction was not carried out") from cause
+        self._stats.settled += 1
+        if not isinstance(cause, ConnectionLost):
+            logger.warning(
+                "%s: a COMMIT was answered with an error and carried out: %s", self._endpoint, text_of(cause)
+            )
+
+    async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
+        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked for as long as
+        `settle` asks."""
+        give_up_at = self._settle_until()
+        for attempt in count():
+            try:
+                connection = await self._usable_connection()
+                return (await connection.run([*selects, b"COMMIT"]))[:-1]
+            except (ConnectionLost, driver.MySQLError) as error:
+                logger.warning("%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error)
+                if _now() >= give_up_at:
+                    unknown = f"{text_of(cause)}; the transaction was carried out, but its answer is lost"
+                    raise OutcomeUnknown(unknown) from cause
+            await self._pause(attempt)
+        raise AssertionError  # `count` never ends
+
+    def _settle_until(self) -> float:
+        return _now() + self._settings.connect_timeout_ms / 1000
+
+    async def _roll_back(self, connection: MysqlConnection, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            connection.close()
+        elif connection.open and connection is self._connection:
+            with contextlib.suppress(ConnectionLost, driver.MySQLError):
+                await connection.run([b"ROLLBACK"])
+
+    async def _may_retry(self, error: driver.MySQLError) -> bool:
+        code = code_of(error)
+        if code == NOT_NULL:
+            raise SlotLost(self._endpoint, self.number) from error
+        if code in DEADLOCKS:
+            self._stats.deadlocks += 1
+        elif code == LOCK_WAIT:
+            self._stats.lock_waits += 1
+        elif code in QUEUE_GONE:
+            await self._refresh()
+        elif code in READ_ONLY:
+            return self._leave_replica()
+        elif code != DUPLICATE:
+            return False
+        return True
+
+    def _leave_replica(self) -> bool:
+        """After a failover an old connection is one to a replica, a new one may be to the new primary."""
+        connection = self._connection
+        if connection is None:
+            return False
+        connection.close()
+        return connection.had_long_been_open
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,29 @@
+"""What a look at a shard tells that isn't served here: the same of every kind that has several shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.domain.queue import QueueCounts
+from pinlater.server.storage.interface import Member, TimedKeys
+
+
+class Look(NamedTuple):
+    """How a shard is now. `schema` 0: there is no database yet, or nothing of ours in it. `body_bytes_max`: what it holds, if it says."""
+
+    schema: int
+    members: Sequence[Member] = ()
+    counts: Sequence[QueueCounts] = ()
+    body_bytes_max: int | None = None
+    timed_keys: TimedKeys = TimedKeys()
+
+    @property
+    def live(self) -> int:
+        """Jobs that wait or run."""
+        return sum(row.pending + row.in_progress for row in self.counts)
+
+    @property
+    def finished(self) -> int:
+        """Finished jobs that are still kept."""
+        return sum(row.succeeded + row.failed for row in self.counts)

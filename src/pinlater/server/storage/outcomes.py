@@ -1,0 +1,124 @@
+"""Acks, checkpoints, heartbeats, releases, cancels and orders to run of one call, decided on loaded jobs in the order of the arguments.
+
+The first of two acks of one job counts; the second finds the job as the first left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.changes import Changes
+from pinlater.server.storage.decide import Cancel, Happening, Heartbeat, Release, Run
+from pinlater.server.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
+from pinlater.server.storage.record import JobRecord
+
+NOT_FOUND = Acked(Outcome.NOT_FOUND)
+PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
+SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
+
+Item = TypeVar("Item", Ack, Checkpoint, ClaimRef)
+
+
+def finish(changes: Changes, acks: Sequence[Ack]) -> list[Acked]:
+    """Ends attempts. An ack without a token applies to the claim of any holder."""
+    return _apply(changes, acks, lambda ack: ack, lambda job, ack: ack.token is None or job.token == ack.token)
+
+
+def checkpoint(changes: Changes, checkpoints: Sequence[Checkpoint]) -> list[Acked]:
+    """Fenced by the token, or by the source where there is no token."""
+
+    def allowed(job: JobRecord, progress: Checkpoint) -> bool:
+        if progress.token is not None:
+            return job.token == progress.token
+        return job.source == progress.source
+
+    return _apply(changes, checkpoints, lambda progress: progress, allowed)
+
+
+def extend(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
+    """Heartbeats."""
+    return _apply(changes, refs, lambda _: Heartbeat(), _token_is)
+
+
+def release(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
+    """Claims given back."""
+    return _apply(changes, refs, lambda ref: Release(ref.delay_ms), _token_is)
+
+
+def cancel(changes: Changes, keys: Sequence[JobKey]) -> list[Acked]:
+    """Jobs that wait or are claimed; the claim's holder is not asked."""
+    results = []
+    for key in keys:
+        job = changes.find(key)
+        after = None if job is None else changes.apply(job, Cancel())
+        if job is None:
+            results.append(NOT_FOUND)
+        else:
+            results.append(_acked(Outcome.ALREADY_FINAL, job) if after is None else _acked(Outcome.APPLIED, after))
+    return results
+
+
+def failed_of(changes: Changes, orders: Sequence[RunOrder]) -> list[JobRecord]:
+    """The FAILED jobs among those ordered to run, each once: they must take their unique keys again before `run`."""
+    jobs = (changes.find(key) for key in dict.fromkeys(order.key for order in orders))
+    return [job for job in jobs if job is not None and job.state is JobState.FAILED]
+
+
+def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -> list[Acked]:
+    """PENDING jobs become due, FAILED ones go back to the queue. `barred`: ids of failed jobs whose unique key another job has."""
+    results = []
+    for order in orders:
+        job = changes.find(order.key)
+        if job is None:
+            results.append(NOT_FOUND)
+            continue
+        is_barred = job.state is JobState.FAILED and job.id in barred
+        after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
+        if after is not None:
+            results.append(_acked(Outcome.APPLIED, after))
+        elif job.state is IN_PROGRESS:
+            results.append(_held(job))
+        else:
+            results.append(_acked(Outcome.ALREADY_FINAL, job))
+    return results
+
+
+def _token_is(job: JobRecord, ref: ClaimRef) -> bool:
+    return job.token == ref.token
+
+
+def _apply(
+    changes: Changes,
+    items: Sequence[Item],
+    happening: Callable[[Item], Happening],
+    allowed: Callable[[JobRecord, Item], bool],
+) -> list[Acked]:
+    """Applies the event of each item to its job where that is IN_PROGRESS and `allowed` accepts the claim."""
+    results = []
+    for item in items:
+        job = changes.find(item.key)
+        if job is None:
+            results.append(NOT_FOUND)
+        elif job.state is not IN_PROGRESS:
+            results.append(_acked(Outcome.ALREADY_FINAL if job.finished else Outcome.STALE_CLAIM, job))
+        elif not allowed(job, item):
+            results.append(_held(job))
+        else:
+            results.append(_acked(Outcome.APPLIED, changes.apply(job, happening(item)) or job))
+    return results
+
+
+def _held(job: JobRecord) -> Acked:
+    """The refusal that names the holder."""
+    refused = _acked(Outcome.STALE_CLAIM, job)
+    return refused._replace(holder=job.holder or "", held_since_ms=job.claimed_at_ms)
+
+
+def _acked(outcome: Outcome, job: JobRecord) -> Acked:
+    """The outcome with the job as it is now: when it is due, or until when the claim lasts that the event renewed."""
+    if job.state is PENDING:
+        return Acked(outcome, PENDING, job.run_after_ms)
+    renewed = outcome is Outcome.APPLIED and job.state is IN_PROGRESS
+    return Acked(outcome, job.state, deadline_ms=job.deadline_ms if renewed else None)

@@ -1,0 +1,76 @@
+"""What every kind of call works with: a writer, the readers, and the queues; and the way of those calls that decide on loaded jobs.
+
+A call goes by the queues' ids as this server remembers them, and every script that is given them refuses where one is another by now:
+`StaleQueues`, after which the call runs again on what Redis says. So an answer never rests on memory alone, least of all that something
+isn't there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pinlater.domain.errors import ShardRefused
+from pinlater.server.storage.redis.changes import Changes
+from pinlater.server.storage.redis.packing import I64
+from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.stats import Stats
+from pinlater.server.storage.redis.writer import Writer
+
+T = TypeVar("T")
+Queues = Sequence[tuple[str, bytes]]
+"""Names and ids, for a script to check."""
+
+# Decided anew so often, where others keep changing the same jobs.
+_TRIES = 10
+
+
+class Access(NamedTuple):
+    """For one call."""
+
+    writer: Writer
+    readers: Readers
+    queue_cache: QueueCache
+    queues: Mapping[str, bytes]  # of those that the call names, the ones that there are
+    stats: Stats
+    refresh: Callable[[], Awaitable[None]]  # reads the queue cache anew
+
+    def ids_of(self, names: Iterable[str]) -> Queues:
+        """Those of the names that there are, with their ids: what scripts are to check."""
+        return [(name, self.queues[name]) for name in dict.fromkeys(names) if name in self.queues]
+
+    async def names_of(self, ids: Iterable[bytes]) -> dict[bytes, str]:
+        """The names of these queues; what is missing is in Redis neither. It is asked where one is not remembered."""
+        wanted = set(ids)
+        if not wanted <= self.queue_cache.names.keys():
+            await self.refresh()
+        names = self.queue_cache.names
+        return {queue: names[queue] for queue in wanted if queue in names}
+
+    async def change(
+        self, refs: Sequence[bytes], now_ms: int, decide: Callable[[Changes], T], names: Sequence[str]
+    ) -> T:
+        """Loads the jobs, decides, writes; anew where one of them has changed in between. `names`: queues that must still be so."""
+        queues = self.ids_of(names)
+        for _ in range(_TRIES):
+            changes = Changes(now_ms)
+            await changes.load(self.readers, refs, queues)
+            result = decide(changes)
+            if await self.write(changes, now_ms, queues) == [0]:
+                return result
+        raise conflict()
+
+    async def write(self, changes: Changes, now_ms: int, queues: Queues, plain: object = False) -> Any:
+        """What `change_jobs.lua` answers; {0} without asking where there is nothing to write. `queues` must still be so."""
+        request = changes.request(queues, plain)
+        if not changes.moves() and not plain and not changes.writing.commands():
+            return [0]
+        answer = await self.writer.run("change_jobs", now_ms, I64.pack(now_ms), request)
+        if answer != [0]:
+            self.stats.conflicts += 1
+        return answer
+
+
+def conflict() -> ShardRefused:
+    return ShardRefused("Others keep changing the same jobs; nothing was changed", retry_after_ms=100)

@@ -1,0 +1,198 @@
+"""Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest.
+
+In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. Where a
+piece after the first one fails, the caller gets the number of jobs done so far; where its outcome is unknown, the caller gets that error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
+from pinlater.domain.job import JobState, UniqueScope
+from pinlater.server.storage import outcomes
+from pinlater.server.storage.decide import RetryFailed
+from pinlater.server.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.changes import Changes
+from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, line_of, may_exist, ref_of
+from pinlater.server.storage.redis.loading import load_jobs
+from pinlater.server.storage.redis.reading import is_held
+
+logger = logging.getLogger(__name__)
+
+# Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
+_PASSED_OVER_MAX = 1_000
+_READ_MAX = 1_000
+_TRIES = 10
+
+
+async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLaterError:
+    """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
+    queue = access.queues.get(order.queue)
+    if queue is None:
+        return QueueNotFound(order.queue)
+    if not 0 <= order.priority <= 255:
+        return 0
+    done = passed = 0
+    while done < order.limit and passed <= _PASSED_OVER_MAX:
+        limit = min(order.limit - done, _READ_MAX)
+        with _after(done) as trouble:
+            seen, requeued = await _requeue_some(access, order, queue, passed, limit, now_ms)
+        if trouble:
+            break
+        done += requeued
+        passed += seen - requeued
+        if not seen:
+            break
+    return done
+
+
+async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
+    """Waiting jobs become due, failed ones go back to the queue unless another job has their key."""
+    queues = access.ids_of([order.key.queue for order in orders])
+    ids = dict(queues)
+    refs = [
+        ref_of(ids[key.queue], key.priority, key.id)
+        for key in (order.key for order in orders)
+        if key.queue in ids and may_exist(key)
+    ]
+    for _ in range(_TRIES):
+        changes = Changes(now_ms)
+        await changes.load(access.readers, refs, queues)
+        failed = outcomes.failed_of(changes, orders)
+        await _load_keys(access, changes, failed)
+        barred = {job.id for job in failed if not _retake_key(changes, job, now_ms)}
+        answers = outcomes.run(changes, orders, barred)
+        if await access.write(changes, now_ms, queues) == [0]:
+            return answers
+    raise conflict()
+
+
+async def _requeue_some(
+    access: Access, order: Requeue, queue: bytes, passed: int, limit: int, now_ms: int
+) -> tuple[int, int]:
+    """How many were looked at, and how many of them were put back."""
+    line = line_of(queue, order.priority)
+    for _ in range(_TRIES):
+        ids = await access.readers.run("select_first", FAILED + line, "+inf", passed + limit)
+        changes = Changes(now_ms)
+        queues = access.ids_of([order.queue])
+        loaded = await changes.load(access.readers, [line + job_id for job_id in ids[passed:]], queues)
+        failed = [job for job in loaded if job.state is JobState.FAILED]
+        await _load_keys(access, changes, failed)
+        requeued = 0
+        for job in failed:
+            if _retake_key(changes, job, now_ms):
+                requeued += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
+        if await access.write(changes, now_ms, queues) == [0]:
+            return len(ids) - passed, requeued
+    raise conflict()
+
+
+async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]) -> None:
+    """The holders of the keys that these jobs would have to take again."""
+    keys = {
+        (changes.found(job).queue, unique.key): b""
+        for job in jobs
+        if (unique := job.options.unique) is not None and unique.scope is UniqueScope.UNFINISHED
+    }
+    if keys:
+        _, held = await load_jobs(access.readers, (), keys=list(keys))
+        changes.held_keys.update(zip(keys, held, strict=True))
+
+
+def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
+    """Takes an UNFINISHED key again; False where another job has it."""
+    unique = job.options.unique
+    if unique is None or unique.scope is not UniqueScope.UNFINISHED:
+        return True
+    found = changes.found(job)
+    place = (found.queue, unique.key)
+    if place in changes.taken_keys or is_held(changes.held_keys[place], now_ms):
+        return False
+    changes.taken_keys.add(place)
+    held = bytes((unique.scope, job.priority)) + found.ref[LINE_BYTES:]
+    changes.writing.single("HSET", b"u" + found.queue, unique.key, held)
+    return True
+
+
+async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterError:
+    """Oldest first, by the time that orders the state."""
+    queue = access.queues.get(order.queue)
+    if queue is None:
+        return QueueNotFound(order.queue)
+    if not 0 <= order.priority <= 255:
+        return 0
+    line = line_of(queue, order.priority)
+    deleted = 0
+    while deleted < order.limit:
+        limit = min(order.limit - deleted, _READ_MAX)
+        with _after(deleted) as trouble:
+            ids = await access.readers.run("select_first", INDEX_OF[order.state] + line, "+inf", limit)
+            refs = [line + job_id for job_id in ids]
+            deleted += await _delete(access, refs, order.state, now_ms, [order.queue], indexed=True)
+        if trouble or len(ids) < limit:
+            break
+    return deleted
+
+
+async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None, now_ms: int) -> int:
+    """Those that are there, and in that state if one is named."""
+    queues = access.queues
+    refs = list(
+        dict.fromkeys(
+            ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)
+        )
+    )
+    names = [key.queue for key in keys]
+    deleted = 0
+    for start in range(0, len(refs), _READ_MAX):
+        with _after(deleted) as trouble:
+            deleted += await _delete(access, refs[start : start + _READ_MAX], state, now_ms, names)
+        if trouble:
+            break
+    return deleted
+
+
+@contextmanager
+def _after(done: int) -> Iterator[list[WorldError]]:
+    """Catches an error that came after some pieces were done and that is known to have changed nothing more."""
+    trouble: list[WorldError] = []
+    try:
+        yield trouble
+    except OutcomeUnknown:
+        raise
+    except WorldError as error:
+        if not done:
+            raise
+        logger.warning("%d jobs were done before this: %s", done, error)
+        trouble.append(error)
+
+
+async def _delete(
+    access: Access,
+    refs: Sequence[bytes],
+    state: JobState | None,
+    now_ms: int,
+    names: Sequence[str],
+    *,
+    indexed: bool = False,
+) -> int:
+    """How many went. `indexed`: the refs are an index's; entries there without a job go too, uncounted."""
+
+    def decide(changes: Changes) -> int:
+        chosen = [job for job in changes.jobs() if state is None or job.state is state]
+        for job in chosen:
+            changes.delete(job)
+        if indexed and state is not None:
+            changes.delete_missing()
+            for found in changes.loaded.values():
+                if found.record.state is not state:
+                    changes.writing.leave("ZREM", INDEX_OF[state] + found.line, found.ref[LINE_BYTES:])
+        return len(chosen)
+
+    return await access.change(refs, now_ms, decide, names)

@@ -1,0 +1,300 @@
+"""Loads the jobs of a call and makes the commands that write what became of them.
+
+The script that writes compares the jobs with what the call has loaded. Where one has changed since, it writes nothing, and the call
+decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from pinlater.domain.job import JobState, UniqueScope
+from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.server.storage import changes
+from pinlater.server.storage.options import NONE, options_of
+from pinlater.server.storage.record import JobRecord, later
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.keys import INDEX_OF, LINE_BYTES, QUEUE_BYTES, line_of, packed_id, parts_of
+from pinlater.server.storage.redis.loading import load_jobs
+from pinlater.server.storage.redis.packing import (
+    HAD_HOLDER,
+    HAS_PAST,
+    SIMPLE,
+    Claim,
+    Past,
+    is_simple,
+    pack_claim,
+    pack_finished,
+    pack_past,
+    read_claim,
+    read_job,
+    read_past,
+)
+from pinlater.server.storage.redis.readers import Readers
+
+PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
+
+
+class Found(NamedTuple):
+    """A job as it was loaded: the record, and the bytes that must still be the same when the change is written."""
+
+    ref: bytes
+    front: bytes
+    size: int
+    claim_bytes: bytes
+    past_bytes: bytes
+    record: JobRecord
+    plain: bool
+    renewed_at_ms: int  # of a claim: its deadline is a claim timeout after this
+
+    @property
+    def line(self) -> bytes:
+        """Queue and priority."""
+        return self.ref[:LINE_BYTES]
+
+    @property
+    def queue(self) -> bytes:
+        """The queue's number, as keys have it."""
+        return self.ref[:QUEUE_BYTES]
+
+
+def found_of(ref: bytes, answer: Sequence[Any]) -> Found:
+    """A job from what `load_jobs` answers about it."""
+    front, size, claim_bytes, past_bytes = answer
+    stored, past, claim = read_job(front), read_past(past_bytes), read_claim(claim_bytes)
+    queue, priority, job_id = parts_of(ref)
+    options = options_of(stored.options) if stored.options is not None else NONE
+    record = JobRecord(
+        id=job_id,
+        queue_id=int.from_bytes(queue, "big"),
+        priority=priority,
+        created_at_ms=stored.created_at_ms,
+        options=options,
+        state=PENDING if claim is None else claim.state,
+        run_after_ms=stored.run_after_ms,
+        updated_at_ms=stored.created_at_ms,
+        attempts_allowed=stored.attempts_allowed,
+        attempts_remaining=stored.attempts_allowed,
+        custom_status=options.status,
+    )
+    if past is not None:
+        record = replace(record, has_progress=True, **past._asdict())
+    renewed_at_ms = 0
+    if claim is not None:
+        record = replace(record, holder=claim.holder, finished_at_ms=claim.finished_at_ms)
+    if claim is not None and claim.state is IN_PROGRESS:
+        renewed_at_ms = claim.renewed_at_ms or 0
+        record = replace(
+            record,
+            claimed_at_ms=claim.claimed_at_ms,
+            deadline_ms=later(renewed_at_ms, claim.timeout_ms or 0),
+            timeout_ms=claim.timeout_ms,
+            flags=claim.flags,
+            token=claim.token,
+            source=claim.source,
+        )
+    return Found(ref, front, size, claim_bytes, past_bytes, record, is_simple(stored), renewed_at_ms)
+
+
+class Writing:
+    """Commands for `change_jobs.lua`: what leaves an index first, then what enters one. Values of one command and key go together."""
+
+    def __init__(self) -> None:
+        self._leaving: dict[tuple[str, bytes], list[bytes | int | str]] = {}
+        self._entering: dict[tuple[str, bytes], list[bytes | int | str]] = {}
+        self._single: list[tuple[str, bytes, list[bytes | int | str]]] = []
+
+    def leave(self, command: str, key: bytes, *values: bytes | int | str) -> None:
+        self._leaving.setdefault((command, key), []).extend(values)
+
+    def enter(self, command: str, key: bytes, *values: bytes | int | str) -> None:
+        self._entering.setdefault((command, key), []).extend(values)
+
+    def single(self, command: str, key: bytes, *values: bytes | int | str) -> None:
+        self._single.append((command, key, list(values)))
+
+    def commands(self) -> list[tuple[str, bytes, list[bytes | int | str]]]:
+        grouped = [*self._leaving.items(), *self._entering.items()]
+        return [*((command, key, values) for (command, key), values in grouped), *self._single]
+
+
+class Changes(changes.Changes):
+    """The jobs of one call. Load, decide, then `request` once."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__(now_ms, REDIS_STATUS)
+        self.loaded: dict[bytes, Found] = {}
+        self._refs: dict[int, bytes] = {}
+        self.missing: dict[bytes, bytes] = {}  # index entries without a job, and their claims
+        self.held_keys: dict[tuple[bytes, str], bytes] = {}  # what was found under unique keys
+        self.taken_keys: set[tuple[bytes, str]] = set()
+        self.writing = Writing()
+        self._finished_bytes = 0
+        self._deleted_waiting: dict[bytes, int] = {}
+
+    async def load(
+        self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
+    ) -> list[JobRecord]:
+        """The jobs that exist. Raises `StaleQueues` where one of the queues is another now."""
+        wanted = list(dict.fromkeys(refs))
+        if not wanted and not queues:
+            return []
+        answer, _ = await load_jobs(readers, wanted, queues=queues)
+        names = {queue: name for name, queue in queues}
+        for at, ref in enumerate(wanted):
+            if answer[4 * at]:
+                self.loaded[ref] = found = found_of(ref, answer[4 * at : 4 * at + 4])
+                self._refs[found.record.id] = ref
+                self.add(found.record, names.get(found.queue, ""))
+            else:
+                self.missing[ref] = answer[4 * at + 2]
+        return [self.loaded[ref].record for ref in wanted if ref in self.loaded]
+
+    def found(self, job: JobRecord) -> Found:
+        """What was loaded of a job."""
+        return self.loaded[self._refs[job.id]]
+
+    # --- writing --------------------------------------------------------------------------------------------------------------
+
+    def request(self, queues: Sequence[tuple[str, bytes]], plain: object = False) -> bytes:
+        """What `change_jobs.lua` is to do."""
+        for before, after in self.moves():
+            self._write(self.found(before), after)
+        self._write_totals()
+        refs = list(self.loaded)
+        found = self.loaded.values()
+        return encode(
+            (
+                [name for name, _ in queues],
+                [queue for _, queue in queues],
+                plain,
+                refs,
+                [one.claim_bytes for one in found],
+                [one.past_bytes for one in found],
+                [(queue, key, held) for (queue, key), held in self.held_keys.items()],
+                self.writing.commands(),
+            )
+        )
+
+    def _write(self, found: Found, job: JobRecord) -> None:
+        self._save(found, job)
+        if found.record.state is not IN_PROGRESS or job.state is not IN_PROGRESS:
+            self._leave(found)
+        if job.state is PENDING:
+            self._enter_waiting(found, job)
+        elif job.state is IN_PROGRESS:
+            self._renew(found, job)
+        else:
+            self._enter_finished(found, job)
+
+    def _save(self, found: Found, job: JobRecord) -> None:
+        """The past; and the job itself where it has a new body, or has to say that there is a past."""
+        if job.changed:
+            past = Past(*(getattr(job, field) for field in Past._fields))
+            self.writing.enter("HSET", b"p", found.ref, pack_past(past))
+        flags = bytes((found.front[0] | HAS_PAST,))
+        if job.new_body is not None:
+            self.writing.single("SET", b"j" + found.ref, flags + found.front[1:] + job.new_body)
+        elif job.changed and not found.front[0] & HAS_PAST:
+            self.writing.single("SETRANGE", b"j" + found.ref, 0, flags)
+
+    def _leave(self, found: Found) -> None:
+        """Out of the indexes of its state as loaded."""
+        leave = self.writing.leave
+        state = found.record.state
+        leave("ZREM", INDEX_OF[state] + found.line, packed_id(found.record.id))
+        if state is IN_PROGRESS:
+            leave("ZREM", b"c", found.ref)
+        elif state is not PENDING:
+            self._finished_bytes -= found.size
+        elif found.record.options.expires_ms is not None:
+            leave("ZREM", b"e", found.ref)
+
+    def _enter_waiting(self, found: Found, job: JobRecord) -> None:
+        enter = self.writing.enter
+        if found.record.state is not PENDING:
+            self.writing.leave("HDEL", b"h", found.ref)
+        enter("ZADD", b"r" + found.line, job.run_after_ms, packed_id(job.id))
+        if job.options.expires_ms is not None:
+            enter("ZADD", b"e", job.options.expires_ms, found.ref)
+        enter("READY", found.queue)
+
+    def _renew(self, found: Found, job: JobRecord) -> None:
+        claim = Claim(
+            IN_PROGRESS,
+            HAD_HOLDER | (SIMPLE if found.plain and not job.changed else 0),
+            _size(found, job),
+            job.claimed_at_ms,
+            job.timeout_ms or 0,
+            max(found.renewed_at_ms, self.now_ms),
+            job.token,
+            job.holder,
+            job.source,
+        )
+        self.writing.enter("HSET", b"h", found.ref, pack_claim(claim))
+        self.writing.enter("ZADD", b"c", job.deadline_ms or 0, found.ref)
+
+    def _enter_finished(self, found: Found, job: JobRecord) -> None:
+        """Its key ends with it, unless that ends by time."""
+        finished_ms, size = job.finished_at_ms or 0, _size(found, job)
+        self.writing.enter("HSET", b"h", found.ref, pack_finished(job.state, size, finished_ms, job.holder))
+        self.writing.enter("ZADD", INDEX_OF[job.state] + found.line, finished_ms, packed_id(job.id))
+        self._finished_bytes += size
+        self._free_key(found)
+
+    def _free_key(self, found: Found) -> None:
+        unique = found.record.options.unique
+        if unique is not None and unique.scope is not UniqueScope.TIME:
+            self.writing.single("FREE", found.queue, unique.key.encode(), packed_id(found.record.id))
+
+    def _write_totals(self) -> None:
+        """How many jobs are in each state is never counted: the indexes know."""
+        for (queue_id, priority), totals in self.totals.items():
+            line = line_of(queue_id.to_bytes(QUEUE_BYTES, "big"), priority)
+            for field, count in ((b"s", totals.succeeded), (b"f", totals.failed), (b"r", totals.retried)):
+                self._add_to_total(line, field, count)
+        for line, count in self._deleted_waiting.items():
+            self._add_to_total(line, b"d", count)
+        if self._finished_bytes:
+            self.writing.single("INCRBY", b"fb", self._finished_bytes)
+
+    def _add_to_total(self, line: bytes, field: bytes, count: int) -> None:
+        if count:
+            self.writing.single("HINCRBY", b"n" + line, field, count)
+
+    # --- deleting -------------------------------------------------------------------------------------------------------------
+
+    def delete(self, job: JobRecord) -> None:
+        """With everything that belongs to it."""
+        found = self.found(job)
+        leave = self.writing.leave
+        self._leave(found)
+        leave("DEL", b"", found.ref)
+        leave("HDEL", b"h", found.ref)
+        leave("HDEL", b"p", found.ref)
+        if found.record.state is PENDING:
+            self._deleted_waiting[found.line] = self._deleted_waiting.get(found.line, 0) + 1
+        self._free_key(found)
+
+    def delete_missing(self) -> None:
+        """Index entries of jobs whose records are gone."""
+        leave = self.writing.leave
+        for ref, claim_bytes in self.missing.items():
+            claim, line, job_id = read_claim(claim_bytes), ref[:LINE_BYTES], ref[LINE_BYTES:]
+            if claim is not None and claim.state is not IN_PROGRESS:
+                self._finished_bytes -= claim.size
+            for index in INDEX_OF.values():
+                leave("ZREM", index + line, job_id)
+            leave("ZREM", b"c", ref)
+            leave("ZREM", b"e", ref)
+            leave("HDEL", b"h", ref)
+            leave("HDEL", b"p", ref)
+            self.writing.single("HINCRBY", b"n" + line, b"l", 1)
+
+
+def _size(found: Found, job: JobRecord) -> int:
+    """Bytes of the job's record, as indexes and claims keep it."""
+    return found.size if job.new_body is None else len(found.front) + len(job.new_body)

@@ -1,0 +1,117 @@
+"""Redis' errors in our words: whose fault it was, and what would help."""
+
+from __future__ import annotations
+
+import re
+
+from redis import exceptions as driver
+
+from pinlater.domain.errors import ShardConnectionFailed, ShardRefused, StoreFull, WorldError
+from pinlater.server.storage.redis.settings import RedisEndpoint
+
+
+class ConnectionLost(Exception):
+    """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
+
+
+class NotSent(ConnectionLost):
+    """There was no connection, so nothing was sent either."""
+
+
+class Refused(Exception):
+    """Redis answered with an error. `code` is its first word; nothing was changed."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+        self.text = text
+
+
+class StaleQueues(Exception):
+    """A queue has another id than the queue cache says, or the slot is another server's: the call decides again."""
+
+
+class SlotLost(ShardConnectionFailed):
+    """This server was silent for longer than its lease, and another one has its slot. Nothing was changed."""
+
+    def __init__(self, endpoint: RedisEndpoint, slot: int) -> None:
+        super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
+        self.slot = slot
+
+
+# What Redis says while it can't do what it otherwise could, at this address or at all.
+FOR_NOW = frozenset({"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY"})
+ELSEWHERE = frozenset({"READONLY", "MASTERDOWN"})
+"""The master may be another server now: worth a new connection."""
+
+
+def refusal_of(error: driver.ResponseError) -> Refused:
+    """The error with its code; the driver cuts the code off where it has a class for it."""
+    text = str(error)
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return Refused(code, text.removeprefix(code + " "))
+    code, _, rest = text.partition(" ")
+    if code.isupper() and code != "ERR":
+        return Refused(code, rest)
+    found = _IN_SCRIPT.search(text)
+    if found is not None:
+        return Refused(found[1], found[2])
+    return Refused("MISCONF" if _CANNOT_SAVE.search(text) else "ERR", text)
+
+
+# Redis 6.2 puts what it answers to a script's command behind where the script was, and cuts out the middle where that gets long.
+_IN_SCRIPT = re.compile(r"Error running script .*: -([A-Z]+) (.*)", re.DOTALL)
+_CANNOT_SAVE = re.compile("stop-writes-on-bgsave-error|writing to the AOF")
+
+_CODES: tuple[tuple[type[Exception], str], ...] = (
+    (driver.NoScriptError, "NOSCRIPT"),
+    (driver.ReadOnlyError, "READONLY"),
+    (driver.OutOfMemoryError, "OOM"),
+    (driver.NoPermissionError, "NOPERM"),
+    (driver.MovedError, "MOVED"),
+    (driver.AskError, "ASK"),
+    (driver.TryAgainError, "TRYAGAIN"),
+    (driver.ClusterDownError, "CLUSTERDOWN"),
+    (driver.MasterDownError, "MASTERDOWN"),
+)
+
+
+def translate(error: Exception, endpoint: RedisEndpoint) -> WorldError:
+    """A `WorldError` that says what happened and what would help; with the cause kept."""
+    found = _translate(error, endpoint)
+    found.__cause__ = error
+    return found
+
+
+def _translate(error: Exception, endpoint: RedisEndpoint) -> WorldError:
+    if not isinstance(error, Refused):
+        return ShardConnectionFailed(str(error))
+    code, text = error.code, error.text
+    if code == "OOM":
+        return StoreFull(f"{endpoint}: Redis has used up its maxmemory")
+    if code == "READONLY":
+        return ShardConnectionFailed(f"{endpoint} takes no writes now ({text}); is it a replica, or after a failover?")
+    if code in {"MOVED", "ASK"}:
+        return ShardConnectionFailed(
+            f"{endpoint} is a node of a Redis Cluster that does not have this shard's keys ({code} {text}); "
+            "name the node that has them, or a Redis without cluster mode",
+            retryable=False,
+        )
+    if code == "BUSY":
+        return ShardRefused(f"{endpoint} is busy with a script ({text}); nothing was changed", retry_after_ms=100)
+    if code == "LOADING":
+        return ShardConnectionFailed(f"{endpoint} is loading its data", retry_after_ms=1000)
+    if code == "MASTERDOWN":
+        return ShardConnectionFailed(f"{endpoint} is a replica without its master ({text})", retry_after_ms=1000)
+    if code == "MISCONF":
+        return ShardConnectionFailed(f"{endpoint} can't save and takes no writes ({text})")
+    if code == "NOREPLICAS":
+        return ShardConnectionFailed(f"{endpoint} has too few replicas to take writes ({text})")
+    if code in {"NOAUTH", "WRONGPASS", "NOPERM"}:
+        return ShardConnectionFailed(
+            f"{endpoint} lets us not in ({code} {text}); check user, password and ACL rules", retryable=False
+        )
+    if code == "CLUSTERDOWN":
+        return ShardConnectionFailed(f"{endpoint}: its cluster is down ({text})")
+    return ShardConnectionFailed(f"{endpoint}: {error}")

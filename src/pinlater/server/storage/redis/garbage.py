@@ -1,0 +1,118 @@
+"""Finished jobs that go: past their time to live, or beyond the bytes that they may take.
+
+What is oldest in each line is remembered from the last walk over all lines, as it can only grow younger; so most turns ask only about
+lines that have something to give. Weakness: the first job that finishes in a line which had none is seen by the next walk, which comes
+when it could be due at the earliest.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from pinlater.domain.job import JobState
+from pinlater.server.storage.counts import SweepCounts
+from pinlater.server.storage.interface import TimeToLive
+from pinlater.server.storage.redis.access import Access
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.claiming import time_of
+from pinlater.server.storage.redis.keys import QUEUE_BYTES, SUCCEEDED
+from pinlater.server.storage.redis.walking import walk
+
+# Rows, or lines, that one script handles: Redis serves no other client meanwhile.
+_ROWS_MAX = 500
+_LINES_MAX = 100
+_WALK_EVERY_MS = 600_000
+# Jobs of about the same age go together, wherever they are: within a hundredth of it.
+_SAME_AGE = 100
+
+Line = tuple[bytes, bytes]
+"""Queue and priority, and the index."""
+
+
+class Finished:
+    """What is known of the oldest finished job of each line."""
+
+    def __init__(self) -> None:
+        self._oldest: dict[Line, int] = {}
+        self._walked_ms: int | None = None
+
+    async def collect_old(
+        self, access: Access, ttls: Sequence[TimeToLive], now_ms: int, limit: int, counts: SweepCounts
+    ) -> int:
+        """Those past their time to live. Returns how much of the limit is left."""
+        by_name = {ttl.queue: ttl for ttl in ttls}
+        if self._must_walk(ttls, now_ms):
+            await self._walk(access, now_ms)
+        names = access.queue_cache.names
+        due: dict[Line, int] = {}
+        for line, oldest_ms in self._oldest.items():
+            ttl = by_name.get(names.get(line[0][:QUEUE_BYTES], ""))
+            if ttl is not None:
+                before_ms = now_ms - (ttl.succeeded_ms if line[1] == SUCCEEDED else ttl.failed_ms)
+                if oldest_ms < before_ms:
+                    due[line] = before_ms
+        left = limit
+        while left > 0 and due:
+            part = list(due)[:_LINES_MAX]
+            asked = min(left, _ROWS_MAX)
+            gone, _ = await self._collect(access, [(line, f"({due[line]}") for line in part], asked, "", counts)
+            left -= gone
+            for line in part:
+                if not gone or line not in self._oldest or self._oldest[line] >= due[line]:
+                    del due[line]
+        return left
+
+    async def collect_bytes(self, access: Access, bytes_over: int, now_ms: int, limit: int, counts: SweepCounts) -> int:
+        """The oldest of all queues first. Returns how much of the limit is left."""
+        await self._walk(access, now_ms)
+        ages = [(oldest_ms, line) for line, oldest_ms in self._oldest.items()]
+        heapq.heapify(ages)
+        left = limit
+        while left > 0 and bytes_over > 0 and ages:
+            _, line = heapq.heappop(ages)
+            # Up to where another line has an older one.
+            until = "+inf" if not ages else f"{ages[0][0] + max(0, now_ms - ages[0][0]) // _SAME_AGE}"
+            gone, freed = await self._collect(access, [(line, until)], min(left, _ROWS_MAX), bytes_over, counts)
+            left -= gone
+            bytes_over -= freed
+            if line in self._oldest:
+                heapq.heappush(ages, (self._oldest[line], line))
+        return left
+
+    def _must_walk(self, ttls: Sequence[TimeToLive], now_ms: int) -> bool:
+        """Whether a job that finished since the last walk, in a line that had none, could be due."""
+        if self._walked_ms is None or now_ms < self._walked_ms:
+            return True
+        soonest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=_WALK_EVERY_MS)
+        return now_ms - self._walked_ms >= min(soonest_ms, _WALK_EVERY_MS)
+
+    async def _walk(self, access: Access, now_ms: int) -> None:
+        oldest: dict[Line, int] = {}
+        await access.refresh()  # what is not walked over is taken to be empty until the next walk
+        async for rows in walk(access.readers, "list_oldest_finished", list(access.queue_cache.names)):
+            for at in range(0, len(rows), 3):
+                oldest[rows[at], rows[at + 1]] = time_of(rows[at + 2])
+        self._oldest, self._walked_ms = oldest, now_ms
+
+    async def _collect(
+        self, access: Access, orders: Sequence[tuple[Line, str]], limit: int, bytes_over: int | str, counts: SweepCounts
+    ) -> tuple[int, int]:
+        """How many went, and how many bytes they had."""
+        packed = encode([(*line, until) for line, until in orders])
+        answers = await access.writer.run("collect_finished", packed, limit, bytes_over)
+        gone_in_all = freed_in_all = 0
+        for (line, _), (gone, freed, first) in zip(orders, answers, strict=True):
+            if first:
+                self._oldest[line] = time_of(first)
+            else:
+                self._oldest.pop(line, None)
+            name = access.queue_cache.names.get(line[0][:QUEUE_BYTES])
+            if name is not None and gone:
+                counts.deleted(name, line[0][QUEUE_BYTES], _STATE[line[1]], gone)
+            gone_in_all += gone
+            freed_in_all += freed
+        return gone_in_all, freed_in_all
+
+
+_STATE: Mapping[bytes, JobState] = {b"s": JobState.SUCCEEDED, b"f": JobState.FAILED}

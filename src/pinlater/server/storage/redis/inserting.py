@@ -1,0 +1,218 @@
+"""Storing new jobs: one script for all requests of a call, which checks keys and bounds by itself.
+
+What the script is given for a plain request goes into Redis' commands as it is, without a step of Lua for each job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Collection, Sequence
+from struct import Struct
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, RequestKeyConflict
+from pinlater.domain.ids import slot_of
+from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.options import options_text
+from pinlater.server.storage.record import later
+from pinlater.server.storage.redis.access import Access
+from pinlater.server.storage.redis.arguments import encode, strings
+from pinlater.server.storage.redis.errors import SlotLost
+from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
+from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
+from pinlater.server.storage.request_keys import Turn
+
+_SIZE = Struct(">I")
+_ID_SIZE = _SIZE.pack(8)
+_PLAIN = Struct(">IBIqq")  # the length of a record, and its fixed fields
+
+# A longer call is packed in several turns of the event loop: a job with a unique key takes about 5 µs twice.
+_JOBS_A_TURN = 1_000
+
+# Answers of the script, see there.
+_STORED, _REPEATED, _FULL, _CONFLICT = range(4)
+
+
+async def insert(
+    access: Access,
+    front: bytes,
+    requests: Sequence[InsertRequest],
+    now_ms: int,
+    turn: Turn,
+    slots_lost: Collection[int] = (),
+) -> list[Inserted | PinLaterError]:
+    """Ids of a lost slot may be another server's jobs by now."""
+    batch = _Batch(access, front, now_ms, [request.queue for request in requests])
+    results: list[Inserted | PinLaterError | int] = []
+    for request in requests:
+        if request.queue not in access.queues:
+            results.append(QueueNotFound(request.queue))
+        elif slots_lost and any(slot_of(job.id) in slots_lost for job in request.jobs):
+            results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
+        else:
+            results.append(batch.add(request))
+            if len(request.jobs) > _JOBS_A_TURN:
+                await asyncio.sleep(0)
+    turn.check(requests)
+    answers = await batch.store()
+    return [
+        _answer(request, answers[result] if answers else 0) if isinstance(result, int) else result
+        for request, result in zip(requests, results, strict=True)
+    ]
+
+
+class _Batch:
+    """The requests of a call as the script gets them. Those with no condition, one after the other in one queue, go as one."""
+
+    def __init__(self, access: Access, front: bytes, now_ms: int, queues: Sequence[str]) -> None:
+        self._access = access
+        self._front = front
+        self._now_ms = now_ms
+        self._queues = access.ids_of(queues)
+        self._place_of = {name: place + 1 for place, (name, _) in enumerate(self._queues)}
+        self._requests: list[tuple[str, list[NewJob]] | tuple[Any, ...]] = []
+        self._open: dict[str, int] = {}  # requests that others may still join
+        self._top = 0
+
+    def add(self, request: InsertRequest) -> int:
+        """Where its answer will be."""
+        name, jobs, key, _, most = request[:5]
+        if jobs:
+            self._top = max(self._top, max([job[0] for job in jobs]))
+        if key is None and most is None and not any([job[7] is not None for job in jobs]):  # noqa: C419 quicker than a generator
+            at = self._open.get(name)
+            if at is not None:
+                self._requests[at][1].extend(jobs)
+                return at
+            self._open[name] = len(self._requests)
+            self._requests.append((name, list(jobs)))
+        else:
+            self._open.clear()
+            self._requests.append(self._with_conditions(request))
+        return len(self._requests) - 1
+
+    async def store(self) -> list[Any]:
+        """The answers; none where there is nothing to be said.
+
+        A call that ends well says that none before it can be carried out any more, also where it has nothing to send.
+        """
+        if not self._requests:
+            await self._access.writer.settle()
+            return []
+        packed = [one if len(one) > 2 else self._plain_request(*one) for one in self._requests]
+        top = packed_id(self._top) if self._top else b""
+        arguments = encode(([name for name, _ in self._queues], [queue for _, queue in self._queues], packed, top))
+        answers: list[Any] = await self._access.writer.run("insert_jobs", self._now_ms, arguments, under_any_slot=False)
+        return answers
+
+    def _plain_request(self, name: str, jobs: Sequence[NewJob]) -> tuple[Any, ...]:
+        parts = _plain(self._front, self._access.queues[name], jobs, self._now_ms)
+        return self._place_of[name], True, *parts, False, b"", b"", -1, len(jobs)
+
+    def _with_conditions(self, request: InsertRequest) -> tuple[Any, ...]:
+        jobs, queue = request.jobs, self._access.queues[request.queue]
+        plain = not any(job.unique is not None for job in jobs)
+        parts: tuple[Any, ...] = (_careful(self._front, queue, jobs, self._now_ms), (), b"")
+        if plain:
+            parts = _plain(self._front, queue, jobs, self._now_ms)
+        own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
+        most = -1 if request.max_pending is None else request.max_pending
+        key = False if request.request_key is None else request.request_key
+        return self._place_of[request.queue], plain, *parts, key, request.fingerprint, own, most, len(jobs)
+
+
+def _plain(
+    front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int
+) -> tuple[bytes, list[tuple[bytes, bytes]], bytes]:
+    """The hot loop: one turn a job. Lists of strings, packed as `arguments.strings` does it."""
+    records: list[bytes] = []
+    lines: dict[int, list[bytes]] = {}
+    fronts: dict[int, bytes] = {}
+    expiries: list[bytes] = []
+    last_ms, score = None, b""
+    for job in jobs:
+        job_id, body, priority, run_after_ms, attempts, status, headers, _, timeout_ms, expires_ms = job
+        packed = packed_id(job_id)
+        waiting = lines.get(priority)
+        if waiting is None:
+            waiting = lines[priority] = []
+            key = front + b"j" + line_of(queue, priority)
+            fronts[priority] = _SIZE.pack(len(key) + 8) + key
+        records.append(fronts[priority] + packed)
+        if status or headers or timeout_ms is not None or expires_ms is not None:
+            record = pack_job(job, now_ms, options_text(job, REDIS_STATUS))
+            records += (_SIZE.pack(len(record)), record)
+            if expires_ms is not None:
+                expiries += (b"%d" % expires_ms, ref_of(queue, priority, job_id))
+        else:
+            records += (_PLAIN.pack(len(body) + HEAD_BYTES, 0, attempts, run_after_ms, now_ms), body)
+        if run_after_ms != last_ms:
+            last_ms, digits = run_after_ms, b"%d" % run_after_ms
+            score = _SIZE.pack(len(digits)) + digits + _ID_SIZE
+        waiting.append(score + packed)
+    return (
+        _SIZE.pack(2 * len(jobs)) + b"".join(records),
+        [(bytes((priority,)), _SIZE.pack(2 * len(line)) + b"".join(line)) for priority, line in lines.items()],
+        strings(expiries),
+    )
+
+
+def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) -> list[tuple[Any, ...]]:
+    """Some have unique keys: each job for itself."""
+    packed = []
+    for job in jobs:
+        line, job_id = line_of(queue, job.priority), packed_id(job.id)
+        key: bytes | bool = False
+        held, ends_ms = b"", None
+        if job.unique is not None:
+            key = job.unique.key.encode()
+            held = bytes((job.unique.scope, job.priority)) + job_id
+            if job.unique.scope is UniqueScope.TIME:
+                ends_ms = later(now_ms, job.unique.for_ms)
+                held += b"%d" % ends_ms
+        packed.append(
+            (
+                front + b"j" + line + job_id,
+                pack_job(job, now_ms, options_text(job, REDIS_STATUS)),
+                line[4:],
+                b"%d" % job.run_after_ms,
+                job_id,
+                False if job.expires_at_ms is None else b"%d" % job.expires_at_ms,
+                key,
+                held,
+                False if ends_ms is None else b"%d" % ends_ms,
+            )
+        )
+    return packed
+
+
+def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
+    jobs = request.jobs
+    if answer == 0:
+        return Inserted([job[0] for job in jobs], {})
+    if answer[0] == _FULL:
+        return QueueFull(request.queue, answer[1], request.max_pending or 0)
+    if answer[0] == _CONFLICT:
+        return RequestKeyConflict(request.request_key or "")
+    if answer[0] == _REPEATED:
+        return repeated(answer[1], answer[2])
+    existing = existing_of(answer[1])
+    return Inserted([existing[at][0] if at in existing else job.id for at, job in enumerate(jobs)], existing)
+
+
+def repeated(ids: bytes, existing: Sequence[Any]) -> Inserted:
+    """What a keyed request was answered before."""
+    found = array("q", ids)
+    found.byteswap()
+    twins = existing_of(existing)
+    answered = found.tolist()
+    for at, (job_id, _) in twins.items():
+        answered[at] = job_id
+    return Inserted(answered, twins, repeated=True)
+
+
+def existing_of(flat: Sequence[Any]) -> dict[int, tuple[int, int]]:
+    return {int(flat[at]): (id_of(flat[at + 1]), int(flat[at + 2])) for at in range(0, len(flat), 3)}

@@ -1,0 +1,57 @@
+"""The schema's versions: the first server with a newer program takes the shard forward, one version after the other.
+
+A step is scripts in bounded pieces, each of which may come again: servers that start at once may run it side by side, and one that was cut
+off is begun anew. The version is written after it. The rules are the other stores': version N of the program runs on schema N and N + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from pinlater.domain.errors import SchemaRefused
+from pinlater.server.storage.redis.readers import Readers
+
+
+class Step(NamedTuple):
+    """Takes a shard to schema `number`, from the one before. The number is written by `set_schema.lua`."""
+
+    number: int
+    name: str
+    run: Callable[[Readers], Awaitable[None]]
+
+
+async def _first(readers: Readers) -> None:
+    """There is nothing to be done but what `set_schema.lua` does."""
+
+
+STEPS: Sequence[Step] = (Step(1, "0001_first", _first),)
+NEWEST = STEPS[-1].number
+"""The schema that this program is written for."""
+
+
+async def version_of(readers: Readers) -> int:
+    """The shard's schema; 0 where there is nothing of ours yet."""
+    return int(await readers.run("find_schema") or 0)
+
+
+async def migrate(readers: Readers, steps: Sequence[Step] = STEPS) -> list[str]:
+    """Takes the shard to the newest schema; the names of what was done. Raises `SchemaRefused` where it is too new."""
+    version, newest = await version_of(readers), steps[-1].number
+    check(version, str(readers.endpoint), newest)
+    done = []
+    for step in steps:
+        if version < step.number:
+            await step.run(readers)
+            if await readers.run("set_schema", step.number):
+                done.append(step.name)
+    return done
+
+
+def check(version: int, place: str, newest: int = NEWEST) -> None:
+    """Raises `SchemaRefused` where this program may not touch such a shard."""
+    if version > newest + 1:
+        raise SchemaRefused(
+            f"{place} has schema {version}; this version of pinlater is written for schema {newest} and runs on {newest} and "
+            f"{newest + 1}: upgrade pinlater"
+        )

@@ -1,0 +1,59 @@
+"""Work on a shard without serving it: its schema made by hand, a look at how it is, and keys given up. Takes no slot and changes no
+job."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from pinlater.server.storage.offline import Look
+from pinlater.server.storage.redis import migration, reading
+from pinlater.server.storage.redis.connection import connect
+from pinlater.server.storage.redis.keys import front_of
+from pinlater.server.storage.redis.membership import members
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.stats import Stats
+
+_KEYS_A_PIECE = 1_000
+
+
+async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> tuple[int, int, Sequence[str]]:
+    """Takes the shard to this program's schema: (version before, version after, what was done).
+
+    Raises `WorldError` where that can't be done, or where the shard is not for this program.
+    """
+    async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
+        before = await migration.version_of(readers)
+        done = await migration.migrate(readers)
+        return before, await migration.version_of(readers), done
+
+
+async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str, now_ms: int) -> Look:
+    """Schema, servers, counts and keys. Raises `WorldError` where it can't be asked."""
+    async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
+        schema = await migration.version_of(readers)
+        if not schema:
+            return Look(0)
+        servers, rows = await members(readers.run, settings.lease_ms), await reading.count_rows(readers, None, 0)
+        keys = await reading.timed_keys(readers, now_ms)
+        return Look(schema, servers, reading.counts(rows, 0), timed_keys=keys)
+
+
+async def forget_timed_keys(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> int:
+    """Deletes the unique keys that only time would free; how many there were. Raises `WorldError`."""
+    forgotten = 0
+    async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
+        while done := int(await readers.run("forget_timed_keys", _KEYS_A_PIECE)):
+            forgotten += done
+    return forgotten
+
+
+@asynccontextmanager
+async def _readers(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings) -> AsyncIterator[Readers]:
+    stats = Stats()
+    readers = Readers(lambda: connect(endpoint, front, settings, stats), endpoint, settings, stats)
+    try:
+        yield readers
+    finally:
+        await readers.close()

@@ -1,0 +1,182 @@
+"""The packed records of jobs, claims and pasts. Scripts read the same bytes: what changes here changes there.
+
+A job (`j`): flags (1: has options, 2: has a past), attempts allowed, run-after, created; then, with options, which of them there are
+(1: a claim timeout, 2: an expiry, 4: something that an end of an attempt has to look at), timeout, expiry, lengths of the options' text
+and of the key that the first claim frees; the text; that key; and the body, to the end.
+
+A claim (`h`): state, flags (1: a plain success needs no look at the job, 2: it was claimed), size of the job, claimed at, timeout,
+renewed at, lengths of token and descriptor, token, descriptor, source. Of a finished job: state, flags, size, finished at, descriptor.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+
+from pinlater.domain.job import JobState, NewJob, UniqueScope
+from pinlater.server.storage.options import options_of
+
+HAS_OPTIONS, HAS_PAST = 1, 2
+_TIMEOUT, _EXPIRES, _NOT_SIMPLE = 1, 2, 4
+SIMPLE, HAD_HOLDER = 1, 2
+
+HEAD = Struct(">BIqq")
+_OPTIONS = Struct(">BqqII")
+_CLAIM = Struct(">BBIqqqHH")
+_DONE = Struct(">BBIq")
+HEAD_BYTES = HEAD.size
+I64 = Struct(">q")
+
+
+class Stored(NamedTuple):
+    """A job's record but for its body; `front` is the record up to the body."""
+
+    flags: int
+    attempts_allowed: int
+    run_after_ms: int
+    created_at_ms: int
+    options: str | None
+    body_at: int
+
+
+class Claim(NamedTuple):
+    """Where a job is that doesn't wait. `claimed_at_ms` None: finished, and `finished_at_ms` says when."""
+
+    state: JobState
+    flags: int
+    size: int
+    claimed_at_ms: int | None = None
+    timeout_ms: int | None = None
+    renewed_at_ms: int | None = None
+    token: str | None = None
+    holder: str | None = None
+    source: str | None = None
+    finished_at_ms: int | None = None
+
+
+class Past(NamedTuple):
+    """What the first change of a job adds."""
+
+    attempts_allowed: int
+    attempts_remaining: int
+    attempts_ended: int
+    run_after_ms: int
+    updated_at_ms: int
+    custom_status: str
+    error_type: str
+    error_text: str
+    history: str
+
+
+def pack_job(job: NewJob, now_ms: int, text: str | None) -> bytes:
+    """The record of a new job; `text` as of `options_text`."""
+    if text is None:
+        return HEAD.pack(0, job.attempts_allowed, job.run_after_ms, now_ms) + job.body
+    options = text.encode()
+    bits, key = 0, b""
+    if job.claim_timeout_ms is not None:
+        bits |= _TIMEOUT
+    if job.expires_at_ms is not None:
+        bits |= _EXPIRES
+    if job.custom_status:
+        bits |= _NOT_SIMPLE
+    if job.unique is not None:
+        if job.unique.scope is UniqueScope.PENDING:
+            key = job.unique.key.encode()
+        elif job.unique.scope is UniqueScope.UNFINISHED:
+            bits |= _NOT_SIMPLE
+    return b"".join(
+        (
+            HEAD.pack(HAS_OPTIONS, job.attempts_allowed, job.run_after_ms, now_ms),
+            _OPTIONS.pack(bits, job.claim_timeout_ms or 0, job.expires_at_ms or 0, len(options), len(key)),
+            options,
+            key,
+            job.body,
+        )
+    )
+
+
+def read_job(record: bytes) -> Stored:
+    """A record, or the part of it before the body."""
+    flags, attempts, run_after_ms, created_at_ms = HEAD.unpack_from(record)
+    if not flags & HAS_OPTIONS:
+        return Stored(flags, attempts, run_after_ms, created_at_ms, None, HEAD_BYTES)
+    _, _, _, text_bytes, key_bytes = _OPTIONS.unpack_from(record, HEAD_BYTES)
+    begin = HEAD_BYTES + _OPTIONS.size
+    text = record[begin : begin + text_bytes].decode()
+    return Stored(flags, attempts, run_after_ms, created_at_ms, text, begin + text_bytes + key_bytes)
+
+
+def is_simple(job: Stored) -> bool:
+    """Whether a plain success needs no look at this job."""
+    if job.flags & HAS_PAST:
+        return False
+    if not job.flags & HAS_OPTIONS:
+        return True
+    options = options_of(job.options)
+    return not options.status and (options.unique is None or options.unique.scope is not UniqueScope.UNFINISHED)
+
+
+def pack_holder(token: str, descriptor: str, source: str) -> bytes:
+    """The part of a claim behind its times."""
+    packed_token, packed_descriptor = token.encode(), descriptor.encode()
+    lengths = len(packed_token).to_bytes(2, "big") + len(packed_descriptor).to_bytes(2, "big")
+    return b"".join((lengths, packed_token, packed_descriptor, source.encode()))
+
+
+def pack_claim(claim: Claim) -> bytes:
+    """A claim of a job in progress."""
+    return _CLAIM.pack(
+        JobState.IN_PROGRESS,
+        claim.flags,
+        claim.size,
+        claim.claimed_at_ms,
+        claim.timeout_ms,
+        claim.renewed_at_ms,
+        0,
+        0,
+    )[:-4] + pack_holder(claim.token or "", claim.holder or "", claim.source or "")
+
+
+def pack_finished(state: JobState, size: int, finished_at_ms: int, holder: str | None) -> bytes:
+    flags = 0 if holder is None else HAD_HOLDER
+    return _DONE.pack(state, flags, size, finished_at_ms) + (holder or "").encode()
+
+
+def read_claim(packed: bytes) -> Claim | None:
+    """None for a job that waits."""
+    if not packed:
+        return None
+    state = JobState(packed[0])
+    if state is not JobState.IN_PROGRESS:
+        _, flags, size, finished_at_ms = _DONE.unpack_from(packed)
+        holder = packed[_DONE.size :].decode() if flags & HAD_HOLDER else None
+        return Claim(state, flags, size, holder=holder, finished_at_ms=finished_at_ms)
+    _, flags, size, claimed_ms, timeout_ms, renewed_ms, token_bytes, holder_bytes = _CLAIM.unpack_from(packed)
+    token_end = _CLAIM.size + token_bytes
+    holder_end = token_end + holder_bytes
+    return Claim(
+        state,
+        flags,
+        size,
+        claimed_ms,
+        timeout_ms,
+        renewed_ms,
+        packed[_CLAIM.size : token_end].decode(),
+        packed[token_end:holder_end].decode(),
+        packed[holder_end:].decode(),
+    )
+
+
+_encode_past = msgspec.msgpack.Encoder().encode
+_decode_past = msgspec.msgpack.Decoder(Past).decode
+
+
+def pack_past(past: Past) -> bytes:
+    return _encode_past(past)
+
+
+def read_past(packed: bytes) -> Past | None:
+    return _decode_past(packed) if packed else None

@@ -1,0 +1,301 @@
+"""Looking: lookups, scans, counts, and what a claim would give. On readers' connections; long looks are several scripts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import Queue, QueueCounts, queue_of, settings_text
+from pinlater.server.storage.interface import (
+    TIMED_KEYS_COUNTED,
+    Inserted,
+    JobKey,
+    Page,
+    PageRow,
+    RequestRef,
+    TimedKeys,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.server.storage.looking import LookupRow, job_of
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.record import later
+from pinlater.server.storage.redis import walking
+from pinlater.server.storage.redis.access import Access, Queues
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.claiming import handed_out, time_of
+from pinlater.server.storage.redis.inserting import repeated
+from pinlater.server.storage.redis.keys import INDEX_OF, id_of, line_of, may_exist, packed_id, parts_of, ref_of
+from pinlater.server.storage.redis.loading import load_jobs
+from pinlater.server.storage.redis.packing import read_claim, read_job, read_past
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+
+logger = logging.getLogger(__name__)
+
+# Redis serves no other client during a script, so one script reads this many jobs, or this many with their bodies.
+_LOOKUP_MAX = 200
+_BODIES_MAX = 20
+_PAGE_MAX = 1_000
+_PEEK_MAX = 1_000
+
+
+async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+    """All that is known of each; the whole name must match."""
+    queues = access.queues
+    refs = {
+        key: ref_of(queues[key.queue], key.priority, key.id) for key in keys if key.queue in queues and may_exist(key)
+    }
+    wanted = list(refs.values())
+    checked = access.ids_of([key.queue for key in keys])
+    found: dict[bytes, Job] = {}
+    step = _BODIES_MAX if bodies else _LOOKUP_MAX
+    for start in range(0, len(wanted), step):
+        found.update(await _jobs(access, wanted[start : start + step], checked, bodies=bodies))
+    return [found.get(refs[key]) if key in refs else None for key in keys]
+
+
+async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, Job]:
+    """Those that are there, all of these queues."""
+    answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
+    names = {queue: name for name, queue in queues}
+    found = {}
+    for at, ref in enumerate(refs):
+        record, _, claim, past = answer[4 * at : 4 * at + 4]
+        queue, priority, job_id = parts_of(ref)
+        if record:
+            body = record if bodies else None
+            found[ref] = _job(names[queue], priority, job_id, record, claim, past, body)
+    return found
+
+
+def _job(
+    queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
+) -> Job:
+    stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
+    row = LookupRow(
+        job_id,
+        queue,
+        priority,
+        stored.run_after_ms,
+        stored.attempts_allowed,
+        stored.created_at_ms,
+        stored.options,
+        body=None if body is None else body[stored.body_at :],
+    )
+    if past is not None:
+        row = row._replace(
+            p_attempts_allowed=past.attempts_allowed,
+            p_attempts_remaining=past.attempts_remaining,
+            p_run_after_ms=past.run_after_ms,
+            p_updated_at_ms=past.updated_at_ms,
+            p_custom_status=past.custom_status,
+            p_error_type=past.error_type,
+            p_error_text=past.error_text,
+            p_history=past.history,
+        )
+    if claim is not None and claim.state is JobState.IN_PROGRESS:
+        deadline_ms = later(claim.renewed_at_ms or 0, claim.timeout_ms or 0)
+        row = row._replace(claimed_at_ms=claim.claimed_at_ms, deadline_ms=deadline_ms, holder=claim.holder)
+    elif claim is not None:
+        state, finished_ms = int(claim.state), claim.finished_at_ms
+        row = row._replace(done_state=state, finished_at_ms=finished_ms, last_holder=claim.holder)
+    return job_of(row)
+
+
+async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
+    """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
+    queue = access.queues.get(page.queue)
+    if queue is None:
+        return QueueNotFound(page.queue)
+    if not 0 <= page.priority <= 255:
+        return []
+    line = line_of(queue, page.priority)
+    checked = access.ids_of([page.queue])
+    rows: list[PageRow] = []
+    size_bytes = 0
+    after = page.after
+    while len(rows) < page.limit:
+        step = min(page.limit - len(rows), _BODIES_MAX if page.bodies else _PAGE_MAX)
+        order = await _order(access.readers, page, line, after, step)
+        if not order:
+            await _check(access, checked)
+            break
+        refs = [line + job_id for _, job_id in order]
+        jobs: dict[bytes, Job] = {}
+        for start in range(0, len(refs), _LOOKUP_MAX):
+            jobs.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
+        for ref in refs:
+            job = jobs.get(ref)
+            if job is None or job.state is not page.state:
+                continue
+            if page.bodies and size_bytes > page.max_bytes:
+                return rows
+            rows.append(PageRow(_sort_ms(job, order, ref), job))
+            size_bytes += len(job.body or b"")
+        after = order[-1][0], id_of(order[-1][1])
+        if len(order) < step:
+            break
+    return rows
+
+
+async def _check(access: Access, queues: Queues) -> None:
+    """Before it is said that there is nothing: raises `StaleQueues` where a queue is another now."""
+    await load_jobs(access.readers, (), queues=queues)
+
+
+def _sort_ms(job: Job, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
+    """Exactly, also where a score can't be."""
+    if job.state is JobState.PENDING:
+        return job.run_after_ms
+    return next(sort_ms for sort_ms, job_id in order if job_id == ref[5:])
+
+
+async def _order(
+    readers: Readers, page: Page, line: bytes, after: tuple[int, int] | None, limit: int
+) -> list[tuple[int, bytes]]:
+    by: int | str = ""
+    behind: int | str = ""
+    if page.state is JobState.PENDING and page.future:
+        behind = page.due_by_ms
+    elif page.state is JobState.PENDING:
+        by = page.due_by_ms
+    before = ("", b"") if after is None else (str(after[0]), packed_id(after[1]))
+    found = await readers.run("page_jobs", INDEX_OF[page.state] + line, limit, *before, by, behind)
+    return [(time_of(score), job_id) for job_id, score in zip(found[::2], found[1::2], strict=True)]
+
+
+async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob] | PinLaterError:
+    """What a claim would give to one call."""
+    queue = access.queues.get(name)
+    if queue is None:
+        return QueueNotFound(name)
+    seen: list[ClaimedJob] = []
+    refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
+    if not refs:
+        await _check(access, access.ids_of([name]))
+    for start in range(0, len(refs), _BODIES_MAX):
+        part = refs[start : start + _BODIES_MAX]
+        answer, _ = await load_jobs(access.readers, part, bodies=True, queues=access.ids_of([name]))
+        for at, ref in enumerate(part):
+            record, _, claim, past = answer[4 * at : 4 * at + 4]
+            if not record or claim:
+                continue
+            stored = read_job(record)
+            expires_ms = options_of(stored.options).expires_ms
+            if expires_ms is not None and expires_ms < now_ms:
+                continue
+            size = len(record) - stored.body_at
+            if len(seen) >= limit or (seen and size > max_bytes):
+                return seen
+            max_bytes -= size
+            _, priority, job_id = parts_of(ref)
+            seen.append(handed_out(priority, job_id, record, past, 0))
+    return seen
+
+
+async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
+    """What `count_jobs.lua` says of these queues, or of all."""
+    names = list(await walking.queues(readers)) if queues is None else queues
+    return [row async for piece in walking.walk(readers, "count_jobs", names, due_by_ms) for row in piece]
+
+
+def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
+    """From the sizes of the indexes; the part that isn't due as of the last look."""
+    rows = []
+    for name, priority, waiting, future, in_progress, succeeded, failed, totals, first, _ in found:
+        oldest_ms = time_of(first) if first else None
+        e, c, s, f, r, *_ = (int(total) for total in totals)
+        rows.append(
+            QueueCounts(
+                queue=name.decode(),
+                priority=priority,
+                pending=waiting,
+                future=future,
+                in_progress=in_progress,
+                succeeded=succeeded,
+                failed=failed,
+                enqueued_total=e,
+                claimed_total=c,
+                succeeded_total=s,
+                failed_total=f,
+                retried_total=r,
+                oldest_due_at_ms=oldest_ms if oldest_ms is not None and oldest_ms <= due_by_ms else None,
+            )
+        )
+    return sorted(rows)
+
+
+async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
+    """All queues with their ids, by name."""
+    queues = []
+    for name, (queue, settings) in (await walking.queues(readers)).items():
+        queues.append((queue, unpacked(name.decode(), settings)))
+    return sorted(queues, key=lambda found: found[1].name)
+
+
+def unpacked(name: str, settings: bytes) -> Queue:
+    """A queue from what is kept with it: one byte for paused, then the settings; nothing where it was never changed."""
+    return queue_of(name, settings[1:].decode() if settings else "{}", settings[:1] == b"1")
+
+
+def packed(queue: Queue) -> bytes:
+    """What is kept with a queue."""
+    return b"" if queue == Queue(queue.name) else b"%d" % queue.paused + settings_text(queue).encode()
+
+
+def merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str, ...] | None]:
+    """What `merge_queues` makes of a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
+    known, kept, deleted_ms = state
+    if known:
+        before = unpacked(given.name, kept)
+        queue = before.newest(given)
+        unchanged = queue == before
+    else:
+        queue = given.made_after(int(deleted_ms or 0))
+        unchanged = queue.life.over
+    return queue, None if unchanged else (given.name, known, kept, deleted_ms, packed(queue))
+
+
+async def find_requests(
+    readers: Readers, wanted: Sequence[RequestRef], now_ms: int
+) -> list[Inserted | PinLaterError | None]:
+    """What each was answered before, if it was."""
+    kept = await readers.run("find_keys", encode([("k", ref.queue, ref.request_key) for ref in wanted]))
+    found: list[Inserted | PinLaterError | None] = []
+    for ref, answer in zip(wanted, kept, strict=True):
+        if not answer or int(answer[0]) + REQUEST_KEY_KEPT_MS < now_ms:
+            found.append(None)
+        elif answer[1] != ref.fingerprint:
+            found.append(RequestKeyConflict(ref.request_key))
+        else:
+            found.append(repeated(answer[2], answer[3]))
+    return found
+
+
+async def find_unique(readers: Readers, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
+    """(id, priority) of the job that has each key now."""
+    kept = await readers.run("find_keys", encode([("u", ref.queue, ref.key) for ref in wanted]))
+    return [(id_of(held[2:10]), held[1]) if is_held(held, now_ms) else None for held in kept]
+
+
+def is_held(held: bytes, now_ms: int) -> bool:
+    """Whether a unique key is taken now."""
+    return bool(held) and (len(held) == 10 or int(held[10:]) > now_ms)
+
+
+async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
+    names = {queue: name for name, (queue, _) in (await walking.queues(readers)).items()}
+    held = []
+    async for rows in walking.walk(readers, "list_unique_queues", list(names)):
+        held += [UniqueHeld(names[rows[at]].decode(), id_of(rows[at + 1])) for at in range(0, len(rows), 2)]
+    return sorted(held)
+
+
+async def timed_keys(readers: Readers, now_ms: int) -> TimedKeys:
+    """Unique keys that time alone will free."""
+    count, until = await readers.run("count_timed_keys", now_ms)
+    return TimedKeys(min(count, TIMED_KEYS_COUNTED), int(float(until)) if until else None)

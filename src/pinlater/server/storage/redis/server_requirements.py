@@ -1,0 +1,82 @@
+"""Checks the version and the settings of a Redis server, and how full it is.
+
+A server that is too old, or a replica, is refused with what to do. One that may evict jobs gets a warning: an operator may have chosen
+that.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+
+from pinlater.domain.errors import ShardConnectionFailed, WorldError
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.settings import RedisEndpoint
+
+logger = logging.getLogger(__name__)
+
+_LEAST = (6, 2)
+_LOOK_EVERY_S = 1.0
+
+
+async def check_server(readers: Readers, endpoint: RedisEndpoint) -> None:
+    """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, where the server can't be used."""
+    found = read_info(await readers.command(b"INFO"))
+    version = found.get("redis_version", "")
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < _LEAST:
+        raise ShardConnectionFailed(
+            f"{endpoint}: Redis {version} is too old: {_LEAST[0]}.{_LEAST[1]} or newer is needed", retryable=False
+        )
+    for warning in warnings_of(found):
+        logger.warning(warning, extra={"shard": str(endpoint)})
+
+
+def warnings_of(info: Mapping[str, str]) -> list[str]:
+    """What of a promise the server doesn't keep."""
+    warnings = []
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and not policy.startswith("volatile-"):
+        warnings.append(
+            f"its maxmemory-policy is {policy}: Redis throws jobs away once its memory is used up; make it noeviction"
+        )
+    if info.get("aof_enabled", "1") == "0":
+        warnings.append("appendonly is off: what was answered since the last snapshot is lost with Redis' process")
+    return warnings
+
+
+def read_info(text: bytes) -> dict[str, str]:
+    """The lines of INFO."""
+    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines() if not line.startswith("#"))
+    return {name: value for name, colon, value in lines if colon}
+
+
+class Memory:
+    """How much of its `maxmemory` Redis uses, looked at once a second while jobs are stored. `monotonic` in seconds."""
+
+    def __init__(self, percent_max: int, monotonic: Callable[[], float]) -> None:
+        self._percent_max = percent_max
+        self._monotonic = monotonic
+        self._looked_at: float | None = None
+        self._used = self._max = 0
+
+    def __str__(self) -> str:
+        return f"Redis uses {self._used} of {self._max} bytes of its maxmemory, more than {self._percent_max} %"
+
+    async def is_full(self, readers: Readers) -> bool:
+        """Full is as of now, not full as of at most a second ago. A look that fails counts as not full: Redis itself refuses in the end."""
+        now = self._monotonic()
+        if self._is_over or self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            try:
+                found = read_info(await readers.command(b"INFO", b"memory"))
+            except WorldError:
+                return False
+            self._used, self._max = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
+        return self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        """By the last look."""
+        return self._max > 0 and self._used * 100 >= self._max * self._percent_max

@@ -1,0 +1,490 @@
+"""The Redis store's shard: all keys of one hash slot. Each method names who does the work, and on which of the writers or on a reader.
+
+Inserts, claims and ends of attempts each have a connection of their own, so that a large answer of one holds no other up; everything
+else that changes something shares a fourth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, StoreFull
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts, settings_text
+from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.server.storage.interface import (
+    DELETION_KEPT_MS,
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Member,
+    Page,
+    PageRow,
+    Purge,
+    RequestRef,
+    Requeue,
+    RunOrder,
+    Swept,
+    TimedKeys,
+    TimeToLive,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.connection import Address, Connection, connect
+from pinlater.server.storage.redis.errors import StaleQueues
+from pinlater.server.storage.redis.failover import MasterWatch
+from pinlater.server.storage.redis.garbage import Finished
+from pinlater.server.storage.redis.index_repair import IndexRepair
+from pinlater.server.storage.redis.keys import QUEUE_BYTES, front_of
+from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
+from pinlater.server.storage.redis.membership import Membership, members
+from pinlater.server.storage.redis.migration import migrate
+from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.server_requirements import Memory, check_server
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.stats import Stats
+from pinlater.server.storage.redis.writer import Writer
+from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_WRITERS = 4
+_BOOK_TRIES = 5
+# Answers of `configure_queue`, and how often it is tried while other servers change the same queue's settings.
+_NO_QUEUE, _CONFIGURED = 0, 1
+_SETTINGS_TRIES = 20
+# Of more, some may be there and others not yet when a call fails; repeating it is safe.
+_QUEUES_A_CALL = 200
+# Queues' numbers have four bytes.
+_FIRST_NUMBER_MAX = 2**31
+# A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
+_BODY_BYTES_MAX = 256 * 1024 * 1024
+
+
+class RedisShard:
+    """Implements `storage.interface.Shard` on the keys of one hash tag. `monotonic` in seconds."""
+
+    capabilities = Capabilities(
+        kind="redis",
+        shared=True,
+        durable=True,
+        custom_status_chars_max=REDIS_STATUS.chars_max,
+        ack_replaces_status=REDIS_STATUS.ack_replaces,
+        body_bytes_max=_BODY_BYTES_MAX,
+        body_bytes_bound="what fits into one command of Redis",
+    )
+
+    def __init__(
+        self,
+        endpoint: RedisEndpoint,
+        settings: RedisSettings | None = None,
+        name: str = "1",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.endpoint = endpoint
+        self.stats = Stats()
+        self._settings = settings or RedisSettings()
+        self._monotonic = monotonic
+        self._front = front_of(self._settings.tag_of(name))
+        self._queue_cache = QueueCache()
+        self._membership = Membership(self._settings.lease_ms, _WRITERS)
+        self._readers = Readers(self._connect, endpoint, self._settings, self.stats)
+        self._inserting, self._claiming, self._finishing, self._other = self._writers = [
+            Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, _WRITERS) for _ in range(_WRITERS)
+        ]
+        self._joining = asyncio.Lock()
+        self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
+        self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
+        self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
+        self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
+        self._unsure = False  # whether there may be some
+        self._given_back: set[str] = set()  # queues that got such jobs back
+        self._finished = Finished()
+        self._repair = IndexRepair()
+        self._seen_change = b""  # the number of the newest change that another look told of
+        self._changed: set[bytes] = set()  # queue and writer of changes that `changed_queues` has not reported yet
+        self._due_by_ms = 0
+        self._highest_id = 0
+        self._is_open = False
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        """Takes a slot, reads what queues there are."""
+        if self._is_open:
+            return
+        await check_server(self._readers, self.endpoint)
+        await self._join()
+        await self._refresh()
+        self._due_by_ms = now_ms
+        await self._look()
+        self._is_open = True
+
+    async def _join(self) -> None:
+        await migrate(self._readers)
+        slot, top = await self._membership.join(self._readers.run)
+        self._highest_id = max(self._highest_id, top)
+        self._membership.slot = slot
+        for index, writer in enumerate(self._writers):
+            await writer.become(slot * _WRITERS + index, self._membership.lease)
+
+    async def _rejoin(self, lost: int) -> None:
+        """Takes another slot after this one was lost, if that hasn't happened yet."""
+        async with self._joining:
+            if lost == self._membership.slot:
+                logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
+                self._membership.lost.add(lost)
+                await self._join()
+
+    async def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(PinLaterError):  # the lease lapses by itself
+                await self._membership.leave(self._readers.run)
+        await self._master.close()
+        await asyncio.gather(*(writer.close() for writer in self._writers))
+        await self._readers.close()
+
+    async def ping(self, now_ms: int | None = None) -> None:
+        """A sign of life in the store, which is a write."""
+        self._check_open()
+        self._master.look()
+        slot, asked = self._membership.slot, self._monotonic()
+        time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
+        if not await self._membership.renew(self._readers.run, time_ms):
+            self.stats.slots_lost += slot == self._membership.slot
+            await self._rejoin(slot)
+
+    def figures(self) -> Mapping[str, float]:
+        return self.stats.figures()
+
+    async def time_ms(self) -> int:
+        self._check_open()
+        return await self._membership.agreed_ms(self._readers.run)
+
+    async def announce(self, address: str) -> str:
+        self._check_open()
+        return await self._membership.announce(self._readers.run, address)
+
+    async def members(self) -> Sequence[Member]:
+        """The servers that use this shard now."""
+        return await members(self._readers.run, self._settings.lease_ms)
+
+    @property
+    def slot(self) -> int:
+        return self._membership.slot
+
+    @property
+    def highest_id(self) -> int:
+        return self._highest_id
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ShardConnectionFailed(f"{self.endpoint} is not open")
+
+    async def _connect(self) -> Connection:
+        return await connect(self.endpoint, self._front, self._settings, self.stats)
+
+    def _leave(self, address: Address) -> int:
+        return self._readers.leave(address) + sum(writer.leave(address) for writer in self._writers)
+
+    async def _refresh(self) -> None:
+        """Reads the queue cache anew."""
+        found = await reading.list_queues(self._readers)
+        self._queue_cache.replace([(queue.name, number) for number, queue in found])
+
+    async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
+        """Reads the queue cache anew where a name is not in it, or where a queue in it has another id now."""
+        self._check_open()
+        for _ in range(_BOOK_TRIES):
+            queues = await self._queues_named(names)
+            try:
+                return await work(Access(writer, self._readers, self._queue_cache, queues, self.stats, self._refresh))
+            except StaleQueues:
+                await self._refresh()
+        raise conflict()
+
+    async def _queues_named(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Those of the queues that there are, with their ids; Redis is asked for those that are not remembered."""
+        known = self._queue_cache.queues
+        queues = {name: known[name] for name in names if name in known}
+        unknown = sorted({name for name in names if name not in queues})
+        if unknown:
+            found = list(zip(unknown, await self._readers.run("find_queues", encode(unknown)), strict=True))
+            self._queue_cache.learn(found)
+            queues.update((name, queue) for name, queue in found if queue)
+        return queues
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
+
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        merged: list[Queue] = []
+        for start in range(0, len(queues), _QUEUES_A_CALL):
+            some = queues[start : start + _QUEUES_A_CALL]
+            merged += await self._merge(some)
+            names = [queue.name for queue in some]
+            self._queue_cache.learn(zip(names, await self._readers.run("find_queues", encode(names)), strict=True))
+        return merged
+
+    async def _merge(self, queues: Sequence[Queue]) -> list[Queue]:
+        """Decided here from what Redis has, and decided anew where that has changed meanwhile."""
+        for _ in range(_SETTINGS_TRIES):
+            states = await self._readers.run("find_states", encode([queue.name for queue in queues]))
+            decided = [reading.merged(queue, state) for queue, state in zip(queues, states, strict=True)]
+            changes = [change for _, change in decided if change is not None]
+            if not changes:
+                return [queue for queue, _ in decided]
+            first_number = secrets.randbelow(_FIRST_NUMBER_MAX)
+            if await self._other.run("merge_queues", encode(changes), first_number) == [_CONFIGURED]:
+                return [queue for queue, _ in decided]
+        raise conflict()
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        newest_ms = 0
+        for start in range(0, len(names), _QUEUES_A_CALL):
+            part = encode(list(names[start : start + _QUEUES_A_CALL]))
+            [found] = await self._other.run("delete_queues", part, deleted_ms, deleted_ms - DELETION_KEPT_MS)
+            newest_ms = max(newest_ms, int(found))
+        await self._refresh()
+        return newest_ms
+
+    async def list_queues(self) -> Sequence[Queue]:
+        self._check_open()
+        found = await reading.list_queues(self._readers)
+        self._queue_cache.replace([(queue.name, number) for number, queue in found])
+        return [queue for _, queue in found]
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+    ) -> None:
+        for _ in range(_SETTINGS_TRIES):
+            answer = await self._readers.run("find_settings", name)
+            if not answer:
+                raise QueueNotFound(name)
+            queue = reading.unpacked(name, answer[0]).changed(config, paused, version)
+            kept = b"%d" % queue.paused + settings_text(queue).encode()
+            [done] = await self._other.run("configure_queue", name, answer[0], kept)
+            if done == _CONFIGURED:
+                return
+            if done == _NO_QUEUE:
+                raise QueueNotFound(name)
+        raise conflict()
+
+    # --- the three hot paths ------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        self._check_open()
+        if await self._memory.is_full(self._readers):
+            raise StoreFull(f"{self.endpoint}: {self._memory}")
+        lost, turn = self._membership.lost, Turn()
+        return await self._with_queues(
+            self._inserting,
+            [request.queue for request in requests],
+            lambda access: inserting.insert(access, self._front, requests, now_ms, turn, lost),
+        )
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        try:
+            return await self._with_queues(
+                self._claiming,
+                [order.queue for order in orders],
+                lambda access: claiming.claim(access, orders, now_ms, self._unknown_claims),
+            )
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._unsure = True
+            raise
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        return await self._with_queues(
+            self._finishing,
+            [ack.key.queue for ack in acks],
+            lambda access: finishing.finish(access, acks, now_ms),
+        )
+
+    # --- keys across shards ---------------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        self._check_open()
+        return await reading.find_requests(self._readers, requests, now_ms)
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        self._check_open()
+        return await reading.find_unique(self._readers, keys, now_ms)
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        self._check_open()
+        return await reading.list_unique_queues(self._readers)
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        self._check_open()
+        return await reading.timed_keys(self._readers, now_ms)
+
+    async def changed_queues(self) -> Sequence[str]:
+        self._check_open()
+        await self._snapshots.latest()
+        if any(place[:QUEUE_BYTES] not in self._queue_cache.names for place in self._changed):
+            await self._refresh()
+        changed, self._given_back = self._given_back, set()
+        places, self._changed = self._changed, set()
+        for place in places:
+            name = self._queue_cache.names.get(place[:QUEUE_BYTES])  # None: it was deleted meanwhile
+            if name is not None and int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS != self.slot:
+                changed.add(name)
+        return list(changed)
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        [since] = await self._other.run("note_map", now_ms, shard_map)
+        return int(since)
+
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+        return await self._with_queues(
+            self._other,
+            [item.key.queue for item in checkpoints],
+            lambda access: finishing.checkpoint(access, checkpoints, now_ms),
+        )
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._with_queues(
+            self._other, [ref.key.queue for ref in claims], lambda access: finishing.extend(access, claims, now_ms)
+        )
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._with_queues(
+            self._other, [ref.key.queue for ref in claims], lambda access: finishing.release(access, claims, now_ms)
+        )
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return await self._with_queues(
+            self._other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
+        )
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._with_queues(
+            self._other, [order.key.queue for order in orders], lambda access: bulk.run(access, orders, now_ms)
+        )
+
+    # --- bulk ---------------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        return await self._with_queues(self._other, [order.queue], lambda access: bulk.requeue(access, order, now_ms))
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        return await self._with_queues(self._other, [order.queue], lambda access: bulk.purge(access, order, 0))
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        return await self._with_queues(
+            self._other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
+        )
+
+    # --- looking ------------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        return await self._with_queues(
+            self._other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
+        )
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        return await self._with_queues(
+            self._other, [key.queue for key in keys], lambda access: reading.lookup(access, keys, bodies=bodies)
+        )
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        return await self._with_queues(self._other, [page.queue], lambda access: reading.scan(access, page))
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        self._check_open()
+        due_by_ms = self._due_by_ms
+        rows = await reading.count_rows(self._readers, queues, due_by_ms)
+        if queues is None:
+            self._repair.compare(rows)
+        return reading.counts(rows, due_by_ms)
+
+    # --- maintenance --------------------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> MaintenanceSnapshot:
+        self._master.look()
+        found = await self._readers.run("maintenance_snapshot", self._seen_change)
+        self._changed.update(found[7])
+        self._seen_change = found[8]
+        deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
+        return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        """Nothing has to be moved here: what is due is counted up to this time."""
+        self._check_open()
+        if limit > 0:
+            self._due_by_ms = max(self._due_by_ms, now_ms)
+        return 0
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if self._unsure or self._unknown_claims:
+            await self._give_back_unknown_claims(now_ms)
+        gone = (await self._snapshots.latest()).gone
+        if gone or self._repair.is_urgent:
+            await self._with_queues(self._other, (), lambda access: self._repair.repair(access, gone))
+        if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
+            return []
+        return await self._with_queues(self._other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit))
+
+    async def _give_back_unknown_claims(self, now_ms: int) -> None:
+        """Gives back claims that were made although their callers were told that the outcome is unknown: no worker has these jobs."""
+        await self._claiming.settle()
+        self._unsure = False
+        claims = list(self._unknown_claims)
+        if claims:
+            self._given_back |= await self._with_queues(
+                self._other, (), lambda access: finishing.release_claims(access, claims, now_ms)
+            )
+            # In place: a claim under way holds this very list.
+            self._unknown_claims[:] = [claim for claim in self._unknown_claims if claim not in claims]
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
+            return []
+        return await self._with_queues(self._other, (), lambda access: sweeping.expire_jobs(access, now_ms, limit))
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        self._check_open()
+        if limit <= 0:
+            return []
+        snapshot, most = await self._snapshots.latest(), self._settings.finished_bytes_max
+        await self._with_queues(
+            self._other, (), lambda access: self._repair.look_around(access, snapshot.finished_bytes)
+        )
+        return await self._with_queues(
+            self._other,
+            (),
+            lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most),
+        )

@@ -1,0 +1,25 @@
+"""The TLS that the settings ask for. Made anew for each connection, so that renewed certificates are taken up. Imports no driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+
+
+def wants_tls(endpoint: RedisEndpoint, settings: RedisSettings) -> bool:
+    """Whether connections to it are encrypted. Over a socket nobody listens in, so only who asks for it there gets it."""
+    if endpoint.tls is not None:
+        return endpoint.tls
+    return settings.tls and endpoint.socket is None
+
+
+def tls_arguments(settings: RedisSettings) -> dict[str, Any]:
+    """As the driver's encrypted connections want them."""
+    return {
+        "ssl_ca_certs": None if settings.tls_ca is None else str(settings.tls_ca),
+        "ssl_certfile": None if settings.tls_cert is None else str(settings.tls_cert),
+        "ssl_keyfile": str(settings.tls_key or settings.tls_cert) if settings.tls_cert is not None else None,
+        "ssl_cert_reqs": "required",
+        "ssl_check_hostname": settings.tls_check_hostname,
+    }

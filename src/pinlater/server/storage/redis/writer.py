@@ -1,0 +1,263 @@
+"""Changes: one script a call, carried out once however often it has to be sent.
+
+Every call has a number, greater than those before, and its script keeps number and answer in the writer's key, in the same step as the
+change. Where a connection is lost before the answer came, the same call is sent again on the next one: if it was carried out, the
+script gives its answer again and changes nothing. A call that lingers in a lost connection can't do harm either: once a later
+one was carried out, its number is too low.
+
+The writer's key also holds the lease of the server's slot. Where it is another's, the script refuses, and this server takes another slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from random import Random
+from typing import Any
+
+from pinlater.domain.errors import OutcomeUnknown
+from pinlater.server.storage.redis.connection import Address, Connection
+from pinlater.server.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, SlotLost, StaleQueues, translate
+from pinlater.server.storage.redis.scripts import script
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.stats import Stats
+
+logger = logging.getLogger(__name__)
+
+# Refused for a moment only, and nothing was changed: worth another try within the call.
+_TRY_AGAIN = ELSEWHERE | {"BUSY", "TRYAGAIN"}
+# Pauses between tries grow no further than to 16 times the first: a Redis that restarts is back some time within seconds.
+_DOUBLINGS_MAX = 4
+
+Answered = Callable[[Any], None]
+Arguments = tuple[bytes | int | str, ...]
+
+
+class Writer:
+    """One after the other, calls on one connection. `rejoin` takes another slot, where the one that this writer had is lost."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        endpoint: RedisEndpoint,
+        rejoin: Callable[[int], Awaitable[None]],
+        settings: RedisSettings,
+        stats: Stats,
+        writers: int,
+    ) -> None:
+        self._connect = connect
+        self._endpoint = endpoint
+        self._rejoin = rejoin
+        self._settings = settings
+        self._stats = stats
+        self._writers = writers
+        self._random = Random()  # noqa: S311 spreads retries, guards nothing
+        self._turn = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._newest = 0
+        self._lease = b""
+        self._packed = b""
+        self._unsettled: tuple[int, Answered | None] | None = None
+        self.number = 0
+
+    async def become(self, number: int, lease: bytes) -> None:
+        """Another writer from the next call on."""
+        async with self._turn:
+            self.number = number
+            self._packed = number.to_bytes(2, "big")
+            self._lease = lease
+            self._newest = 0
+            self._unsettled = None
+
+    async def run(
+        self,
+        name: str,
+        *arguments: bytes | int | str,
+        if_answered: Answered | None = None,
+        under_any_slot: bool = True,
+    ) -> Any:
+        """What the script answers.
+
+        `if_answered` is called with it where it turns out later that an unknown outcome was a success. `under_any_slot`: the same
+        arguments are right after another slot was taken; else that raises `StaleQueues`, too.
+
+        Raises `StaleQueues`, `OutcomeUnknown`, and `WorldError` for what Redis could not do.
+        """
+        try:
+            return await self._in_turn(name, arguments, if_answered)
+        except SlotLost as lost:
+            self._stats.slots_lost += 1
+            await self._rejoin(lost.slot)
+            if not under_any_slot:
+                raise StaleQueues from lost
+        return await self._in_turn(name, arguments, if_answered)
+
+    async def close(self) -> None:
+        """Waits for what is under way."""
+        async with self._turn:
+            if self._connection is not None:
+                await self._connection.quit()
+                self._connection = None
+
+    def leave(self, address: Address) -> int:
+        """Cuts the connection if it is to another address; a call under way is sent again on the next one. How many there were."""
+        if self._connection is None or not self._connection.open or self._connection.address == address:
+            return 0
+        self._connection.close()
+        return 1
+
+    async def settle(self) -> None:
+        """Finds out about a call with an unknown outcome, if there is one. Raises `WorldError` where Redis can't be asked."""
+        if self._unsettled is not None:
+            async with self._turn:
+                try:
+                    await self._settle(await self._usable_connection())
+                except (ConnectionLost, Refused) as error:
+                    raise translate(error, self._endpoint) from error
+
+    async def _in_turn(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
+        async with self._turn:
+            began = time.perf_counter()
+            self._newest += 1
+            answer = await self._until_answered(name, arguments, if_answered)
+            self._stats.transactions += 1
+            self._stats.changes += 1
+            self._stats.transaction_s += time.perf_counter() - began
+            return answer
+
+    async def _until_answered(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
+        """Sends it until there is an answer. No new try begins once a command's time limit has passed since the first began."""
+        doubt = False  # whether an earlier try may have been carried out
+        give_up_at = _now() + self._settings.command_timeout_ms / 1000
+        for attempt in count():
+            last = attempt >= self._settings.retries
+            sending = False
+            try:
+                connection = await self._usable_connection()
+                if self._unsettled is not None and not doubt:
+                    await self._settle(connection)
+                sending = True
+                answer = await self._send(connection, name, arguments)
+            except Refused as refused:
+                if not self._may_retry(refused) or last or _now() >= give_up_at:
+                    if doubt:
+                        return await self._find_out(refused, name, arguments, if_answered)
+                    raise self._failure(refused) from refused
+            except ConnectionLost as error:
+                doubt = doubt or sending
+                self._stats.lost_connections += sending
+                if last or _now() >= give_up_at:
+                    if doubt:
+                        return await self._find_out(error, name, arguments, if_answered)
+                    raise self._failure(error) from error
+            except BaseException:
+                if doubt or sending:
+                    self._unsettled = (self._newest, if_answered)
+                raise
+            else:
+                self._stats.settled += doubt
+                return answer
+            await self._pause(attempt)
+        raise AssertionError  # `count` never ends
+
+    async def _send(self, connection: Connection, name: str, arguments: Arguments) -> Any:
+        return await connection.run(script(name), self._packed, self._head(self._newest), *arguments)
+
+    async def _find_out(
+        self, cause: ConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
+    ) -> Any:
+        """The tries are over, and the outcome is open: the answer if it was carried out, else an error, and it never will be.
+
+        A Redis that refuses connections may be restarting: it is asked for `connect_timeout_ms`, however often it refuses.
+
+        Raises `OutcomeUnknown` where Redis can't be asked, or another server has this one's slot by now.
+        """
+        self._unsettled = (self._newest, if_answered)
+        give_up_at = _now() + self._settings.connect_timeout_ms / 1000
+        for attempt in count():
+            try:
+                connection = await self._usable_connection()
+                if await self._was_carried_out(connection, self._newest) is not None:
+                    answer = await self._send(connection, name, arguments)
+                    self._unsettled = None
+                    self._stats.settled += 1
+                    return answer
+                self._unsettled = None
+                raise translate(ConnectionLost(f"{cause}; the change was not carried out"), self._endpoint) from cause
+            except (ConnectionLost, Refused) as error:
+                logger.warning("%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error)
+                if _now() >= give_up_at:
+                    unknown = f"{cause}; whether the change was carried out could not be asked: {error}"
+                    raise OutcomeUnknown(unknown) from cause
+            await self._pause(attempt)
+        raise AssertionError
+
+    def _head(self, number: int) -> bytes:
+        return self._lease + number.to_bytes(8, "big")
+
+    async def _pause(self, attempt: int) -> None:
+        await asyncio.sleep(
+            self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
+        )
+
+    def _failure(self, error: ConnectionLost | Refused) -> Exception:
+        """Nothing was changed."""
+        if isinstance(error, Refused) and error.code == "SLOTLOST":
+            return SlotLost(self._endpoint, self.number // self._writers)
+        if isinstance(error, Refused) and error.code == "STALEBOOK":
+            return StaleQueues()
+        return translate(error, self._endpoint)
+
+    def _may_retry(self, refused: Refused) -> bool:
+        if refused.code in ELSEWHERE and self._connection is not None:
+            self._connection.close()
+        return refused.code in _TRY_AGAIN
+
+    async def _usable_connection(self) -> Connection:
+        if self._connection is not None and self._connection.alive:
+            return self._connection
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = await self._connect()
+        return self._connection
+
+    async def _settle(self, connection: Connection) -> None:
+        """Whether the call before, whose outcome was unknown, was carried out."""
+        if self._unsettled is None:
+            return
+        number, if_answered = self._unsettled
+        try:
+            answered = await self._was_carried_out(connection, number)
+        except OutcomeUnknown:
+            return  # for ever; what it may have claimed times out
+        self._unsettled = None
+        if answered is not None:
+            self._stats.settled += 1
+            if if_answered is not None:
+                if_answered(answered)
+
+    async def _was_carried_out(self, connection: Connection, number: int) -> Any:
+        """What it answered; None where it wasn't, and then it never will be, as its number is too low from now on.
+
+        Raises `OutcomeUnknown` where the number is gone, since another server has the slot.
+        """
+        above = max(self._newest, number) + 1
+        found = await connection.run(script("settle"), self._packed, self._head(number), above.to_bytes(8, "big"))
+        if found[0] == 1:
+            return found[1]
+        if found[0] == 2:
+            self._unsettled = None
+            raise OutcomeUnknown(
+                f"{self._endpoint}: meanwhile another server took this one's slot; "
+                "whether the change before was carried out is not known"
+            )
+        # The next call, or the same one again, has a later number.
+        self._newest = above + 1
+        return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,193 @@
+"""Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest. One routine deletes for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import JobState, UniqueScope
+from pinlater.server.storage import outcomes
+from pinlater.server.storage.changes import Changes
+from pinlater.server.storage.decide import RetryFailed
+from pinlater.server.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.relational.changes import load, write
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.rows import STATES, StateRow, key_of_job, state_of
+
+# Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
+_PASSED_OVER_MAX = 1_000
+_READ_MAX = 1_000
+FIRST = (-I64_MAX - 1, -1)
+
+
+async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> int | PinLaterError:
+    """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
+    queue = (await dialect.queues_named([order.queue])).get(order.queue)
+    if queue is None:
+        return QueueNotFound(order.queue)
+    changes = Changes(now_ms)
+    done = seen = 0
+    after = FIRST
+    while done < order.limit and seen < order.limit + _PASSED_OVER_MAX:
+        limit = min(order.limit, _READ_MAX)
+        found = await finished(dialect, queue.queue_id, JobState.FAILED, order.priority, limit, after=after)
+        jobs, _ = await load(dialect, changes, [job_id for _, job_id in found])
+        for job in jobs:
+            if done < order.limit and await _retake_key(dialect, job, now_ms):
+                done += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
+        if not found:
+            break
+        seen += len(found)
+        after = found[-1]
+    write(dialect, changes)
+    return done
+
+
+async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
+    """Makes waiting jobs due, and puts failed ones back unless another job has their key."""
+    changes = Changes(now_ms)
+    await load(dialect, changes, [order.key.id for order in orders])
+    failed = outcomes.failed_of(changes, orders)
+    barred = {job.id for job in failed if not await _retake_key(dialect, job, now_ms)}
+    answers = outcomes.run(changes, orders, barred)
+    write(dialect, changes)
+    return answers
+
+
+async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
+    """Takes an UNFINISHED key again; False where another job has it."""
+    unique = job.options.unique
+    if unique is None or unique.scope is not UniqueScope.UNFINISHED:
+        return True
+    held = await dialect.key_holder(job.queue_id, unique.key)
+    if held is not None and (held[2] is None or held[2] > now_ms):
+        return False
+    dialect.save_key(job.queue_id, unique.key, int(unique.scope), job)
+    return True
+
+
+async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
+    """Oldest first, by the time that orders the state."""
+    queue = (await dialect.queues_named([order.queue])).get(order.queue)
+    if queue is None:
+        return QueueNotFound(order.queue)
+    return len(
+        await delete_ids(dialect, await oldest(dialect, queue.queue_id, order.state, order.priority, order.limit))
+    )
+
+
+async def oldest(dialect: Dialect, queue_id: int, state: JobState, priority: int, limit: int) -> list[int]:
+    """Ids of the oldest jobs of one state and priority."""
+    if state is JobState.SUCCEEDED or state is JobState.FAILED:
+        return [job_id for _, job_id in await finished(dialect, queue_id, state, priority, limit)]
+    name = "oldest_ready" if state is JobState.PENDING else "oldest_claims"
+    rows = await dialect.select(name, queue_id=queue_id, priority=priority, limit=max(0, limit))
+    return [job_id for (job_id,) in rows]
+
+
+async def finished(
+    dialect: Dialect,
+    queue_id: int,
+    state: JobState,
+    priority: int,
+    limit: int,
+    *,
+    after: tuple[int, int] = FIRST,
+    until_ms: int = I64_MAX,
+) -> list[tuple[int, int]]:
+    """(finish, id) of the jobs of that state that finished first, behind `after` and up to `until_ms`."""
+    rows = await dialect.select(
+        "oldest_done",
+        queue_id=queue_id,
+        state=int(state),
+        priority=priority,
+        after_ms=after[0],
+        after_id=after[1],
+        until_ms=until_ms,
+        limit=max(0, limit),
+    )
+    return [(finished_ms, job_id) for finished_ms, job_id in rows]
+
+
+async def delete_named(dialect: Dialect, keys: Sequence[JobKey], state: JobState | None) -> int:
+    """How many of them existed, in that state if one is named."""
+    queues = await dialect.queues_named([key.queue for key in keys])
+    wanted = {(queues[key.queue].queue_id, key.priority, key.id) for key in keys if key.queue in queues}
+    return len(await delete_ids(dialect, [job_id for _, _, job_id in wanted], wanted=wanted, state=state))
+
+
+async def delete_ids(
+    dialect: Dialect,
+    ids: Sequence[int],
+    *,
+    wanted: set[tuple[int, int, int]] | None = None,
+    state: JobState | None = None,
+) -> list[StateRow]:
+    """Deletes jobs with everything that belongs to them; the rows of those that were in a state.
+
+    `wanted`: only jobs of these queues, priorities and ids; `state`: only jobs in it.
+    """
+    if not ids:
+        return []
+    deletion = _Deletion(dialect)
+    rows = await dialect.load_states(sorted(set(ids)))
+    queues = await dialect.queues_of({row.queue_id for row in rows})
+    for row in rows:
+        is_in = state_of(row)
+        named = wanted is None or (row.queue_id, row.priority, row.id) in wanted
+        if named and (state is None or state is (is_in or JobState.PENDING)):
+            deletion.add(row, is_in, counted=row.queue_id in queues)
+    deletion.write()
+    return deletion.jobs
+
+
+class _Deletion:
+    """The rows to delete of some jobs, by table."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.jobs: list[StateRow] = []
+        self._ids: list[int] = []
+        self._waiting: list[StateRow] = []
+        self._claimed: list[int] = []
+        self._finished: list[int] = []
+        self._counts: dict[tuple[int, int, int | None], int] = {}  # by queue, priority and column `done_state`
+
+    def add(self, row: StateRow, state: JobState | None, *, counted: bool) -> None:
+        """`counted`: its queue still has counters."""
+        self._ids.append(row.id)
+        if state is None:
+            return
+        self.jobs.append(row)
+        if state is JobState.PENDING:
+            self._waiting.append(row)
+            if counted:
+                self._dialect.counter(row.queue_id, row.priority).leave_waiting(row)
+        else:
+            (self._claimed if state is JobState.IN_PROGRESS else self._finished).append(row.id)
+            if counted:
+                kind = (row.queue_id, row.priority, row.done_state)
+                self._counts[kind] = self._counts.get(kind, 0) + 1
+        unique = None if row.options is None else key_of_job(options_of(row.options))
+        if unique is not None:
+            self._dialect.free_key(row.queue_id, unique.key, row.id)
+
+    def write(self) -> None:
+        dialect = self._dialect
+        for (queue_id, priority, done_state), count in self._counts.items():
+            counter = dialect.counter(queue_id, priority)
+            if done_state is None:
+                counter.in_progress -= count
+            else:
+                counter.add_finished(STATES[done_state], -count)
+        ready = [(job.queue_id, job.priority, job.run_after_ms, job.id) for job in self._waiting]
+        dialect.for_each("delete_ready", ready)
+        dialect.for_each("delete_future", [(job.run_after_ms, job.id) for job in self._waiting if job.counted_future])
+        dialect.delete("claims", sorted(self._claimed))
+        dialect.delete("done", sorted(self._finished))
+        dialect.jobs_deleted()
+        for table in dialect.job_tables:
+            dialect.delete(table, sorted(self._ids))

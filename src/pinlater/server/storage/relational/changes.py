@@ -1,0 +1,97 @@
+"""Loads the jobs of a call and writes what became of them: a few statements a call, however many jobs it has.
+
+A row leaves the table of the job's old state and one enters the table of its new state. A job that waits on moves too: its place in
+`ready` depends on its run-after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.job import JobState
+from pinlater.server.storage.changes import Changes, Move
+from pinlater.server.storage.record import HAS_PROGRESS, JobRecord
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.rows import done_row, key_of_job, progress_row, record_of
+
+
+async def load(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> tuple[list[JobRecord], list[int]]:
+    """The jobs that exist, in the order of `ids`; and the ids of those whose queue was deleted, in order."""
+    rows = await dialect.load_jobs(ids)
+    queues = await dialect.queues_of({row.queue_id for row in rows})
+    found: dict[int, JobRecord] = {}
+    orphans: list[int] = []
+    for row in rows:
+        queue = queues.get(row.queue_id)
+        if queue is None:
+            orphans.append(row.id)
+        else:
+            found[row.id] = job = record_of(row)
+            changes.add(job, queue.name)
+    return [found[job_id] for job_id in dict.fromkeys(ids) if job_id in found], sorted(orphans)
+
+
+def write(dialect: Dialect, changes: Changes) -> None:
+    """All that the call changed."""
+    moves = changes.moves()
+    if not moves:
+        return
+    moved = [
+        move for move in moves if move.before.state is not move.after.state or move.after.state is JobState.PENDING
+    ]
+    _count(dialect, changes, moved)
+    _save_progress(dialect, [move.after for move in moves if move.after.changed])
+    _leave(dialect, [move.before for move in moved])
+    _renew(dialect, [move.after for move in moves if move.after.state is JobState.IN_PROGRESS])
+    dialect.enter_ready([move.after for move in moved if move.after.state is JobState.PENDING])
+    finished = [move.after for move in moved if move.after.finished]
+    dialect.insert("insert_done", [done_row(job) for job in finished])
+    _free_keys(dialect, finished)
+
+
+def _count(dialect: Dialect, changes: Changes, moved: Sequence[Move]) -> None:
+    for before, after in moved:
+        counter = dialect.counter(after.queue_id, after.priority)
+        if before.state is JobState.PENDING:
+            counter.leave_waiting(before)
+        elif before.state is JobState.IN_PROGRESS:
+            counter.in_progress -= 1
+        else:
+            counter.add_finished(before.state, -1)
+        if after.state is JobState.PENDING:
+            counter.enter_waiting(after, changes.now_ms)
+        else:
+            counter.add_finished(after.state)
+    for (queue_id, priority), totals in changes.totals.items():
+        counter = dialect.counter(queue_id, priority)
+        counter.succeeded_total += totals.succeeded
+        counter.failed_total += totals.failed
+        counter.retried_total += totals.retried
+
+
+def _save_progress(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
+    dialect.insert("save_progress", [progress_row(job) for job in jobs])
+    for job in jobs:
+        if job.new_body is not None:
+            dialect.save_body(job.id, job.new_body)
+
+
+def _leave(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
+    """Rows out of the tables of their states as loaded."""
+    waiting = [job for job in jobs if job.state is JobState.PENDING]
+    dialect.for_each("delete_ready", [(job.queue_id, job.priority, job.run_after_ms, job.id) for job in waiting])
+    dialect.delete("claims", [job.id for job in jobs if job.state is JobState.IN_PROGRESS])
+    dialect.delete("done", [job.id for job in jobs if job.finished])
+
+
+def _renew(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
+    """The deadline of claims that go on; a changed job's ack is not plain any more."""
+    rows = [(job.id, job.deadline_ms or 0, job.flags | HAS_PROGRESS if job.changed else job.flags) for job in jobs]
+    dialect.for_each("renew_claims", rows)
+
+
+def _free_keys(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
+    for job in jobs:
+        unique = key_of_job(job.options)
+        if unique is not None:
+            dialect.free_key(job.queue_id, unique.key, job.id)

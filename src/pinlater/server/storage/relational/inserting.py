@@ -1,0 +1,31 @@
+"""What an enqueue request is answered, once the store knows which of its jobs exist already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pinlater.domain.errors import QueueFull
+from pinlater.domain.job import NewJob
+from pinlater.server.storage.interface import Inserted, InsertRequest
+
+Existing = dict[int, tuple[int, int]]
+"""By the index of a job in its request: (id, priority) of the job that has its unique key."""
+
+
+def queue_full(request: InsertRequest, pending: int, existing: Existing) -> QueueFull | None:
+    """The refusal, where the request's new jobs are more than its queue may take."""
+    new = len(request.jobs) - len(existing)
+    if request.max_pending is not None and new and pending + new > request.max_pending:
+        return QueueFull(request.queue, pending, request.max_pending)
+    return None
+
+
+def new_jobs(jobs: Sequence[NewJob], existing: Mapping[int, object]) -> Sequence[NewJob]:
+    return [job for index, job in enumerate(jobs) if index not in existing] if existing else jobs
+
+
+def answer_of(jobs: Sequence[NewJob], existing: Existing) -> Inserted:
+    """The ids, with those of existing jobs in their places."""
+    if existing:
+        return Inserted([existing[i][0] if i in existing else job[0] for i, job in enumerate(jobs)], existing)
+    return Inserted([job[0] for job in jobs], existing)

@@ -1,0 +1,89 @@
+"""Reads on a reader's connection, which sees what was committed: keys, and the order of a scan's page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import JobState
+from pinlater.server.storage.interface import (
+    TIMED_KEYS_COUNTED,
+    Inserted,
+    Page,
+    RequestRef,
+    TimedKeys,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.server.storage.request_keys import KeyedAnswer
+
+NEWEST = (I64_MAX, I64_MAX)
+
+
+class Reader(Protocol):
+    """A connection that only reads. Text goes in as `str`; MySQL answers names as bytes."""
+
+    async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+        """The rows of a statement."""
+        ...
+
+
+async def queue_id_of(reader: Reader, name: str) -> int | None:
+    rows = await reader.select("find_queue", name=name)
+    return rows[0][0] if rows else None
+
+
+async def find_requests(
+    reader: Reader, wanted: Sequence[RequestRef], now_ms: int
+) -> list[Inserted | PinLaterError | None]:
+    """The answer that each keyed request got before; None where there is none."""
+    found: list[Inserted | PinLaterError | None] = []
+    for ref in wanted:
+        row = await _of_queue(reader, "find_request_key", ref.queue, ref.request_key)
+        found.append(None if row is None else KeyedAnswer(*row).to(ref.request_key, ref.fingerprint, now_ms))
+    return found
+
+
+async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
+    """(id, priority) of the job that has each key now."""
+    found: list[tuple[int, int] | None] = []
+    for ref in wanted:
+        row = await _of_queue(reader, "find_unique_key", ref.queue, ref.key)
+        ended = row is None or (row[2] is not None and row[2] <= now_ms)
+        found.append(None if row is None or ended else (row[0], row[1]))
+    return found
+
+
+async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[Any, ...] | None:
+    """The row of a key; None also where there is no such queue."""
+    queue_id = await queue_id_of(reader, queue)
+    rows = [] if queue_id is None else await reader.select(name, queue_id=queue_id, key=key)
+    return rows[0] if rows else None
+
+
+async def list_unique_queues(reader: Reader) -> list[UniqueHeld]:
+    rows = await reader.select("list_unique_queues")
+    return sorted(UniqueHeld(name if isinstance(name, str) else name.decode(), oldest) for name, oldest in rows)
+
+
+async def timed_keys(reader: Reader, now_ms: int) -> TimedKeys:
+    [row] = await reader.select("count_timed_keys", now_ms=now_ms, limit=TIMED_KEYS_COUNTED)
+    return TimedKeys(*row)
+
+
+async def page_order(reader: Reader, queue_id: int, page: Page) -> list[tuple[int, int]]:
+    """(time, id) of the rows of a page, in its order."""
+    after_ms, after_id = page.after or NEWEST
+    if page.state is JobState.PENDING and not page.future:  # one bound, so that a later page begins where it should
+        after_ms, after_id = min((after_ms, after_id), (page.due_by_ms + 1, -1))
+    values: dict[str, object] = {"queue_id": queue_id, "priority": page.priority, "limit": max(0, page.limit)}
+    if page.state is JobState.PENDING:
+        name = "page_of_future" if page.future else "page_of_due"
+        values["due_by_ms"] = page.due_by_ms
+    else:
+        name = "page_of_claims" if page.state is JobState.IN_PROGRESS else "page_of_done"
+        values["state"] = int(page.state)
+    rows = await reader.select(name, **values, after_ms=after_ms, after_id=after_id)
+    return [(sort_ms, job_id) for sort_ms, job_id in rows]

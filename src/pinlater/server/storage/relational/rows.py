@@ -1,0 +1,186 @@
+"""Rows of the tables that the relational stores keep alike, with a name for each column."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.server.storage.options import NONE, Options, options_of
+from pinlater.server.storage.record import JobRecord
+
+STATES = tuple(JobState)
+PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
+
+
+class JobRow(NamedTuple):
+    """The columns of the statement `load_jobs`, in its order. `p_`: of `progress`, NULL where the job has no row there."""
+
+    id: int
+    queue_id: int
+    priority: int
+    run_after_ms: int
+    attempts_allowed: int
+    created_at_ms: int
+    options: str | None
+    p_id: int | None
+    p_attempts_allowed: int
+    p_attempts_remaining: int
+    p_attempts_ended: int
+    p_run_after_ms: int
+    p_updated_at_ms: int
+    p_custom_status: str
+    p_error_type: str
+    p_error_text: str
+    p_history: str
+    claim_id: int | None
+    claimed_at_ms: int | None
+    deadline_ms: int | None
+    timeout_ms: int | None
+    claim_flags: int | None
+    token: str | None
+    source: str | None
+    holder: str | None
+    done_state: int | None
+    finished_at_ms: int | None
+    counted_future: int
+    body_bytes: int
+
+
+class ClaimRow(NamedTuple):
+    """The columns of the statement `load_claims`."""
+
+    id: int
+    queue_id: int
+    priority: int
+    deadline_ms: int
+    timeout_ms: int
+    flags: int
+    token: str
+
+
+class StateRow(NamedTuple):
+    """The columns of the statement `load_states`: where a job is. In no state: what remains of a deleted job."""
+
+    id: int
+    queue_id: int
+    priority: int
+    run_after_ms: int
+    options: str | None
+    waits: int
+    counted_future: int
+    claim_id: int | None
+    done_state: int | None
+
+
+def state_of(row: StateRow) -> JobState | None:
+    """None for what remains of a deleted job."""
+    if row.claim_id is not None:
+        return JobState.IN_PROGRESS
+    if row.done_state is not None:
+        return STATES[row.done_state]
+    return JobState.PENDING if row.waits else None
+
+
+def record_of(row: JobRow) -> JobRecord:
+    """The job; fields that never changed since the enqueue have no row in `progress`.
+
+    Unpacked and made once, because this runs for each job of a call: a look at 29 columns by name takes longer than all the rest.
+    """
+    (
+        job_id,
+        queue_id,
+        priority,
+        run_after_ms,
+        allowed_at_first,
+        created_ms,
+        options_text,
+        progress_id,
+        allowed,
+        remaining,
+        ended,
+        later_run_after_ms,
+        updated_ms,
+        status,
+        error_type,
+        error_text,
+        history,
+        claim_id,
+        claimed_at_ms,
+        deadline_ms,
+        timeout_ms,
+        flags,
+        token,
+        source,
+        holder,
+        done_state,
+        finished_at_ms,
+        counted_future,
+        body_bytes,
+    ) = row
+    options = NONE if options_text is None else options_of(options_text)
+    if progress_id is None:
+        allowed = remaining = allowed_at_first
+        ended, updated_ms, status = 0, created_ms, options.status
+        error_type, error_text, history = "", "", "[]"
+    else:
+        run_after_ms = later_run_after_ms
+    state = PENDING
+    if claim_id is not None:
+        state = IN_PROGRESS
+    elif done_state is not None:
+        state = STATES[done_state]
+    return JobRecord(
+        id=job_id,
+        queue_id=queue_id,
+        priority=priority,
+        created_at_ms=created_ms,
+        options=options,
+        state=state,
+        run_after_ms=run_after_ms,
+        updated_at_ms=updated_ms,
+        finished_at_ms=finished_at_ms,
+        attempts_allowed=allowed,
+        attempts_remaining=remaining,
+        attempts_ended=ended,
+        custom_status=status,
+        error_type=error_type,
+        error_text=error_text,
+        history=history,
+        claimed_at_ms=claimed_at_ms,
+        deadline_ms=deadline_ms,
+        timeout_ms=timeout_ms,
+        flags=flags or 0,
+        token=token,
+        source=source,
+        holder=holder,
+        has_progress=progress_id is not None,
+        counted_future=bool(counted_future),
+        body_bytes=body_bytes,
+    )
+
+
+def progress_row(job: JobRecord) -> tuple[object, ...]:
+    """For `save_progress`."""
+    return (
+        job.id,
+        job.attempts_allowed,
+        job.attempts_remaining,
+        job.attempts_ended,
+        job.run_after_ms,
+        job.updated_at_ms,
+        job.custom_status,
+        job.error_type,
+        job.error_text,
+        job.history,
+    )
+
+
+def done_row(job: JobRecord) -> tuple[object, ...]:
+    """For `insert_done`."""
+    return (job.id, job.queue_id, int(job.state), job.priority, job.finished_at_ms, job.holder)
+
+
+def key_of_job(options: Options) -> UniqueKey | None:
+    """The unique key that ends with the job; a key of scope TIME ends by time alone."""
+    unique = options.unique
+    return None if unique is None or unique.scope is UniqueScope.TIME else unique

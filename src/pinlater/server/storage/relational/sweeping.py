@@ -1,0 +1,67 @@
+"""Claims past their deadline and jobs past their expiry, a bounded number a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.server.storage.changes import Changes
+from pinlater.server.storage.counts import SweepCounts
+from pinlater.server.storage.decide import Expire, TimeOut
+from pinlater.server.storage.interface import Swept
+from pinlater.server.storage.relational.bulk import delete_ids
+from pinlater.server.storage.relational.changes import load, write
+from pinlater.server.storage.relational.dialect import Dialect
+
+READ_MAX = 2_000
+# Expiries of jobs that do not wait any more do not count against the limit; this bounds how many of them one call reads.
+_EXPIRY_ROUNDS_MAX = 10
+
+
+async def time_out_claims(dialect: Dialect, now_ms: int, limit: int) -> list[Swept]:
+    """The longest overdue first, over all queues. Claims of deleted queues are deleted with their jobs, and do not count."""
+    counts = SweepCounts()
+    left = min(limit, READ_MAX)
+    while left > 0:
+        found = await dialect.select("overdue_claims", now_ms=now_ms, limit=left)
+        changes = Changes(now_ms)
+        jobs, orphans = await load(dialect, changes, [job_id for (job_id,) in found])
+        for job in jobs:
+            after = changes.apply(job, TimeOut())
+            if after is not None:
+                counts.failure(changes.queue_of(job), after)
+        write(dialect, changes)
+        if not await delete_ids(dialect, orphans):
+            break
+        left -= len(jobs)
+    return counts.result()
+
+
+async def expire_jobs(dialect: Dialect, now_ms: int, limit: int) -> list[Swept]:
+    """The longest expired first. A row of `expiries` whose job does not wait any more is deleted: a retry inserts it again."""
+    counts = SweepCounts()
+    left = limit
+    for _ in range(_EXPIRY_ROUNDS_MAX):
+        if left <= 0:
+            break
+        found = await dialect.select("expired_jobs", now_ms=now_ms, limit=min(left, READ_MAX))
+        if not found:
+            break
+        changes = Changes(now_ms)
+        jobs, _ = await load(dialect, changes, [job_id for _, job_id in found])
+        for job in jobs:
+            after = changes.apply(job, Expire())
+            if after is not None:
+                counts.failure(changes.queue_of(job), after)
+                left -= 1
+        write(dialect, changes)
+        dialect.for_each("delete_expiries", found)
+    return counts.result()
+
+
+async def expire(dialect: Dialect, ids: Sequence[int], now_ms: int) -> None:
+    """Expires the jobs that a claim met past their expiry."""
+    changes = Changes(now_ms)
+    jobs, _ = await load(dialect, changes, ids)
+    for job in jobs:
+        changes.apply(job, Expire())
+    write(dialect, changes)

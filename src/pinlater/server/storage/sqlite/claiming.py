@@ -1,0 +1,238 @@
+"""Handing out due jobs: for each priority that has any, one read in the order of `ready`'s key and one delete of exactly that range.
+
+The rows handed out are always the first ones of the key, so the range up to the last of them holds nothing else; a job that does not
+fit into the bytes of a call ends the reading and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import ClaimedJob
+from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.record import later
+from pinlater.server.storage.relational import sweeping
+from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
+from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
+from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
+from pinlater.server.storage.together import BytesTogether
+
+# An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.
+_EXPIRED_MAX = 1_000
+_READ_MAX = 1_000
+# From here on the plain jobs of one call go in by one statement over a list of ids.
+_LIST_MIN = 6
+
+_SELECT_DUE = sql("select_due")
+_SELECT_PROGRESS = sql("select_progress")
+_DELETE_READY_THROUGH = sql("delete_ready_through")
+_SELECT_FIRST_READY = sql("select_first_ready")
+_INSERT_CLAIMS = Rows("insert_claims")
+_INSERT_CLAIMS_OF = sql("insert_claims_of")
+_FREE_UNIQUE_KEY = sql("free_unique_key")
+
+
+def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
+    """Order by order."""
+    results: list[Claimed | PinLaterError] = []
+    together = BytesTogether(orders)
+    for order in orders:
+        queue = transaction.queue_cache.queues.get(order.queue)
+        if queue is None:
+            results.append(QueueNotFound(order.queue))
+        else:
+            results.append(_Claim(transaction, queue, order, now_ms, together).run())
+    return results
+
+
+def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
+    """The earliest run-after of all that wait. Where nothing is due the counters know a lower bound without a look."""
+    first = NEVER_MS
+    for counter in queue.counters.values():
+        if counter.pending == 0:
+            continue
+        if counter.pending == counter.future and counter.future_from_ms > now_ms:
+            first = min(first, counter.future_from_ms)
+            continue
+        row = execute(_SELECT_FIRST_READY, (queue.queue_id, counter.priority)).fetchone()
+        if row is not None:
+            first = min(first, row[0])
+    return None if first == NEVER_MS else first
+
+
+class _Share:
+    """What one dequeue call gets."""
+
+    __slots__ = ("bytes_left", "holder", "jobs", "limit", "plain")
+
+    def __init__(self, call: ClaimCall) -> None:
+        self.limit, self.holder, self.bytes_left = call
+        self.jobs: list[ClaimedJob] = []
+        self.plain: list[int] = []
+
+
+class _Claim:
+    """One order being filled."""
+
+    def __init__(
+        self, transaction: Transaction, queue: QueueEntry, order: ClaimOrder, now_ms: int, together: BytesTogether
+    ) -> None:
+        self._transaction = transaction
+        self._execute = transaction.execute
+        self._queue = queue
+        self._now_ms = now_ms
+        self._timeout_ms = order.claim_timeout_ms
+        self._shares = [_Share(call) for call in order.calls]
+        self._open = iter([share for share in self._shares if share.limit > 0])
+        self._share = next(self._open, None)
+        self._wanted = sum([share.limit for share in self._shares if share.limit > 0])
+        self._rows: list[object] = []
+        self._expired: list[int] = []
+        self._cut = False
+        self._together = together
+        self._cut_short = False
+
+    def run(self) -> Claimed:
+        for counter in list(self._queue.counters.values()):
+            if self._share is None or self._cut_short:
+                break
+            if counter.pending > counter.future or (counter.future and counter.future_from_ms <= self._now_ms):
+                self._take(counter)
+        if self._rows:
+            _INSERT_CLAIMS.run(self._execute, self._rows)
+        if self._expired:
+            at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
+        short = self._cut or self._share is not None
+        due_ms = first_due(self._execute, self._queue, self._now_ms) if short else None
+        return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired), self._cut_short)
+
+    def _take(self, counter: Counter) -> None:
+        """All that can be had of one priority."""
+        self._transaction.queue_cache.touch(counter).move_mark(self._now_ms)
+        more = True
+        while more and self._share is not None and len(self._expired) < _EXPIRED_MAX:
+            asked = min(self._wanted, _READ_MAX)
+            with closing(self._execute(_SELECT_DUE, (counter.queue_id, counter.priority, self._now_ms, asked))) as rows:
+                used, last = self._hand_out(counter, rows)
+            if self._share is not None:
+                self._store_plain(self._share, counter.priority)
+            if last is None:
+                return
+            self._execute(_DELETE_READY_THROUGH, (counter.queue_id, counter.priority, *last))
+            more = used == asked
+
+    def _hand_out(self, counter: Counter, rows: Iterable[Any]) -> tuple[int, tuple[int, int] | None]:
+        """Shares the rows out: one turn a job. Measured, and SQLite's own: it reads bodies row by row and stops where the bytes end.
+
+        Returns how many rows were used, and the last one's key.
+        """
+        share = self._share
+        assert share is not None  # noqa: S101 the caller looked
+        priority = counter.priority
+        now_ms = self._now_ms
+        until_ms = later(now_ms, self._timeout_ms)
+        make = tuple.__new__
+        take_waiting = counter.take_waiting
+        claimed = used = 0
+        bytes_together = self._together.left
+        run_after_ms = job_id = 0
+        for row in rows:
+            if bytes_together <= 0:
+                self._cut_short = True
+                break
+            if row[2] or row[5] is not None:  # changed before, or with options
+                job = self._special(priority, row)
+                if job is None:
+                    run_after_ms, job_id = row[0], row[1]
+                    used += 1
+                    continue
+                body = job.body
+            else:
+                body = row[6]
+                job = None
+            size = len(body)
+            if size > share.bytes_left and share.jobs:
+                self._cut = True
+                next_share = self._next_share(share, priority)
+                if next_share is None:
+                    break
+                share = next_share
+            run_after_ms, job_id, _, allowed, created_ms, _, _ = row
+            if job is None:
+                share.plain.append(job_id)
+                job = make(
+                    ClaimedJob,
+                    (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
+                )
+            else:
+                self._store_special(share, job, row)
+            share.bytes_left -= size
+            bytes_together -= size
+            share.jobs.append(job)
+            take_waiting(run_after_ms, job_id)
+            claimed += 1
+            used += 1
+            if len(share.jobs) == share.limit:
+                next_share = self._next_share(share, priority)
+                if next_share is None:
+                    break
+                share = next_share
+        counter.in_progress += claimed
+        counter.claimed_total += claimed
+        self._wanted -= claimed
+        self._together.left = bytes_together
+        return used, (run_after_ms, job_id) if used else None
+
+    def _next_share(self, share: _Share, priority: int) -> _Share | None:
+        self._store_plain(share, priority)
+        self._share = next(self._open, None)
+        return self._share
+
+    def _store_plain(self, share: _Share, priority: int) -> None:
+        """The claims of one call's plain jobs of one priority."""
+        ids = share.plain
+        if not ids:
+            return
+        now_ms = self._now_ms
+        timeout_ms = self._timeout_ms
+        descriptor, source, token = share.holder
+        about = (self._queue.queue_id, priority, now_ms, later(now_ms, timeout_ms), timeout_ms)
+        if len(ids) >= _LIST_MIN:
+            self._execute(_INSERT_CLAIMS_OF, (*about, token, source, descriptor, str(ids)))
+        else:
+            for job_id in ids:
+                self._rows.extend((job_id, *about, 0, token, source, descriptor))
+        share.plain = []
+
+    def _special(self, priority: int, row: tuple[Any, ...]) -> ClaimedJob | None:
+        """A job with options or a past; None if it is past its expiry, which ends it instead."""
+        run_after_ms, job_id, changed, allowed, created_ms, options_text, body = row
+        options = options_of(options_text)
+        if has_expired(options, self._now_ms):
+            self._expired.append(job_id)
+            return None
+        remaining, ended = allowed, 0
+        if changed:
+            allowed, remaining, ended, new_body = self._execute(_SELECT_PROGRESS, (job_id,)).fetchone()
+            body = body if new_body is None else new_body
+        until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
+        return ClaimedJob(
+            job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
+        )
+
+    def _store_special(self, share: _Share, job: ClaimedJob, row: tuple[Any, ...]) -> None:
+        """Its claim; a key of scope PENDING ends with the first claim."""
+        options = options_of(row[5])
+        flags = claim_flags(options, has_progress=bool(row[2]))
+        freed = freed_by_claim(options)
+        if freed is not None:
+            self._execute(_FREE_UNIQUE_KEY, (self._queue.queue_id, freed, job.id))
+        descriptor, source, token = share.holder
+        until_ms = job.claim_deadline_ms
+        about = (self._queue.queue_id, job.priority, self._now_ms, until_ms, until_ms - self._now_ms)
+        self._rows.extend((job.id, *about, flags, token, source, descriptor))

@@ -1,0 +1,122 @@
+"""SQLite as a dialect of the relational code: its statements answer at once, so a coroutine over them runs to its end without waiting."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.relational.dialect import Keys
+from pinlater.server.storage.relational.rows import ClaimRow, JobRow, StateRow
+from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry, Transaction
+from pinlater.server.storage.sqlite.statements import Rows, delete_rows, in_order, sql
+
+T = TypeVar("T")
+
+_FREE_UNIQUE_KEY = sql("free_unique_key")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
+_FIND_UNIQUE_KEY = sql("find_unique_key")
+_ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries")}
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of relational code on `SqliteDialect`."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise AssertionError("a statement of SQLite waited")
+
+
+class SqliteReader:
+    """A reader's connection."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql(name), in_order(name, values)).fetchall()
+
+
+class SqliteDialect:
+    """One transaction of the writer."""
+
+    __slots__ = ("_queue_cache", "_transaction")
+
+    job_tables = ("progress", "jobs")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._queue_cache = transaction.queue_cache
+
+    async def queues_named(self, names: Iterable[str]) -> Mapping[str, QueueEntry]:
+        known = self._queue_cache.queues
+        return {name: known[name] for name in names if name in known}
+
+    async def queues_of(self, ids: Iterable[int]) -> Mapping[int, QueueEntry]:
+        known = self._queue_cache.by_id
+        return {queue_id: known[queue_id] for queue_id in ids if queue_id in known}
+
+    def counter(self, queue_id: int, priority: int) -> Counter:
+        return self._queue_cache.touch(self._queue_cache.by_id[queue_id].counters[priority])
+
+    async def load_jobs(self, ids: Sequence[int]) -> list[JobRow]:
+        return [JobRow._make(row) for row in self._transaction.execute(sql("load_jobs"), (str(ids),))]
+
+    async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
+        return [ClaimRow._make(row) for row in self._transaction.execute(sql("load_claims"), (str(ids),))]
+
+    async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
+        return [StateRow._make(row) for row in self._transaction.execute(sql("load_states"), (str(ids),))]
+
+    async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = self._transaction.execute(sql(name), in_order(name, values)).fetchall()
+        return found
+
+    async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
+        row: tuple[int, int, int | None] | None = self._transaction.execute(
+            _FIND_UNIQUE_KEY, (queue_id, key)
+        ).fetchone()
+        return row
+
+    def save_key(self, queue_id: int, key: str, scope: int, job: JobRecord) -> None:
+        self._transaction.execute(_SAVE_UNIQUE_KEY, (queue_id, key, scope, job.id, job.priority, None))
+
+    def free_key(self, queue_id: int, key: str, job_id: int) -> None:
+        self._transaction.execute(_FREE_UNIQUE_KEY, (queue_id, key, job_id))
+
+    def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
+        if not rows:
+            return
+        several = _ROWS.get(name)
+        if several is None:
+            self._transaction.executemany(sql(name), rows)
+        else:
+            several.run(self._transaction.execute, [value for row in rows for value in row])
+
+    def for_each(self, name: str, keys: Keys) -> None:
+        if keys:
+            self._transaction.executemany(sql(name), keys)
+
+    def delete(self, table: str, ids: Sequence[int]) -> None:
+        if ids:
+            self._transaction.execute(delete_rows(table), (str(ids),))
+
+    def save_body(self, job_id: int, body: bytes) -> None:
+        self._transaction.execute(sql("save_body"), (body, job_id))
+
+    def enter_ready(self, jobs: Sequence[JobRecord]) -> None:
+        rows = [(job.queue_id, job.priority, job.run_after_ms, job.id, 1) for job in jobs]
+        self.insert("insert_ready", rows)
+        expiries = [(job.options.expires_ms, job.id) for job in jobs if job.options.expires_ms is not None]
+        self.insert("insert_expiries", expiries)
+        for expires_ms, _ in expiries:
+            self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, expires_ms)
+
+    def jobs_deleted(self) -> None:
+        self._queue_cache.jobs_deleted()

@@ -1,0 +1,65 @@
+"""Acks. Most are plain: a success without a status, of a job at its first attempt. Those take four statements a call.
+
+This loop is measured and SQLite's own; all other acks go through `relational/in_hand.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.server.storage.interface import Ack, Acked
+from pinlater.server.storage.outcomes import SUCCEEDED
+from pinlater.server.storage.relational import in_hand
+from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
+from pinlater.server.storage.sqlite.queue_cache import Transaction
+from pinlater.server.storage.sqlite.statements import delete_rows, sql
+
+_SELECT_CLAIMS = sql("select_claims")
+_FINISH_CLAIMS = sql("finish_claims")
+_DELETE_CLAIMS = delete_rows("claims")
+
+
+def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+    """The plain acks all at once, then the others."""
+    ids = str([ack[0][2] for ack in acks])
+    claims = {row[0]: row for row in transaction.execute(_SELECT_CLAIMS, (ids,))}
+    queues = transaction.queue_cache.queues
+    results: list[Acked] = []
+    plain: list[int] = []
+    others: list[int] = []
+    counts: dict[tuple[str, int], int] = {}
+    for key, succeeded, token, addition, *_ in acks:
+        queue_name, priority, job_id = key
+        claim = claims.pop(job_id, None)
+        if (
+            claim is not None
+            and succeeded
+            and not addition
+            and not claim[3]
+            and claim[2] == priority
+            and (token is None or token == claim[4])
+            and (queue := queues.get(queue_name)) is not None
+            and queue.queue_id == claim[1]
+        ):
+            plain.append(job_id)
+            where = (queue_name, priority)
+            counts[where] = counts.get(where, 0) + 1
+        else:
+            others.append(len(results))
+        results.append(SUCCEEDED)
+    if plain:
+        if others:
+            ids = str(plain)
+        transaction.execute(_FINISH_CLAIMS, (now_ms, ids))
+        transaction.execute(_DELETE_CLAIMS, (ids,))
+    for (queue_name, priority), count in counts.items():
+        counter = transaction.queue_cache.counter(queues[queue_name], priority)
+        counter.in_progress -= count
+        counter.succeeded += count
+        counter.succeeded_total += count
+    if others:
+        left = [acks[index] for index in others]
+        answers = at_once(in_hand.finish(SqliteDialect(transaction), left, now_ms))
+        for index, answer in zip(others, answers, strict=True):
+            results[index] = answer
+    return results

@@ -1,0 +1,288 @@
+"""Storing new jobs: all of a request or none of it, all requests of a call in a few multi-row statements.
+
+The rows of `ready` are copied from `jobs` within SQLite: new ids lie behind the highest one known, so a range finds exactly the new
+rows. Ids that don't (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
+
+A call of very many jobs, or of very many bytes, does the same in steps of the writer (`insert_in_steps`), each of a bounded part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.options import options_text
+from pinlater.server.storage.record import later
+from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
+from pinlater.server.storage.request_keys import KeyedAnswer
+from pinlater.server.storage.sqlite.queue_cache import QueueCache, QueueEntry, Transaction
+from pinlater.server.storage.sqlite.statements import Rows, Wanted, sql
+
+_INSERT_JOBS = Rows("insert_jobs")
+_INSERT_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
+_INSERT_EXPIRIES = Rows("insert_expiries")
+_INSERT_READY_AFTER = sql("insert_ready_after")
+_INSERT_READY_OF = sql("insert_ready_of")
+_SELECT_KNOWN_IDS = sql("select_known_ids")
+_SELECT_REQUEST_KEYS = Wanted("select_request_keys")
+_SAVE_REQUEST_KEYS = Rows("save_request_keys")
+_FIND_UNIQUE_KEY = sql("find_unique_key")
+_SAVE_UNIQUE_KEY = sql("save_unique_key")
+
+
+def insert(transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int) -> list[Inserted | PinLaterError]:
+    """Decides request by request, then stores the rows of all of them."""
+    batch = _Batch(transaction, now_ms)
+    if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
+        batch.recall(requests)
+    results = [batch.add(request) for request in requests]
+    batch.store()
+    return results
+
+
+# A longer call is carried out in steps, each bounded by `_STEP_JOBS` and, beyond one job, by `_STEP_BYTES`.
+_LONG_JOBS, _LONG_BYTES = 2_500, 2 * 2**20
+_STEP_JOBS, _STEP_BYTES = 1_000, 2**20
+
+
+def is_long(requests: Sequence[InsertRequest]) -> bool:
+    """Whether a call would hold the loop for long."""
+    sizes = [len(job[1]) for request in requests for job in request.jobs]
+    return len(sizes) > _LONG_JOBS or sum(sizes) > _LONG_BYTES
+
+
+def insert_in_steps(
+    transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
+) -> Generator[None, None, list[Inserted | PinLaterError]]:
+    """As `insert`; yields between two steps. The transaction must let nothing else in meanwhile."""
+    batch = _Batch(transaction, now_ms)
+    if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
+        batch.recall(requests)
+    results: list[Inserted | PinLaterError] = []
+    for request in requests:
+        result = yield from batch.add_in_steps(request)
+        results.append(result)
+    batch.store()
+    return results
+
+
+def _steps(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """The jobs in parts of a step's size."""
+    start = size = 0
+    for index, job in enumerate(jobs):
+        size += len(job.body)
+        if index > start and (index - start >= _STEP_JOBS or size > _STEP_BYTES):
+            yield jobs[start:index]
+            start, size = index, len(job.body)
+    if start < len(jobs):
+        yield jobs[start:]
+
+
+class _Batch:
+    """The rows of one call."""
+
+    def __init__(self, transaction: Transaction, now_ms: int) -> None:
+        self._transaction = transaction
+        self._queue_cache: QueueCache = transaction.queue_cache
+        self._now_ms = now_ms
+        self._floor = self._highest = transaction.queue_cache.highest_id
+        self._plain: list[object] = []
+        self._with_options: list[object] = []
+        self._said: tuple[object, ...] = ()
+        self._options: str | None = None
+        self._expiries: list[int] = []
+        self._behind: list[int] = []  # ids that don't lie behind the highest known one
+        self._known: set[int] = set()
+        self._answers: dict[tuple[int, str], KeyedAnswer] = {}  # of request keys, from the file and from this call
+        self._new_keys: list[object] = []
+
+    def recall(self, requests: Sequence[InsertRequest]) -> None:
+        """Looks all the request keys up that come, at once."""
+        queues = self._queue_cache.queues
+        wanted: list[object] = []
+        for request in requests:
+            queue = queues.get(request.queue)
+            if queue is not None and request.request_key is not None:
+                wanted += (queue.queue_id, request.request_key)
+        for queue_id, key, *answer in _SELECT_REQUEST_KEYS.run(self._transaction.execute, wanted):
+            self._answers[queue_id, key] = KeyedAnswer(*answer)
+
+    def add(self, request: InsertRequest) -> Inserted | PinLaterError:
+        queue = self._queue_cache.queues.get(request.queue)
+        if queue is None:
+            return QueueNotFound(request.queue)
+        if request.request_key is not None:
+            answered = self._answered(queue, request)
+            if answered is not None:
+                return answered
+        jobs = request.jobs
+        existing: dict[int, tuple[int, int]] = {}
+        if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
+            self._look_for_keys(queue, jobs, existing, {})
+        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
+            return full
+        self._add_rows(queue, new_jobs(jobs, existing))
+        if existing or request.request_key is not None:
+            return self._answer(queue, request, existing)
+        return Inserted([job[0] for job in jobs], existing)
+
+    def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
+        """As `add`, with the rows stored step by step."""
+        queue = self._queue_cache.queues.get(request.queue)
+        if queue is None:
+            return QueueNotFound(request.queue)
+        if request.request_key is not None:
+            answered = self._answered(queue, request)
+            if answered is not None:
+                return answered
+        existing: dict[int, tuple[int, int]] = {}
+        if any(job.unique is not None for job in request.jobs):
+            taken: dict[str, tuple[int, int]] = {}
+            first = 0
+            for part in _steps(request.jobs):
+                self._look_for_keys(queue, part, existing, taken, first)
+                first += len(part)
+                yield
+        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
+            return full
+        for part in _steps(new_jobs(request.jobs, existing)):
+            self._add_rows(queue, part)
+            self._store_part()
+            yield
+        return self._answer(queue, request, existing)
+
+    def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> Inserted:
+        answer = answer_of(request.jobs, existing)
+        if request.request_key is not None:
+            self._remember(queue, request, answer)
+        return answer
+
+    def _add_rows(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
+        """The hot loop: one turn a job."""
+        now_ms = self._now_ms
+        queue_id = queue.queue_id
+        floor = self._floor
+        highest = self._highest
+        add = self._plain.extend
+        last_priority: int | None = None
+        counter = None
+        for job in jobs:
+            job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
+            if job_id > highest:
+                highest = job_id
+            if job_id <= floor and not self._is_new(job_id):
+                continue
+            if priority != last_priority or counter is None:
+                counter = self._queue_cache.counter(queue, priority)
+                counter.move_mark(now_ms)
+                last_priority = priority
+            counter.enqueued_total += 1
+            counter.add_waiting(run_after_ms, job_id)
+            if status or headers or unique is not None or timeout_ms is not None or expires_ms is not None:
+                self._add_with_options(queue_id, job)
+            else:
+                add((job_id, queue_id, priority, run_after_ms, attempts, now_ms, body))
+        self._highest = highest
+
+    def _add_with_options(self, queue_id: int, job: NewJob) -> None:
+        self._with_options.extend(
+            (
+                job.id,
+                queue_id,
+                job.priority,
+                job.run_after_ms,
+                job.attempts_allowed,
+                self._now_ms,
+                self._options_of(job),
+                job.body,
+            )
+        )
+        if job.unique is not None:
+            timed = job.unique.scope is UniqueScope.TIME
+            until_ms = later(self._now_ms, job.unique.for_ms) if timed else None
+            row = (queue_id, job.unique.key, int(job.unique.scope), job.id, job.priority, until_ms)
+            self._transaction.execute(_SAVE_UNIQUE_KEY, row)
+            if until_ms is not None:
+                self._queue_cache.first_key_until_ms = min(self._queue_cache.first_key_until_ms, until_ms)
+        if job.expires_at_ms is not None:
+            self._expiries.extend((job.expires_at_ms, job.id))
+            self._queue_cache.first_expiry_ms = min(self._queue_cache.first_expiry_ms, job.expires_at_ms)
+
+    def _options_of(self, job: NewJob) -> str | None:
+        """The jobs of a request mostly have the same ones."""
+        said = job[5:]
+        if said != self._said:
+            self._said, self._options = said, options_text(job)
+        return self._options
+
+    def store(self) -> None:
+        execute = self._transaction.execute
+        if self._plain:
+            _INSERT_JOBS.run(execute, self._plain)
+        if self._with_options:
+            _INSERT_JOBS_WITH_OPTIONS.run(execute, self._with_options)
+        if self._expiries:
+            _INSERT_EXPIRIES.run(execute, self._expiries)
+        if self._new_keys:
+            _SAVE_REQUEST_KEYS.run(execute, self._new_keys)
+        if self._behind:
+            execute(_INSERT_READY_OF, (str(self._behind),))
+        if self._highest > self._floor:
+            execute(_INSERT_READY_AFTER, (self._floor,))
+            self._queue_cache.highest_id = self._highest
+
+    def _store_part(self) -> None:
+        """What there is so far. Ids of what follows that don't lie behind these are looked for, as any other lane's would be."""
+        self.store()
+        self._floor = self._highest
+        self._plain, self._with_options, self._expiries, self._behind, self._new_keys = [], [], [], [], []
+
+    def _is_new(self, job_id: int) -> bool:
+        """For an id below the highest known one: not in the file, nor in this call."""
+        if job_id in self._known or self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
+            return False
+        self._known.add(job_id)
+        self._behind.append(job_id)
+        return True
+
+    # --- unique keys and request keys -----------------------------------------------------------------------------------------
+
+    def _look_for_keys(
+        self,
+        queue: QueueEntry,
+        jobs: Sequence[NewJob],
+        existing: dict[int, tuple[int, int]],
+        taken: dict[str, tuple[int, int]],
+        first: int = 0,
+    ) -> None:
+        """Adds to `existing`, by their index, the jobs that are there already under their keys: in the file, or earlier in the same
+        request (`taken`). `first` is the index of the first of these jobs."""
+        for index, job in enumerate(jobs, first):
+            if job.unique is None:
+                continue
+            twin = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
+            if twin is None:
+                taken[job.unique.key] = (job.id, job.priority)
+            else:
+                existing[index] = twin
+
+    def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
+        row = self._transaction.execute(_FIND_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
+        if row is None or (row[2] is not None and row[2] <= self._now_ms):
+            return None
+        return row[0], row[1]
+
+    def _answered(self, queue: QueueEntry, request: InsertRequest) -> Inserted | PinLaterError | None:
+        """The answer this keyed request got before, if it did."""
+        key = request.request_key or ""
+        known = self._answers.get((queue.queue_id, key))
+        return None if known is None else known.to(key, request.fingerprint, self._now_ms)
+
+    def _remember(self, queue: QueueEntry, request: InsertRequest, answer: Inserted) -> None:
+        key = request.request_key or ""
+        kept = self._answers[queue.queue_id, key] = KeyedAnswer.of(answer, request.fingerprint, self._now_ms)
+        self._new_keys.extend((queue.queue_id, key, *kept))
+        if self._now_ms < self._queue_cache.first_request_key_ms:
+            self._queue_cache.first_request_key_ms = self._now_ms

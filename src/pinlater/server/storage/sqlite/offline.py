@@ -1,0 +1,35 @@
+"""Work on a file that no server has open: taking its schema forward by hand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.storage.sqlite import migration
+from pinlater.server.storage.sqlite.connection import connect
+from pinlater.server.storage.sqlite.errors import translate
+from pinlater.server.storage.sqlite.lock import FileLock
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+
+
+def migrate_file(path: Path) -> tuple[int, int, Sequence[str]]:
+    """Takes the file to this program's schema, making it where there is none: (version before, version after, what was run).
+
+    Raises `WorldError` where a server has the file, or where it is not for this program.
+    """
+    if not path.parent.is_dir():
+        raise ShardConnectionFailed(f"The folder of {path} is not there", retryable=False)
+    lock = FileLock(path)
+    lock.take()
+    try:
+        with closing(connect(path, SqliteSettings())) as connection:
+            before = migration.check(connection, path)
+            done = migration.migrate(connection, path)
+            return before, migration.version_of(connection), done
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    finally:
+        lock.drop()

@@ -1,0 +1,272 @@
+"""Queues and their counters in memory, as the file has them.
+
+
+Only the writer changes them, within a transaction. After a rollback the writer reads the queues that the transaction changed again
+(`reload_changed`), and all queues where a transaction finds that another connection has changed the file (`reload`). So every change of
+a queue must be marked before the transaction can fail: `add`, `drop`, `counter`, `touch` and `will_change` mark. Counters that a
+transaction touched are written once, at its end.
+
+The counters tell a claim which priorities have jobs, so that it reads no others.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import Queue, queue_of
+from pinlater.server.storage.relational.dialect import Waiting
+from pinlater.server.storage.sqlite.statements import Execute, sql
+
+NEVER_MS = I64_MAX
+# A transaction that changed more queues than this is undone by reading all of them.
+_CHANGED_MAX = 1_000
+
+
+class Counter:
+    """One row of `counters`. Waiting jobs at or before (mark_ms, mark_id) count as due, those behind it as future.
+
+    `future_from_ms` is not stored: no future job is due before it (a lower bound, made exact by `advance_due`).
+    """
+
+    __slots__ = (
+        "claimed_total",
+        "enqueued_total",
+        "failed",
+        "failed_total",
+        "future",
+        "future_from_ms",
+        "in_progress",
+        "mark_id",
+        "mark_ms",
+        "pending",
+        "priority",
+        "queue_id",
+        "retried_total",
+        "succeeded",
+        "succeeded_total",
+    )
+
+    def __init__(self, row: tuple[int, ...]) -> None:
+        (
+            self.queue_id,
+            self.priority,
+            self.pending,
+            self.future,
+            self.mark_ms,
+            self.mark_id,
+            self.in_progress,
+            self.succeeded,
+            self.failed,
+            self.enqueued_total,
+            self.claimed_total,
+            self.succeeded_total,
+            self.failed_total,
+            self.retried_total,
+        ) = row
+        self.future_from_ms = self.mark_ms if self.future else NEVER_MS
+
+    def row(self) -> tuple[int, ...]:
+        return (
+            self.queue_id,
+            self.priority,
+            self.pending,
+            self.future,
+            self.mark_ms,
+            self.mark_id,
+            self.in_progress,
+            self.succeeded,
+            self.failed,
+            self.enqueued_total,
+            self.claimed_total,
+            self.succeeded_total,
+            self.failed_total,
+            self.retried_total,
+        )
+
+    def move_mark(self, now_ms: int) -> None:
+        """Takes the mark to now where that costs nothing: no future job lies between. `advance_due` does the rest."""
+        if self.mark_ms < now_ms < self.future_from_ms:
+            self.mark_ms, self.mark_id = now_ms, I64_MAX
+
+    def add_waiting(self, run_after_ms: int, job_id: int) -> None:
+        self.pending += 1
+        if run_after_ms > self.mark_ms or (run_after_ms == self.mark_ms and job_id > self.mark_id):
+            self.future += 1
+            self.future_from_ms = min(self.future_from_ms, run_after_ms)
+
+    def take_waiting(self, run_after_ms: int, job_id: int) -> None:
+        self.pending -= 1
+        if run_after_ms > self.mark_ms or (run_after_ms == self.mark_ms and job_id > self.mark_id):
+            self.future -= 1
+            if not self.future:
+                self.future_from_ms = NEVER_MS
+
+    def leave_waiting(self, job: Waiting) -> None:
+        self.take_waiting(job.run_after_ms, job.id)
+
+    def enter_waiting(self, job: Waiting, now_ms: int) -> None:
+        self.move_mark(now_ms)
+        self.add_waiting(job.run_after_ms, job.id)
+
+    def add_finished(self, state: JobState, count: int = 1) -> None:
+        if state is JobState.SUCCEEDED:
+            self.succeeded += count
+        else:
+            self.failed += count
+
+
+class QueueEntry:
+    """A queue with its counters by priority."""
+
+    __slots__ = ("counters", "name", "queue_id", "settings")
+
+    def __init__(self, queue_id: int, settings: Queue) -> None:
+        self.queue_id = queue_id
+        self.name = settings.name
+        self.settings = settings
+        self.counters: dict[int, Counter] = {}
+
+    def pending(self) -> int:
+        return sum(counter.pending for counter in self.counters.values())
+
+
+class QueueCache:
+    """Queues by name and by id, the counters that this transaction touched, and lower bounds that save idle sweeps a query."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, QueueEntry] = {}
+        self.by_id: dict[int, QueueEntry] = {}
+        self.dropped: dict[int, list[Counter]] = {}
+        self.highest_id = 0
+        self._highest_id_kept = 0
+        self._deleted = False
+        self.first_expiry_ms = NEVER_MS
+        self.first_request_key_ms = NEVER_MS
+        self.first_key_until_ms = NEVER_MS
+        self._touched: dict[Counter, None] = {}
+        self._changed: set[int] = set()  # queues that this transaction may have changed, besides those of `_touched`
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._changed.clear()
+
+    def reload(self, execute: Execute) -> None:
+        """Everything as the file has it."""
+        self._touched.clear()
+        self._deleted = False
+        rows = execute(sql("list_queues")).fetchall()
+        entries = [QueueEntry(row[0], queue_of(row[1], row[3], bool(row[2]))) for row in rows]
+        self.queues = {entry.name: entry for entry in entries}
+        self.by_id = {entry.queue_id: entry for entry in entries}
+        self.dropped = {queue_id: [] for (queue_id,) in execute(sql("list_dropped_queues")).fetchall()}
+        for row in execute(sql("load_counters")).fetchall():
+            counter = Counter(row)
+            if counter.queue_id in self.by_id:
+                self.by_id[counter.queue_id].counters[counter.priority] = counter
+            elif counter.queue_id in self.dropped:
+                self.dropped[counter.queue_id].append(counter)
+        self._reload_bounds(execute)
+
+    def reload_changed(self, execute: Execute) -> None:
+        """What this transaction may have changed, as the file has it."""
+        self._changed.update([counter.queue_id for counter in self._touched])
+        if len(self._changed) > _CHANGED_MAX:
+            self.reload(execute)
+            return
+        self._touched.clear()
+        self._deleted = False
+        for queue_id in self._changed:
+            entry = self.by_id.pop(queue_id, None)
+            if entry is not None:
+                del self.queues[entry.name]
+        for queue_id in self._changed:
+            self._reload_queue(execute, queue_id)
+        dropped = [queue_id for (queue_id,) in execute(sql("list_dropped_queues")).fetchall()]
+        self.dropped = {queue_id: _counters_of(execute, queue_id) for queue_id in dropped}
+        self._reload_bounds(execute)
+
+    def _reload_queue(self, execute: Execute, queue_id: int) -> None:
+        row = execute(sql("load_queue"), (queue_id,)).fetchone()
+        if row is not None:
+            entry = QueueEntry(row[0], queue_of(row[1], row[3], bool(row[2])))
+            entry.counters = {counter.priority: counter for counter in _counters_of(execute, queue_id)}
+            self.queues[entry.name] = self.by_id[queue_id] = entry
+
+    def _reload_bounds(self, execute: Execute) -> None:
+        highest_id, self._highest_id_kept = execute(sql("select_highest_id")).fetchone()
+        self.highest_id = max(self.highest_id, highest_id, self._highest_id_kept)
+        self.reload_expiry(execute)
+        self.reload_key_times(execute)
+
+    def reload_expiry(self, execute: Execute) -> None:
+        row = execute(sql("select_first_expiry")).fetchone()
+        self.first_expiry_ms = row[0] if row else NEVER_MS
+
+    def reload_key_times(self, execute: Execute) -> None:
+        seen_ms, until_ms = execute(sql("select_first_key_times")).fetchone()
+        self.first_request_key_ms = NEVER_MS if seen_ms is None else seen_ms
+        self.first_key_until_ms = NEVER_MS if until_ms is None else until_ms
+
+    def add(self, queue_id: int, queue: Queue) -> None:
+        self._changed.add(queue_id)
+        self.queues[queue.name] = self.by_id[queue_id] = QueueEntry(queue_id, queue)
+
+    def drop(self, entry: QueueEntry) -> None:
+        self._changed.add(entry.queue_id)
+        del self.queues[entry.name], self.by_id[entry.queue_id]
+        self.dropped[entry.queue_id] = list(entry.counters.values())
+
+    def counter(self, entry: QueueEntry, priority: int) -> Counter:
+        """The counter to change: made where there is none yet, and written when the transaction ends."""
+        counter = entry.counters.get(priority)
+        if counter is None:
+            counter = Counter((entry.queue_id, priority, *[0] * 12))
+            entry.counters[priority] = counter
+            entry.counters = dict(sorted(entry.counters.items()))
+        self._touched[counter] = None
+        return counter
+
+    def touch(self, counter: Counter) -> Counter:
+        """The same counter, to be written when the transaction ends."""
+        self._touched[counter] = None
+        return counter
+
+    def will_change(self, entry: QueueEntry) -> None:
+        """The transaction changes its settings."""
+        self._changed.add(entry.queue_id)
+
+    def jobs_deleted(self) -> None:
+        """This transaction deletes jobs: the highest id given so far must not go with them, or a clock set back would give it again."""
+        self._deleted = True
+
+    def write(self, execute: Execute) -> None:
+        """The touched counters, at the end of the transaction; and the highest id, where jobs were deleted."""
+        if self._deleted:
+            self._deleted = False
+            if self.highest_id > self._highest_id_kept:
+                execute(sql("save_meta"), ("highest_id", str(self.highest_id)))
+                self._highest_id_kept = self.highest_id
+        statement = sql("save_counter")
+        for counter in self._touched:
+            if counter.queue_id in self.by_id:
+                execute(statement, counter.row())
+        self._changed.update([counter.queue_id for counter in self._touched])
+        self._touched.clear()
+
+
+def _counters_of(execute: Execute, queue_id: int) -> list[Counter]:
+    return [Counter(row) for row in execute(sql("load_counters_of"), (queue_id,))]
+
+
+class Transaction:
+    """What a call works with: statements on the writer's connection, and the queue cache."""
+
+    __slots__ = ("connection", "execute", "executemany", "queue_cache")
+
+    def __init__(self, connection: sqlite3.Connection, queue_cache: QueueCache) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self.queue_cache = queue_cache

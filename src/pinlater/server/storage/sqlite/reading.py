@@ -1,0 +1,137 @@
+"""Looking: lookups, scans, counts and what a claim would give. Statements on a reader's connection, which sees what was committed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import ClaimedJob, Job
+from pinlater.domain.queue import Queue, QueueCounts, queue_of
+from pinlater.server.storage.interface import JobKey, Page, PageRow, Purge
+from pinlater.server.storage.looking import LookupRow, job_of
+from pinlater.server.storage.options import options_of
+from pinlater.server.storage.relational.looking import page_order, queue_id_of
+from pinlater.server.storage.sqlite.dialect import SqliteReader, at_once
+from pinlater.server.storage.sqlite.statements import sql
+
+_PEEK_READ_MAX = 10_000
+
+_LOOKUP_JOBS = sql("lookup_jobs")
+_SELECT_DUE = sql("select_due")
+_SELECT_PROGRESS = sql("select_progress")
+_OLDEST_CLAIMS = sql("oldest_claims")
+_FIND_QUEUE = sql("find_queue")
+_SELECT_PRIORITIES = sql("select_priorities")
+
+
+def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+    """All that is known of each; the whole name must match."""
+    ids = str([key.id for key in keys])
+    found = {}
+    for row in connection.execute(_LOOKUP_JOBS, (ids, bodies)):
+        job = job_of(LookupRow._make(row))
+        found[JobKey(job.queue, job.priority, job.id)] = job
+    return [found.get(key) for key in keys]
+
+
+def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLaterError:
+    """Ids in the order of the page first, then all about them, in one snapshot."""
+    connection.execute("BEGIN")
+    try:
+        reader = SqliteReader(connection)
+        queue_id = at_once(queue_id_of(reader, page.queue))
+        if queue_id is None:
+            return QueueNotFound(page.queue)
+        order = at_once(page_order(reader, queue_id, page))
+        return _with_jobs(connection, order, page)
+    finally:
+        connection.execute("COMMIT")
+
+
+def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] | PinLaterError:
+    """The jobs with the oldest claims, at most `order.limit`."""
+    row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
+    if row is None:
+        return QueueNotFound(order.queue)
+    where = (row[0], order.priority, max(0, order.limit))
+    return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
+
+
+def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
+    """Reads row by row, so that no more than `max_bytes` and one body are ever in memory."""
+    rows: list[PageRow] = []
+    size_bytes = 0
+    ids = str([job_id for _, job_id in order])
+    with closing(connection.execute(_LOOKUP_JOBS, (ids, page.bodies))) as found:
+        for (sort_ms, _), row in zip(order, found, strict=False):
+            if page.bodies and size_bytes > page.max_bytes:
+                break
+            job = job_of(LookupRow._make(row))
+            rows.append(PageRow(sort_ms, job))
+            size_bytes += len(job.body or b"")
+    return rows
+
+
+def peek(
+    connection: sqlite3.Connection, queue: str, limit: int, now_ms: int, max_bytes: int
+) -> list[ClaimedJob] | PinLaterError:
+    """What a claim would give to one call."""
+    row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
+    if row is None:
+        return QueueNotFound(queue)
+    seen: list[ClaimedJob] = []
+    for (priority,) in connection.execute(_SELECT_PRIORITIES, (row[0],)).fetchall():
+        if len(seen) >= limit:
+            break
+        where = (row[0], priority, now_ms, _PEEK_READ_MAX)
+        with closing(connection.execute(_SELECT_DUE, where)) as rows:
+            for due in rows:
+                job = _peeked(connection, priority, due, now_ms)
+                if job is None:
+                    continue
+                if seen and len(job.body) > max_bytes:
+                    return seen
+                max_bytes -= len(job.body)
+                seen.append(job)
+                if len(seen) >= limit:
+                    break
+    return seen
+
+
+def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> ClaimedJob | None:
+    """The job as a claim would hand it out; None for one that has expired."""
+    run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
+    options = options_of(options_text)
+    if options.expires_ms is not None and options.expires_ms < now_ms:
+        return None
+    remaining, ended = allowed, 0
+    if changed:
+        progress = connection.execute(_SELECT_PROGRESS, (job_id,)).fetchone()
+        if progress is not None:
+            allowed, remaining, ended, new_body = progress
+            body = body if new_body is None else new_body
+    return ClaimedJob(
+        job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, 0
+    )
+
+
+def counts(connection: sqlite3.Connection, queues: Sequence[str] | None) -> list[QueueCounts]:
+    """Counters as they stand; one seek each for the job that waits longest."""
+    if queues is None:
+        rows = connection.execute(sql("count_all_jobs"))
+    else:
+        rows = connection.execute(sql("count_jobs"), (json.dumps(list(queues)),))
+    return [QueueCounts._make(row) for row in rows]
+
+
+def list_first(connection: sqlite3.Connection) -> None:
+    """The cheapest proof that the file can be read."""
+    connection.execute(_FIND_QUEUE, ("",)).fetchone()
+
+
+def list_queues(connection: sqlite3.Connection) -> list[Queue]:
+    return [queue_of(name, config, bool(paused)) for _, name, paused, config in connection.execute(sql("list_queues"))]

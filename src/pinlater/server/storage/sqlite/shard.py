@@ -1,0 +1,362 @@
+"""The SQLite store's shard: each method names who does the work, and whether on the writer or on a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, TypeVarTuple
+
+from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.server.storage.interface import (
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Member,
+    Page,
+    PageRow,
+    Purge,
+    RequestRef,
+    Requeue,
+    RunOrder,
+    Swept,
+    TimedKeys,
+    TimeToLive,
+    UniqueHeld,
+    UniqueRef,
+)
+from pinlater.server.storage.relational import bulk, in_hand, looking
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.shard_map import note_map
+from pinlater.server.storage.relational.sweeping import time_out_claims
+from pinlater.server.storage.sqlite import (
+    claiming,
+    due_marks,
+    finishing,
+    garbage,
+    inserting,
+    migration,
+    reading,
+    sweeping,
+)
+from pinlater.server.storage.sqlite import queues as queue_rows
+from pinlater.server.storage.sqlite.checkpointer import Checkpointer
+from pinlater.server.storage.sqlite.connection import connect, reserve_log, wait_for_locks
+from pinlater.server.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
+from pinlater.server.storage.sqlite.errors import translate
+from pinlater.server.storage.sqlite.file_identity import FileIdentity
+from pinlater.server.storage.sqlite.lock import FileLock
+from pinlater.server.storage.sqlite.queue_cache import QueueCache
+from pinlater.server.storage.sqlite.readers import Readers
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.sqlite.writer import Writer
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+# SQLite's own limit is 1 GB a row.
+_BODY_BYTES_MAX = 900_000_000
+_QUEUES_A_COLLECTION = 200
+
+
+class _Opened:
+    """What an open shard has."""
+
+    def __init__(self, path: Path, lock: Path, settings: SqliteSettings, monotonic: Callable[[], float]) -> None:
+        self.connection = connect(path, settings)
+        try:
+            migration.migrate(self.connection, path)
+            reserve_log(path, settings)
+            self.queue_cache = QueueCache()
+            self.queue_cache.reload(self.connection.execute)
+            self.highest_id = self.queue_cache.highest_id
+            self.readers = Readers(path, settings)
+            wait_for_locks(
+                self.connection, 0
+            )  # it works on the event loop: the writer waits, and others get their turn
+        except BaseException:
+            self.connection.close()
+            raise
+        self.file_identity = FileIdentity(path, lock)
+        self.writer = Writer(self.connection, path, self.queue_cache, settings, monotonic, self.file_identity)
+        self.checkpointer = Checkpointer(path, settings, lambda: self.writer.commits, self.writer.want_checkpoint)
+
+    async def close(self) -> None:
+        await self.writer.close()
+        self.checkpointer.stop()
+        await self.readers.close()
+        self.connection.close()  # the last one: SQLite checkpoints and removes the log
+
+
+class SqliteShard:
+    """Implements `storage.interface.Shard` on one file. `monotonic` (seconds) only measures commits."""
+
+    capabilities = Capabilities(
+        kind="sqlite",
+        shared=False,
+        durable=True,
+        custom_status_chars_max=CUSTOM_STATUS_CHARS_MAX,
+        body_bytes_max=_BODY_BYTES_MAX,
+        in_order=True,
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        settings: SqliteSettings | None = None,
+        name: str = "1",
+        monotonic: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.name = name
+        self.path = Path(path).resolve()  # SQLite names the log after the file, not after a link to it
+        self._settings = settings or SqliteSettings()
+        self._monotonic = monotonic
+        self._lock = FileLock(self.path)
+        self._opened: _Opened | None = None
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        """Takes the file's lock, takes its schema forward, starts the threads."""
+        if self._opened is not None:
+            return
+        if not self.path.parent.is_dir():
+            raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
+        self._lock.take()
+        try:
+            self._opened = _Opened(self.path, self._lock.path, self._settings, self._monotonic)
+        except sqlite3.Error as error:
+            self._lock.drop()
+            raise translate(error, self.path) from error
+        except BaseException:
+            self._lock.drop()
+            raise
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await asyncio.shield(opened.close())
+        self._lock.drop()
+
+    async def ping(self, now_ms: int | None = None) -> None:
+        """A look at the file; after a failed transaction, a write."""
+        opened = self._open
+        opened.file_identity.check()
+        if opened.writer.failed:
+            await opened.writer.carry_out(
+                lambda t: t.execute(sql("save_meta"), ("probe", str(t.queue_cache.highest_id)))
+            )
+        else:
+            opened.readers.quick(reading.list_first)
+
+    @property
+    def slot(self) -> int:
+        return 0
+
+    @property
+    def highest_id(self) -> int:
+        return self._open.highest_id
+
+    def figures(self) -> Mapping[str, float]:
+        return {} if self._opened is None else {"transactions": self._opened.writer.commits}
+
+    async def time_ms(self) -> int | None:
+        return None
+
+    async def announce(self, address: str) -> str:
+        return ""
+
+    async def members(self) -> Sequence[Member]:
+        return ()
+
+    @property
+    def commits(self) -> int:
+        """How many transactions changed something since the shard was opened."""
+        return self._open.writer.commits
+
+    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Relational code as one call of the writer."""
+        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args)))
+
+    @property
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            raise ShardConnectionFailed(f"{self.path} is not open")
+        return self._opened
+
+    # --- queues -----------------------------------------------------------------------------------------------------------
+
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
+
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return await self._open.writer.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+        return await self._open.writer.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
+
+    async def list_queues(self) -> Sequence[Queue]:
+        return await self._open.readers.long(reading.list_queues)
+
+    async def configure_queue(
+        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+    ) -> None:
+        found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version))
+        if not found:
+            raise QueueNotFound(name)
+
+    # --- the three hot paths ------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+        awaited = any(request.awaited for request in requests)
+        if inserting.is_long(requests):
+            return await self._open.writer.carry_out_in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
+        return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=awaited)
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        return await self._open.writer.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+
+    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+        return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+
+    # --- keys across shards -------------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        return self._open.readers.quick(lambda c: at_once(looking.find_requests(SqliteReader(c), requests, now_ms)))
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        return self._open.readers.quick(lambda c: at_once(looking.find_unique(SqliteReader(c), keys, now_ms)))
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        return await self._open.readers.long(lambda c: at_once(looking.list_unique_queues(SqliteReader(c))))
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        return await self._open.readers.long(lambda c: at_once(looking.timed_keys(SqliteReader(c), now_ms)))
+
+    async def changed_queues(self) -> Sequence[str]:
+        return ()
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        return await self._change(note_map, shard_map, now_ms)
+
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+        return await self._change(in_hand.checkpoint, checkpoints, now_ms)
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._change(in_hand.extend, claims, now_ms)
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._change(in_hand.release, claims, now_ms)
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return await self._change(in_hand.cancel, keys, now_ms)
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._change(bulk.run, orders, now_ms)
+
+    # --- bulk ---------------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        return await self._change(bulk.requeue, order, now_ms)
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        opened = self._open
+        if order.state is not JobState.IN_PROGRESS:
+            return await self._change(bulk.purge, order)
+        return await self._purge_claims(opened, order)
+
+    async def _purge_claims(self, opened: _Opened, order: Purge) -> int | PinLaterError:
+        """The oldest claims of one queue are found by a walk over all claims, which a reader does beside the loop.
+
+        One that ends before the delete is passed over and the next looked for, so that fewer than the limit means there are no more.
+        """
+        done = 0
+        while True:
+            wanted = order._replace(limit=order.limit - done)
+            found = await opened.readers.long(partial(reading.oldest_claims, order=wanted))
+            if isinstance(found, PinLaterError):
+                return done or found
+            deleted = await self._change(bulk.delete_named, found, order.state)
+            done += deleted
+            if not deleted or done >= order.limit or len(found) < wanted.limit:
+                return done
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        return await self._change(bulk.delete_named, keys, state)
+
+    # --- looking ------------------------------------------------------------------------------------------------------------
+
+    async def peek_jobs(
+        self, queue: str, limit: int, now_ms: int, max_bytes: int
+    ) -> Sequence[ClaimedJob] | PinLaterError:
+        return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
+
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+        if len(keys) <= self._settings.lookup_inline_max:
+            return self._open.readers.quick(lambda c: reading.lookup(c, keys, bodies=bodies))
+        return await self._open.readers.long(lambda c: reading.lookup(c, keys, bodies=bodies))
+
+    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
+        return await self._open.readers.long(lambda c: reading.scan(c, page))
+
+    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
+        if queues is None:
+            return await self._open.readers.long(lambda c: reading.counts(c, None))
+        return self._open.readers.quick(lambda c: reading.counts(c, queues))
+
+    # --- maintenance: nothing to do costs no query ------------------------------------------------------------------------------
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        opened = self._open
+        if limit <= 0 or not due_marks.advance_wanted(opened.queue_cache, now_ms):
+            return 0
+        return await opened.writer.carry_out(lambda t: due_marks.advance_due(t, now_ms, limit))
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        opened = self._open
+        if limit <= 0 or not sweeping.time_out_wanted(opened.queue_cache):
+            return []
+        return await self._change(time_out_claims, now_ms, limit)
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        opened = self._open
+        if limit <= 0 or not sweeping.expire_wanted(opened.queue_cache, now_ms):
+            return []
+        return await opened.writer.carry_out(lambda t: sweeping.expire_jobs(t, now_ms, limit))
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        """In a transaction for each part of the queues: a look at thousands of them would hold up the loop."""
+        opened = self._open
+        if limit <= 0 or not garbage.collect_wanted(opened.queue_cache, now_ms):
+            return []
+        swept: list[Swept] = []
+        left = limit
+        wanted = garbage.with_finished(opened.queue_cache, ttls)
+        for start in range(0, len(wanted) or 1, _QUEUES_A_COLLECTION):
+            part = wanted[start : start + _QUEUES_A_COLLECTION]
+            found = await opened.writer.carry_out(
+                partial(garbage.collect_garbage, ttls=part, now_ms=now_ms, limit=left)
+            )
+            swept += found
+            left -= sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in found)
+            if left <= 0:
+                break
+        return swept

@@ -1,0 +1,95 @@
+"""The store's SQL by name, from the files in `queries/`. SQLite gets its parameters by position, in the order of a statement's head.
+
+`sql("drop_queue")` is a statement. `Rows("insert_jobs")` is an INSERT of one row that can be run for many: its placeholder list is
+repeated in sizes of powers of two, because one statement for 64 rows costs a third less than 64 runs of one for one row, and because
+few sizes keep the driver's cache of prepared statements small. `Wanted` does the same for look-ups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pinlater.server.storage.relational.statements import read_statements
+
+ROWS_MAX = 64
+Execute = Callable[..., Any]
+
+STATEMENTS = read_statements(files("pinlater.server.storage.sqlite") / "queries")
+
+
+@cache
+def sql(name: str) -> str:
+    """The statement, with `?1` for its first parameter."""
+    _, parameters, text = STATEMENTS[name]
+    numbers = {parameter: f"?{number}" for number, parameter in enumerate(parameters, 1)}
+    return re.sub(r":([a-z_]+)", lambda match: numbers[match[1]], text)
+
+
+def in_order(name: str, values: dict[str, object]) -> list[object]:
+    """The values of a statement's parameters, for `sql(name)`."""
+    return [values[parameter] for parameter in STATEMENTS[name].parameters]
+
+
+@cache
+def delete_rows(table: str) -> str:
+    """Deletes rows of a table by a JSON list of ids."""
+    return sql("delete_rows").replace("{table}", table)
+
+
+def _by_size(name: str) -> dict[int, str]:
+    """The statement with its row of placeholders once, twice, four times …"""
+    head, row, tail = re.split(r"(\((?:\?\d+(?:, )?)+\))", sql(name))
+    row = re.sub(r"\d", "", row)
+    return {size: head + ", ".join([row] * size) + tail for size in (64, 32, 16, 8, 4, 2, 1)}
+
+
+class Rows:
+    """A multi-row INSERT. Runs for any number of rows given as one flat list of their values."""
+
+    def __init__(self, name: str) -> None:
+        self.width = len(STATEMENTS[name].parameters)
+        self._by_size = _by_size(name)
+
+    def run(self, execute: Execute, flat: Sequence[object]) -> None:
+        """`flat` holds the values of all rows one after the other."""
+        width = self.width
+        count = len(flat) // width
+        if count == 1:
+            execute(self._by_size[1], flat)
+            return
+        start = 0
+        while count >= ROWS_MAX:
+            end = start + ROWS_MAX * width
+            execute(self._by_size[ROWS_MAX], flat[start:end])
+            start = end
+            count -= ROWS_MAX
+        size = ROWS_MAX // 2
+        while count:
+            if count >= size:
+                end = start + size * width
+                execute(self._by_size[size], flat[start:end])
+                start = end
+                count -= size
+            size //= 2
+
+
+class Wanted:
+    """A SELECT that joins a list of pairs, `(VALUES (:queue_id, :key))`. In sizes as `Rows` has them."""
+
+    def __init__(self, name: str) -> None:
+        self._by_size = _by_size(name)
+
+    def run(self, execute: Execute, flat: Sequence[object]) -> list[Any]:
+        """The rows found. `flat` holds pairs, one after the other; the last one fills the rest of a size, so it may be found twice."""
+        found: list[Any] = []
+        for start in range(0, len(flat), 2 * ROWS_MAX):
+            part = flat[start : start + 2 * ROWS_MAX]
+            count = len(part) // 2
+            size = 1 << (count - 1).bit_length()
+            filled = [*part, *list(part[-2:]) * (size - count)]
+            found += execute(self._by_size[size], filled).fetchall()
+        return found

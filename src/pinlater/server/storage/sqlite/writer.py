@@ -1,0 +1,395 @@
+"""Group commit on the event loop: the calls that arrive while one commit is under way share the next transaction.
+
+A batch's statements run on the loop, because the driver takes the interpreter's lock anew after every row, which starves a thread
+beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that where the
+disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
+result after the COMMIT, never before.
+
+A call that raises takes its transaction with it: everything is rolled back, the queue cache is read again, and the calls
+are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
+two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
+
+Where another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
+and the loop turns meanwhile.
+
+A long call (an enqueue of thousands of jobs) is carried out in steps, each in a turn of the loop of its own, in a transaction that it
+has for itself: the transaction stays open meanwhile, other calls wait for the next one, and the thread commits it. Readers see nothing
+of it before its COMMIT, since they have connections of their own. Until then the queue cache is ahead of the file, as it is while the
+thread commits: code that reads it on the loop takes it for a hint.
+
+Weakness: any other call holds the loop for as long as its statements take; its caller bounds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
+from pinlater.server.storage.sqlite.commit_thread import CommitThread
+from pinlater.server.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
+from pinlater.server.storage.sqlite.file_identity import FileIdentity
+from pinlater.server.storage.sqlite.pace import CommitPace
+from pinlater.server.storage.sqlite.queue_cache import QueueCache, Transaction
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+logger = logging.getLogger(__name__)
+
+_COMPLAINT_EVERY_S = 10.0
+_TURNS_LINGERED = 2
+# Nothing was committed for so long, and so little is changed now (one job's way in and out again): the store is idle.
+_IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
+# Pauses between two tries while another process has the file locked: each twice as long as the one before, up to the second.
+_BUSY_PAUSES_S = (0.001, 0.025)
+
+
+class _Call:
+    __slots__ = ("alone", "future", "in_steps", "work")
+
+    def __init__(
+        self, work: Callable[[Transaction], Any], future: asyncio.Future[Any], *, in_steps: bool = False
+    ) -> None:
+        self.work = work
+        self.future = future
+        self.in_steps = in_steps
+        self.alone = in_steps
+
+
+class Writer:
+    """The one writer. `commits` counts transactions that changed something; `failed`: the last one that should have did not."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        queue_cache: QueueCache,
+        settings: SqliteSettings,
+        monotonic: Callable[[], float],
+        file_identity: FileIdentity,
+    ) -> None:
+        self._connection = connection
+        self._file_identity = file_identity
+        self._path = path
+        self._queue_cache = queue_cache
+        self._settings = settings
+        self._monotonic = monotonic
+        self._loop = asyncio.get_running_loop()
+        self._transaction = Transaction(connection, queue_cache)
+        [self._version] = connection.execute("PRAGMA data_version").fetchone()
+        self._thread = CommitThread(self._loop)
+        self._pace = CommitPace(settings.inline_commit_us / 1e6)
+        self._waiting: deque[_Call] = deque()
+        self._scheduled = False
+        self._in_thread = False  # or in the middle of a call in steps: nothing else may use the connection
+        self._checkpoint_wanted = False
+        self._closed = False
+        self._idle: asyncio.Future[None] | None = None
+        self._stale = False
+        self._busy_since: float | None = None
+        self._busy_pause_s = 0.0
+        self._last_commit = -math.inf
+        self._complained_at = -math.inf
+        self._unsaid = 0
+        self.commits = 0
+        self.failed = False
+
+    async def carry_out(self, work: Callable[[Transaction], T], *, linger: bool = False) -> T:
+        """The result of `work`, once what it did is on the disk. `linger`: something that belongs to it is about to follow."""
+        self._check_room()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.append(_Call(work, future))
+        self._schedule(_TURNS_LINGERED if linger else 0)
+        return await future
+
+    async def carry_out_in_steps(self, work: Callable[[Transaction], Steps[T]]) -> T:
+        """The same for long work: the loop turns wherever it yields. It has a transaction for itself."""
+        self._check_room()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.append(_Call(work, future, in_steps=True))
+        self._schedule()
+        return await future
+
+    def _check_room(self) -> None:
+        if self._closed:
+            raise ShardConnectionFailed(f"{self._path} is closed")
+        if len(self._waiting) >= self._settings.waiting_calls_max:
+            raise TooManyWaiting(f"{len(self._waiting)} calls wait for the store already", retry_after_ms=100)
+
+    def want_checkpoint(self) -> None:
+        """A short checkpoint between two transactions, so that the WAL can start over."""
+        self._checkpoint_wanted = True
+        self._schedule()
+
+    async def close(self) -> None:
+        """Refuses new calls, finishes those that wait, ends the thread."""
+        self._closed = True
+        while self._waiting or self._in_thread or self._scheduled:
+            self._idle = self._loop.create_future()
+            await self._idle
+        self._thread.stop()
+
+    # --- turns ------------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, turns: int = 0) -> None:
+        if not self._scheduled and not self._in_thread:
+            self._scheduled = True
+            self._loop.call_soon(self._soon, turns)
+
+    def _soon(self, turns: int) -> None:
+        """The next transaction, `turns` turns of the loop later."""
+        if turns:
+            self._loop.call_soon(self._soon, turns - 1)
+        else:
+            self._turn()
+
+    def _turn(self) -> None:
+        """One transaction of what waits, or the checkpoint that was asked for."""
+        self._scheduled = False
+        if self._checkpoint_wanted:
+            self._checkpoint_wanted = False
+            self._in_thread = True
+            self._thread.run(self._checkpoint, self._checkpointed)
+            return
+        if self._waiting:
+            self._transact()
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._in_thread:
+            return
+        if self._waiting or self._checkpoint_wanted:
+            self._schedule()
+        elif self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _transact(self) -> None:
+        carried: list[tuple[_Call, Any]] = []
+        connection = self._connection
+        try:
+            self._file_identity.check()
+            if self._stale:
+                self._queue_cache.reload(connection.execute)
+                self._stale = False
+            connection.execute("BEGIN IMMEDIATE")
+            self._busy_since = None
+            self._queue_cache.begin()
+            self._look_for_others()
+            before = connection.total_changes
+            self._run_calls(carried)
+            if carried and carried[0][0].in_steps:
+                self._begin_steps(*carried[0], before)
+                return
+            self._queue_cache.write(connection.execute)
+            changed = connection.total_changes - before
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
+            if carried or not is_busy(error):
+                self._undo(carried, error)
+            else:
+                self._wait_for_lock(error)
+            return
+        if not changed:
+            self._commit_now(carried, changed=False)
+            return
+        self.commits += 1
+        started = self._monotonic()
+        idle = changed <= _IDLE_ROWS_MAX and started - self._last_commit > _IDLE_S
+        if self._pace.inline(idle=idle):
+            self._commit_now(carried, changed=True)
+            self._last_commit = self._monotonic()
+            self._pace.took_inline(self._last_commit - started)
+        else:
+            self._in_thread = True
+            self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
+
+    # --- calls in steps -------------------------------------------------------------------------------------------------------
+
+    def _begin_steps(self, call: _Call, steps: Steps[Any], before: int) -> None:
+        self._in_thread = True
+        self._loop.call_soon(self._step, call, steps, before)
+
+    def _step(self, call: _Call, steps: Steps[Any], before: int) -> None:
+        """The next step; after the last one the thread commits. `before`: the connection's changes before the transaction."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._end_steps([(call, end.value)], before)
+        except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
+            self._in_thread = False
+            self._undo([(call, None)], error)
+            self._rest()
+        else:
+            self._loop.call_soon(self._step, call, steps, before)
+
+    def _end_steps(self, carried: list[tuple[_Call, Any]], before: int) -> None:
+        try:
+            self._queue_cache.write(self._connection.execute)
+        except sqlite3.Error as error:
+            self._in_thread = False
+            self._undo(carried, error)
+            self._rest()
+            return
+        if self._connection.total_changes != before:
+            self.commits += 1
+            self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
+            return
+        self._in_thread = False
+        self._commit_now(carried, changed=False)
+        self._rest()
+
+    def _look_for_others(self) -> None:
+        """Reads the queue cache anew where another connection (an operator's) has changed the file. Costs a microsecond."""
+        [version] = self._connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._queue_cache.reload(self._connection.execute)
+            self._version = version
+
+    def _run_calls(self, carried: list[tuple[_Call, Any]]) -> None:
+        """Runs waiting calls until none is left or the transaction is long enough."""
+        waiting = self._waiting
+        transaction = self._transaction
+        ends = 0.0
+        while waiting:
+            call = waiting[0]
+            if call.alone and carried:
+                return
+            waiting.popleft()
+            if call.future.done():
+                continue  # its caller has gone before anything happened
+            carried.append((call, None))  # before it runs: if it raises, it is among those to undo
+            carried[-1] = (call, call.work(transaction))
+            if call.alone or not waiting:
+                return
+            now = self._monotonic()
+            if not ends:
+                ends = now + self._settings.transaction_ms_max / 1000
+            elif now > ends:
+                return
+
+    def _wait_for_lock(self, error: Exception) -> None:
+        """Another process has the file locked: tries again soon, or refuses what waits where that has lasted too long."""
+        now = self._monotonic()
+        shortest_s, longest_s = _BUSY_PAUSES_S
+        if self._busy_since is None:
+            self._busy_since, self._busy_pause_s = now, shortest_s
+        if now - self._busy_since >= self._settings.busy_timeout_ms / 1000:
+            self._busy_since = None
+            waiting = [(call, None) for call in self._waiting]
+            self._waiting.clear()
+            self._fail(waiting, error)
+            return
+        self._scheduled = True
+        self._loop.call_later(self._busy_pause_s, self._turn)
+        self._busy_pause_s = min(longest_s, 2 * self._busy_pause_s)
+
+    # --- ends of a transaction ----------------------------------------------------------------------------------------------
+
+    def _commit_now(self, carried: list[tuple[_Call, Any]], *, changed: bool) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._fail(carried, error)
+        else:
+            if changed:  # what wrote nothing says nothing of whether writing works again
+                self._worked()
+            self._answer(carried)
+
+    def _commit(self) -> float:
+        """In the thread. Returns how long it took, in seconds."""
+        started = self._monotonic()
+        self._connection.execute("COMMIT")
+        return self._monotonic() - started
+
+    def _committed(self, carried: list[tuple[_Call, Any]], took: float | None, error: BaseException | None) -> None:
+        self._in_thread = False
+        self._last_commit = self._monotonic()
+        if took is None:
+            self._fail(carried, error or RuntimeError("commit without a result"))
+        else:
+            self._pace.took_in_thread(took)
+            self._worked()
+            self._answer(carried)
+        if self._waiting:
+            self._turn()
+        else:
+            self._rest()
+
+    def _answer(self, carried: list[tuple[_Call, Any]]) -> None:
+        for call, result in carried:
+            if not call.future.done():
+                call.future.set_result(result)
+
+    def _undo(self, carried: list[tuple[_Call, Any]], error: Exception) -> None:
+        """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
+        if is_outside_failure(error) or not carried:
+            self._fail(carried, error)
+            return
+        self._roll_back()
+        if len(carried) == 1:
+            self._refuse(
+                carried,
+                translate(error, self._path) if isinstance(error, sqlite3.Error) and is_damage(error) else error,
+            )
+            return
+        for call, _ in reversed(carried):
+            call.alone = True
+            self._waiting.appendleft(call)
+
+    def _fail(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
+        self.failed = True
+        self._complain(error)
+        if not carried and self._waiting:  # not even BEGIN worked: the first call gets the error
+            carried = [(self._waiting.popleft(), None)]
+        self._roll_back()
+        self._refuse(carried, translate(error, self._path) if isinstance(error, sqlite3.Error) else error)
+
+    def _complain(self, error: BaseException) -> None:
+        """Says so now and then: a store that fails, fails thousands of times a second."""
+        now = self._monotonic()
+        if now - self._complained_at < _COMPLAINT_EVERY_S:
+            self._unsaid += 1
+            return
+        more = f" ({self._unsaid} more since the last such line)" if self._unsaid else ""
+        logger.error("store %s: a transaction failed: %s%s", self._path, error, more)
+        self._complained_at, self._unsaid = now, 0
+
+    def _worked(self) -> None:
+        if self.failed:
+            self.failed = False
+            self._complained_at = -math.inf
+            logger.warning("store %s: transactions work again", self._path)
+
+    def _refuse(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
+        for call, _ in carried:
+            if not call.future.done():
+                call.future.set_exception(error)
+
+    def _roll_back(self) -> None:
+        """Undoes file and memory. Where even reading fails, the next transaction begins with another try, or fails with it."""
+        self._stale = True
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._queue_cache.reload_changed(self._connection.execute)
+            self._stale = False
+        except sqlite3.Error as error:
+            logger.error("store %s: can't be read after a rollback: %s", self._path, error)  # noqa: TRY400 no stack needed
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> float:
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return 0.0
+
+    def _checkpointed(self, took: float | None, error: BaseException | None) -> None:
+        self._in_thread = False
+        if error is not None:
+            logger.warning("store %s: checkpoint failed: %s", self._path, error)
+        self._rest()

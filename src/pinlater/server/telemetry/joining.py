@@ -1,0 +1,137 @@
+"""The numbers of several processes as those of one server. Pure arithmetic on values.
+
+Counters and histograms add up, bucket by bucket, so that a percentile of the whole is one, not a mean of percentiles. Of a gauge its
+maker says how it joins. What all processes read in the store alike is taken once, from whoever looked last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from pinlater.domain.queue import QueueCounts
+from pinlater.server.telemetry.histogram import Distribution
+from pinlater.server.telemetry.metrics import Gauge, GaugeReading, Join
+from pinlater.server.telemetry.numbers import Numbers
+from pinlater.server.telemetry.snapshots import MethodReading, QueueReading, Reading
+
+
+def join(parts: Sequence[Numbers]) -> Numbers:
+    """All of them together."""
+    labels: dict[str, str] = {}
+    for part in parts:
+        labels.update(part.labels)
+    return Numbers(
+        join_readings([part.reading for part in parts]),
+        join_gauges([gauge for part in parts for gauge in part.gauges]),
+        labels,
+        join_counts(row for part in parts for row in part.counts),
+    )
+
+
+# --- what grows -----------------------------------------------------------------------------------------------------------------
+
+
+def join_readings(readings: Sequence[Reading]) -> Reading:
+    """What happened in any of them."""
+    if len(readings) == 1:
+        return readings[0]
+    queues: dict[str, list[QueueReading]] = {}
+    methods: dict[str, list[MethodReading]] = {}
+    for reading in readings:
+        for name, queue in reading.queues.items():
+            queues.setdefault(name, []).append(queue)
+        for name, method in reading.methods.items():
+            methods.setdefault(name, []).append(method)
+    return Reading(
+        {name: join_queues(found) for name, found in queues.items()},
+        {name: _join_method(found) for name, found in methods.items()},
+        _add(reading.counters for reading in readings),
+    )
+
+
+def only_queues(reading: Reading, names: Collection[str]) -> Reading:
+    """Without the queues that are none of these."""
+    return reading._replace(queues={name: queue for name, queue in reading.queues.items() if name in names})
+
+
+def join_queues(found: Sequence[QueueReading]) -> QueueReading:
+    """What happened in all of them together."""
+    if len(found) == 1:
+        return found[0]
+    counts = tuple(map(sum, zip(*(queue.counts for queue in found), strict=True)))
+    spreads = zip(*(queue.distributions for queue in found), strict=True)
+    return QueueReading(counts, tuple(join_distributions(of_all) for of_all in spreads))
+
+
+def _join_method(found: Sequence[MethodReading]) -> MethodReading:
+    if len(found) == 1:
+        return found[0]
+    return MethodReading(
+        sum(method.requests for method in found),
+        join_distributions([method.msec for method in found]),
+        _add(method.errors for method in found),
+    )
+
+
+def join_distributions(spreads: Sequence[Distribution]) -> Distribution:
+    """All of what was recorded, in one. Their steps must be equal."""
+    found = [spread for spread in spreads if spread.count]
+    if len(found) <= 1:
+        return found[0] if found else spreads[0]
+    buckets: Counter[int] = Counter()
+    for spread in found:
+        for bucket, count in spread.buckets:
+            buckets[bucket] += count
+    return Distribution(
+        sum(spread.count for spread in found),
+        sum(spread.sum for spread in found),
+        min(spread.minimum for spread in found),
+        max(spread.maximum for spread in found),
+        tuple(sorted(buckets.items())),
+        found[0].steps_per_unit,
+    )
+
+
+def _add(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+# --- what is ------------------------------------------------------------------------------------------------------------------
+
+
+def _both(one: float, other: float) -> float:
+    return one + other
+
+
+_JOINS: Mapping[Join, Callable[[float, float], float]] = {"sum": _both, "max": max, "min": min}
+
+
+def join_gauges(readings: Iterable[GaugeReading]) -> list[GaugeReading]:
+    """One reading for each gauge, with the members of all."""
+    gauges: dict[str, Gauge] = {}
+    values: dict[str, dict[str, float]] = {}
+    for gauge, found in readings:
+        gauges.setdefault(gauge.name, gauge)
+        joined, both = values.setdefault(gauge.name, {}), _JOINS[gauge.join]
+        for member, value in found.items():
+            joined[member] = both(joined[member], value) if member in joined else value
+    return [GaugeReading(gauge, values[name]) for name, gauge in gauges.items()]
+
+
+def join_counts(rows: Iterable[QueueCounts]) -> list[QueueCounts]:
+    """One row for each queue and priority: of whoever read the store last, which the totals tell since they only grow."""
+    newest: dict[tuple[str, int], QueueCounts] = {}
+    for row in rows:
+        known = newest.get((row.queue, row.priority))
+        if known is None or _age(row) > _age(known):
+            newest[row.queue, row.priority] = row
+    return [newest[key] for key in sorted(newest)]
+
+
+def _age(row: QueueCounts) -> int:
+    return row.enqueued_total + row.claimed_total + row.succeeded_total + row.failed_total + row.retried_total

@@ -1,0 +1,185 @@
+"""The server's numbers. Hot paths hold a handle and add to plain attributes; everything that costs is left to the reader.
+
+Only the event loop's thread writes. Nothing here does I/O, and nothing grows without a bound: past `queues_max` queues, or
+`names_max` other names, the rest is counted together under `OVERFLOW`.
+
+Weakness: a handle of a queue that was deleted goes on counting where nobody looks; so ask `Metrics.queue` anew for each
+request (one dictionary look-up) instead of keeping handles for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
+from pinlater.server.telemetry.handles import MethodMetrics, QueueMetrics
+from pinlater.server.telemetry.snapshots import QueueMark, Reading, Snapshot, difference, mark_queues, take_snapshot
+
+__all__ = ["OVERFLOW", "Gauge", "GaugeReading", "Join", "MethodMetrics", "Metrics", "QueueMetrics"]
+
+OVERFLOW = "(other)"
+TICK_S = 5.0
+PERIOD_S = 60.0
+_QUEUES_A_TURN = 500
+_COUNTER_INDEX = {counter.attribute: index for index, counter in enumerate(QUEUE_COUNTERS)}
+
+
+Join = Literal["sum", "max", "min"]
+"""What several processes' values of one gauge are together: what each has of its own adds up; what all of them see in the store,
+or what is only as good as the worst of them, doesn't."""
+
+
+class Gauge(NamedTuple):
+    """What a gauge is called. `prometheus` is its name there, `label` names what the members are; Ostrich shows `name` + member."""
+
+    name: str
+    prometheus: str = ""
+    label: str = ""
+    help: str = ""
+    join: Join = "sum"
+
+
+class GaugeReading(NamedTuple):
+    """A gauge's values now, by member; one without members has the single member ''."""
+
+    gauge: Gauge
+    values: Mapping[str, float]
+
+
+class Metrics:
+    """All numbers of one server."""
+
+    def __init__(self, queues_max: int = 10_000, names_max: int = 1_000) -> None:
+        self._queues_max = queues_max
+        self._names_max = names_max
+        self._queues: dict[str, QueueMetrics] = {}
+        self._methods: dict[str, MethodMetrics] = {}
+        self._counters: dict[str, int] = {}
+        self._gauges: dict[str, tuple[Gauge, Callable[[], float | Mapping[str, float]]]] = {}
+        self._ring: deque[Snapshot] = deque(maxlen=int(PERIOD_S / TICK_S) + 1)
+        self.labels: dict[str, str] = {}
+
+    # --- writing ----------------------------------------------------------------------------------------------------------
+    def queue(self, name: str) -> QueueMetrics:
+        """The handle of an existing queue. Don't ask for names that no store has confirmed: each takes a place."""
+        found = self._queues.get(name)
+        return found if found is not None else self._new_queue(name)
+
+    def _new_queue(self, name: str) -> QueueMetrics:
+        key = name if len(self._queues) < self._queues_max else OVERFLOW
+        return self._queues.setdefault(key, QueueMetrics(key))
+
+    def forget_queue(self, name: str) -> None:
+        """The queue was deleted: its numbers go, its place is free."""
+        self._queues.pop(name, None)
+
+    def method(self, name: str) -> MethodMetrics:
+        """The handle of a method of the wire contract; the name must not be a caller's own."""
+        found = self._methods.get(name)
+        if found is None:
+            key = name if len(self._methods) < self._names_max else OVERFLOW
+            found = self._methods.setdefault(key, MethodMetrics(key))
+        return found
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds to a counter that belongs to no queue and no method, e.g. `shard_connection_failed_<host>`."""
+        if name not in self._counters and len(self._counters) >= self._names_max:
+            name = OVERFLOW
+        self._counters[name] = self._counters.get(name, 0) + n
+
+    def gauge(
+        self,
+        name: str,
+        read: Callable[[], float | Mapping[str, float]],
+        *,
+        prometheus: str = "",
+        label: str = "",
+        help: str = "",
+        join: Join = "sum",
+    ) -> None:
+        """Shows what `read` returns whenever somebody looks; it is called on the event loop, so it must be cheap.
+
+        A `read` that gives a mapping makes one value a key: `name` + key in /stats.txt, a `label` with the key in /metrics.
+        `prometheus` is the whole name there; without it the `name` is made fit, with `pinlater_` before it.
+        """
+        self._gauges[name] = Gauge(name, prometheus, label, help, join), read
+
+    def remove_gauge(self, name: str) -> None:
+        """Shows it no longer; nothing happens where there is none."""
+        self._gauges.pop(name, None)
+
+    def label(self, name: str, value: str) -> None:
+        """A text shown among the labels of /stats.txt, e.g. the store's kind."""
+        self.labels[name] = value
+
+    # --- reading ----------------------------------------------------------------------------------------------------------
+    @property
+    def requests(self) -> int:
+        """Requests answered since the start, of all methods."""
+        return sum(method.requests for method in self._methods.values())
+
+    def snapshot(self, now_s: float = 0.0) -> Snapshot:
+        """Everything since the start. On the event loop's thread only."""
+        before = self._ring[-1] if self._ring else None
+        return take_snapshot(now_s, mark_queues(self._queues.items(), before), self._methods, self._counters, before)
+
+    async def snapshot_in_turns(self, now_s: float = 0.0) -> Snapshot:
+        """The same where there may be thousands of queues: in pieces between which others get their turn."""
+        before = self._ring[-1] if self._ring else None
+        queues = list(self._queues.items())
+        marked: dict[str, QueueMark] = {}
+        for start in range(0, len(queues), _QUEUES_A_TURN):
+            if start:
+                await asyncio.sleep(0)
+            marked.update(mark_queues(queues[start : start + _QUEUES_A_TURN], before))
+        return take_snapshot(now_s, marked, self._methods, self._counters, before)
+
+    def tick(self, now_s: float) -> None:
+        """Keeps a snapshot for `last_minute`."""
+        self._ring.append(self.snapshot(now_s))
+
+    async def tick_in_turns(self, now_s: float) -> None:
+        """The same in pieces; the runner of periodic work calls it every `TICK_S` seconds (monotonic clock)."""
+        self._ring.append(await self.snapshot_in_turns(now_s))
+
+    def last_minute(self) -> tuple[Snapshot, Snapshot | None]:
+        """The newest snapshot of `tick` and the one a minute before it, as `difference` takes them.
+
+        Whole ticks rather than up to this moment: who asks once a minute counts every event once.
+        After less than a minute: all since the start; before the second tick: up to now.
+        """
+        if len(self._ring) < 2:
+            return self.snapshot(), None
+        newest = self._ring[-1]
+        past = [snapshot for snapshot in self._ring if snapshot.at_s <= newest.at_s - PERIOD_S + TICK_S / 2]
+        return newest, past[-1] if past else None
+
+    def read(self, *, last_minute: bool = False) -> Reading:
+        """What happened since the start, or in the last minute. Costs some µs a queue: for tests and small servers."""
+        newer, older = self.last_minute() if last_minute else (self.snapshot(), None)
+        return difference(newer, older)
+
+    def rate(self, queue: str, counter: str) -> float:
+        """A queue's counter (an attribute of `QueueMetrics`) a second, over the last minute's ticks; 0.0 while there are too few."""
+        if len(self._ring) < 2:
+            return 0.0
+        newest, older = self.last_minute()
+        start = older or self._ring[0]
+        mark, before = newest.queues.get(queue), start.queues.get(queue)
+        if mark is None:
+            return 0.0
+        index = _COUNTER_INDEX[counter]
+        had = before.counts[index] if before is not None and before.source is mark.source else 0
+        return (mark.counts[index] - had) / (newest.at_s - start.at_s)
+
+    def read_gauges(self) -> list[GaugeReading]:
+        """All gauges now. On the event loop's thread only."""
+        readings = []
+        for gauge, read in self._gauges.values():
+            value = read()
+            values = value if isinstance(value, Mapping) else {"": value}
+            readings.append(GaugeReading(gauge, {member: +number for member, number in values.items()}))  # True is 1
+        return readings

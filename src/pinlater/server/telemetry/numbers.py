@@ -1,0 +1,40 @@
+"""All that the pages of statistics show, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from pinlater.domain.queue import QueueCounts
+from pinlater.server.telemetry.metrics import GaugeReading, Metrics
+from pinlater.server.telemetry.snapshots import Reading, Snapshot, difference
+
+NOTHING = Reading({}, {}, {})
+
+
+class Numbers(NamedTuple):
+    """What happened in a process, or in several, and how it stands there. `counts` is what is in the store."""
+
+    reading: Reading = NOTHING
+    gauges: Sequence[GaugeReading] = ()
+    labels: Mapping[str, str] = {}
+    counts: Sequence[QueueCounts] = ()
+
+
+def look(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
+    """Reads everything now, on the event loop's thread; the result, to be called in any, does what costs."""
+    newer, older = metrics.last_minute() if last_minute else (metrics.snapshot(), None)
+    return _numbers(metrics, counts, newer, older)
+
+
+async def look_in_turns(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
+    """The same where there may be thousands of queues: in pieces between which others get their turn."""
+    newer, older = metrics.last_minute() if last_minute else (await metrics.snapshot_in_turns(), None)
+    return _numbers(metrics, counts, newer, older)
+
+
+def _numbers(
+    metrics: Metrics, counts: Sequence[QueueCounts], newer: Snapshot, older: Snapshot | None
+) -> Callable[[], Numbers]:
+    gauges, labels = metrics.read_gauges(), dict(metrics.labels)
+    return lambda: Numbers(difference(newer, older), gauges, labels, counts)

@@ -1,0 +1,305 @@
+"""From one frame to its reply: decode, find the operation, call it, encode. Knows no sockets.
+
+Whatever goes wrong in an operation becomes an answer; only a frame that is no Thrift at all comes out as an error, because then
+the connection is lost. Written to cost little for each request: no objects beyond the decoded call, no formatting unless it is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, NamedTuple, Protocol
+
+from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.operations.service import Operations
+from pinlater.server.operations.turns import ITEMS_A_TURN, step_by_step
+from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
+from pinlater.server.thrift import audit
+from pinlater.server.thrift.answers import Delivery
+from pinlater.server.thrift.costs import Cost, costs
+from pinlater.server.thrift.dispatch import HANDLERS, Handler
+from pinlater.server.thrift.failures import (
+    AnswerTooLarge,
+    TooManyBytes,
+    TooManyConnections,
+    TooManyPipelined,
+    TooManyRequests,
+    declared_exception,
+    unexpected,
+)
+from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
+from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.wire.codec import (
+    Call,
+    Decoder,
+    encode_application_error,
+    encode_exception,
+    encode_reply,
+    encode_reply_in_steps,
+)
+from pinlater.wire.errors import ApplicationErrorKind, WireError
+from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
+from pinlater.wire.methods import METHODS
+
+logger = logging.getLogger(__name__)
+
+NO_ANSWER = b""
+METHOD_THAT_HANDS_OUT = "dequeueJobs"
+# With a regex these take long and mostly look: for a caller who has gone they are ended.
+METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
+
+
+class Recipient(Protocol):
+    """What answering a request needs to know of the connection it came on, and tells it."""
+
+    gone: bool  # nobody will read the answer; jobs must not be handed out
+    waiting: bool  # set while a long poll or a search of bodies is under way, which may be cancelled
+    over_limit: bool  # one connection too many: to be told so, then closed
+    last_request: bool  # set when the connection is to be closed after the answer
+    active_at_s: float  # set to when the answer was ready
+    handed_out: Delivery | None  # set to the answer where it hands out jobs; None again once it is delivered
+
+    @property
+    def peer(self) -> str: ...  # who is at the other end, for the log
+
+    @property
+    def host(self) -> str: ...  # the address of the other end, without its port
+
+
+class Route(NamedTuple):
+    """Where a method's calls go."""
+
+    handle: Handler
+    metrics: MethodMetrics
+    hands_out: bool
+    cost: Cost | None
+    audited: audit.Audited | None
+    searches: bool
+    needs_care: bool  # may wait, search, or need much memory
+
+
+class Answering:
+    """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
+
+    `large_frames` decodes what is large; not given, that is done on the event loop as well.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        settings: ThriftSettings,
+        metrics: Metrics,
+        clock: Clock,
+        budget: ByteBudget | None = None,
+        *,
+        large_frames: LargeFrames | None = None,
+    ) -> None:
+        self.budget = budget or ByteBudget(settings.max_buffered_bytes)
+        self._operations = operations
+        self._settings = settings
+        self._metrics = metrics
+        self._monotonic = clock.monotonic
+        decoder = Decoder(settings.wire_limits)
+        self._large_frames = large_frames
+        self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES
+        self._decode = decoder.call
+        self._header = decoder.header
+        self._answer_bytes_max = settings.max_frame_bytes + LENGTH_BYTES
+        self._requests_max = settings.max_concurrent_requests
+        self._debug = logger.isEnabledFor(logging.DEBUG)
+        cost = costs(settings)
+        self._routes = {
+            name: Route(
+                handle,
+                metrics.method(name),
+                name == METHOD_THAT_HANDS_OUT,
+                cost.get(name),
+                audit.AUDITED.get(name),
+                name in METHODS_THAT_SEARCH,
+                name == METHOD_THAT_HANDS_OUT or name in METHODS_THAT_SEARCH or name in cost,
+            )
+            for name, handle in HANDLERS.items()
+        }
+        self.running = 0
+        self.waiting = 0
+
+    async def answer(self, frame: bytes, arrived_s: float, recipient: Recipient) -> bytes:
+        """The framed reply, or `NO_ANSWER`. Raises `WireError` only where the connection is lost with it."""
+        try:
+            if len(frame) <= self._inline_bytes_max or self._large_frames is None:
+                call = self._decode(frame)
+            else:
+                call = await self._large_frames.decode(frame, recipient.host)
+        except WireError as error:
+            return self._undecodable(error)
+        route = self._routes[call.method.name]
+        route.metrics.requests += 1
+        asked = call.arguments
+        if (
+            recipient.over_limit
+            or self.running >= self._requests_max
+            or (route.needs_care and (not route.hands_out or asked.request.waitMillis or asked.request.dryRun))
+        ):
+            reply = await self._answer_with_care(call, route, recipient)
+        else:
+            self.running += 1
+            try:
+                reply = await self._carry_out(call, route, recipient)
+            finally:
+                self.running -= 1
+        recipient.active_at_s = ended_s = self._monotonic()
+        route.metrics.msec.record((ended_s - arrived_s) * 1000)
+        if self._debug:
+            self._log(call, frame, reply, ended_s - arrived_s)
+        return NO_ANSWER if call.oneway else reply
+
+    async def _answer_with_care(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+        """A call that waits, searches or needs much memory, or that comes where there are too many."""
+        request: Any = call.arguments.request if route.needs_care else None
+        waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
+        if recipient.over_limit or (self.running >= self._requests_max and not waits):
+            return self._failed(call, route, recipient, self._refusal(recipient))
+        if waits:
+            return await self._wait(call, route, recipient)
+        self.running += 1
+        recipient.waiting = route.searches and request.bodyRegexToMatch is not None
+        try:
+            if route.cost is not None and (cost_bytes := route.cost(call.arguments)):
+                return await self._carry_out_within(cost_bytes, call, route, recipient)
+            return await self._carry_out(call, route, recipient)
+        finally:
+            self.running -= 1
+            recipient.waiting = False
+
+    def _refusal(self, recipient: Recipient) -> PinLaterError:
+        if recipient.over_limit:
+            recipient.last_request = True
+            return TooManyConnections()
+        return TooManyRequests(self._requests_max)
+
+    async def _wait(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+        """A long poll: it doesn't count as running, and may be cancelled when its caller goes."""
+        recipient.waiting = True
+        self.waiting += 1
+        try:
+            return await self._carry_out(call, route, recipient)
+        finally:
+            self.waiting -= 1
+            recipient.waiting = False
+
+    async def _carry_out_within(self, cost_bytes: int, call: Call, route: Route, recipient: Recipient) -> bytes:
+        """Carries out a call that may need that much memory, or refuses it."""
+        reserved = self.budget.reserve_scan(cost_bytes)
+        if not reserved:
+            self._metrics.count("thrift_requests_refused_for_memory")
+            return self._failed(call, route, recipient, TooManyBytes(self.budget.limit_bytes))
+        try:
+            return await self._carry_out(call, route, recipient)
+        finally:
+            self.budget.free_scan(reserved)
+
+    async def _carry_out(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+        if route.hands_out and recipient.gone:
+            return NO_ANSWER
+        answer: Any = None
+        try:
+            answer = await route.handle(self._operations, call.arguments)
+            if call.method.returns_many and len(answer) > ITEMS_A_TURN:
+                steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
+                reply = await step_by_step(steps)
+            else:
+                reply = encode_reply(call.method, call.seqid, answer)
+            if len(reply) > self._answer_bytes_max:
+                raise AnswerTooLarge(len(reply) - LENGTH_BYTES, self._settings.max_frame_bytes)
+        except PinLaterError as error:
+            reply = self._failed(call, route, recipient, error)
+            undelivered = True
+        except asyncio.CancelledError:
+            if route.audited is not None:
+                audit.interrupted(route.audited, call.method.name, call.arguments, recipient.peer)
+            raise
+        except Exception:
+            logger.exception("request failed", extra={"method": call.method.name})
+            self._metrics.count("thrift_internal_errors")
+            reply = self._failed(call, route, recipient, unexpected())
+            undelivered = True
+        else:
+            if route.audited is not None:
+                audit.succeeded(route.audited, call.method.name, call.arguments, recipient.peer, answer)
+            if not route.hands_out:
+                return reply
+            undelivered = recipient.gone or call.oneway
+        if isinstance(answer, Delivery):
+            if undelivered:
+                self.undelivered(answer)
+                return NO_ANSWER if recipient.gone else reply
+            jobs = answer.dequeued.jobs
+            if jobs and jobs[0].token:  # a dry run shows jobs without one
+                recipient.handed_out = answer
+        return reply
+
+    def undelivered(self, answer: Delivery) -> None:
+        """The kernel did not get all of this answer: its jobs go back, unspent."""
+        self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
+
+    def _failed(self, call: Call, route: Route, recipient: Recipient, error: PinLaterError) -> bytes:
+        route.metrics.error(error.code.name)
+        if route.audited is not None:
+            audit.refused(route.audited, call.method.name, call.arguments, recipient.peer, error)
+        try:
+            return encode_exception(call.method, call.seqid, declared_exception(error))
+        except WireError:
+            logger.exception("an error could not be encoded", extra={"method": call.method.name})
+            return encode_exception(call.method, call.seqid, declared_exception(unexpected()))
+
+    def _undecodable(self, error: WireError) -> bytes:
+        """Thrift's own exception, with the connection left open, where it is known which call to answer."""
+        if error.name is None:
+            raise error
+        known = error.kind is not ApplicationErrorKind.UNKNOWN_METHOD
+        self._metrics.count("thrift_undecodable_requests" if known else "thrift_unknown_methods")
+        if error.oneway:
+            return NO_ANSWER
+        return encode_application_error(error.name, error.seqid, error.kind, error.message)
+
+    def refuse_unread(self, head: bytes, *, pipelined: bool) -> bytes:
+        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` where its caller waits for none.
+
+        Raises `WireError` where it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
+        """
+        header = self._header(head)
+        error = TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes)
+        self._metrics.count("thrift_requests_refused_for_memory")
+        if header.oneway:
+            return NO_ANSWER
+        method = METHODS.get(header.name)
+        if method is None:
+            return encode_application_error(
+                header.name, header.seqid, ApplicationErrorKind.INTERNAL_ERROR, error.message
+            )
+        self._routes[method.name].metrics.error(error.code.name)
+        return encode_exception(method, header.seqid, declared_exception(error))
+
+    def too_long(self, error: FrameTooLong) -> bytes:
+        """What to tell the caller of a frame beyond the bound; `NO_ANSWER` where it isn't known to be a call."""
+        try:
+            header = self._header(error.start)
+        except WireError:
+            return NO_ANSWER
+        return encode_application_error(header.name, header.seqid, error.kind, error.message)
+
+    def _log(self, call: Call, frame: bytes, reply: bytes, seconds: float) -> None:
+        context = call.arguments.context
+        logger.debug(
+            "request",
+            extra={
+                "method": call.method.name,
+                "source": context.source,
+                "request_id": context.requestId,
+                "request_bytes": len(frame),
+                "answer_bytes": len(reply),
+                "msec": round(seconds * 1000, 3),
+            },
+        )

@@ -1,0 +1,236 @@
+"""From the service's values to the wire's answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Attempt, Job, Outcome
+from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.server.operations.values import (
+    AckResult,
+    Caller,
+    Dequeued,
+    Enqueued,
+    JobCount,
+    QueueStats,
+    Scanned,
+    ServerInfo,
+    SettingsInForce,
+    WaitingDequeues,
+)
+from pinlater.wire.generated import ttypes as types
+
+I32_MAX = 2**31 - 1
+_QUEUES_A_TURN = 250
+
+
+class Delivery(types.PinLaterDequeueResponse):
+    """A dequeue's answer that remembers what it hands out, in case it can't be written."""
+
+    __slots__ = ("caller", "dequeued", "queue")
+
+    def __init__(
+        self, caller: Caller, queue: str, dequeued: Dequeued, outcomes: list[types.AckOutcome] | None = None
+    ) -> None:
+        self.caller = caller
+        self.queue = queue
+        self.dequeued = dequeued
+        handed_out = dequeued.jobs
+        self.jobs = {descriptor: job.body for descriptor, _, job in handed_out}
+        self.jobMetadata = {
+            descriptor: types.PinLaterDequeueMetadata(
+                job.attempts_allowed,
+                job.attempts_remaining,
+                token or None,
+                job.headers or None,
+                job.claim_deadline_ms or None,
+                job.created_at_ms,
+                job.attempt,
+            )
+            for descriptor, token, job in handed_out
+        }
+        self.ackOutcomes = outcomes
+        if outcomes is None and dequeued.ack_results:
+            self.ackOutcomes = ack_outcomes(dequeued.ack_results)
+        self.jobOrder = list(self.jobs) if handed_out else None
+
+    def forget_bodies(self) -> None:
+        """Keeps only what it takes to give the jobs back: the answer is encoded, and its bytes are counted."""
+        self.jobs = self.jobMetadata = self.jobOrder = None
+        jobs = [handed_out._replace(job=handed_out.job._replace(body=b"")) for handed_out in self.dequeued.jobs]
+        self.dequeued = self.dequeued._replace(jobs=jobs)
+
+
+def enqueued(value: Enqueued) -> types.PinLaterEnqueueResponse:
+    """Descriptors in the order of the jobs."""
+    return types.PinLaterEnqueueResponse(value.descriptors, value.existing or None)
+
+
+def ack_outcomes(results: Sequence[AckResult]) -> list[types.AckOutcome]:
+    """Outcomes, in order."""
+    return [
+        types.AckOutcome(descriptor, outcome, holder or None, held_since_ms, deadline_ms)
+        if error is None
+        else _failed(descriptor, outcome, error)
+        for descriptor, outcome, holder, held_since_ms, deadline_ms, error in results
+    ]
+
+
+def _failed(descriptor: str, outcome: Outcome, error: PinLaterError) -> types.AckOutcome:
+    """Without the error's message, which could be as long as all else in the answer."""
+    return types.AckOutcome(
+        descriptor,
+        outcome,
+        errorCode=int(error.code),
+        errorDetail=error.detail,
+        retryable=error.retryable,
+        retryAfterMillis=error.retry_after_ms,
+    )
+
+
+def _attempt(attempt: Attempt) -> types.Attempt:
+    return types.Attempt(
+        attempt.number,
+        attempt.claimed_by,
+        attempt.claimed_at_ms,
+        attempt.ended_at_ms,
+        attempt.outcome,
+        attempt.error_type or None,
+        attempt.error_text or None,
+    )
+
+
+def job_info(descriptor: str, job: Job) -> types.PinLaterJobInfo:
+    """All that the wire shows of a job."""
+    return types.PinLaterJobInfo(
+        jobDescriptor=descriptor,
+        jobState=job.state,
+        attemptsAllowed=job.attempts_allowed,
+        attemptsRemaining=job.attempts_remaining,
+        customStatus=job.custom_status,
+        createdAtTimestampMillis=job.created_at_ms,
+        runAfterTimestampMillis=job.run_after_ms,
+        updatedAtTimestampMillis=job.updated_at_ms,
+        claimDescriptor=job.claim_descriptor,
+        body=job.body,
+        headers=job.headers or None,
+        uniqueKey=job.unique_key,
+        claimDeadlineMillis=job.claim_deadline_ms,
+        lastErrorType=job.error_type or None,
+        lastErrorText=job.error_text or None,
+        attempts=[_attempt(attempt) for attempt in job.attempts] or None,
+        finishedAtTimestampMillis=job.finished_at_ms,
+    )
+
+
+def looked_up(jobs: Sequence[tuple[str, Job]]) -> list[tuple[str, types.PinLaterJobInfo]]:
+    """Jobs by descriptor."""
+    return [(descriptor, job_info(descriptor, job)) for descriptor, job in jobs]
+
+
+def scanned(value: Scanned) -> types.PinLaterScanJobsResponse:
+    """A page of a scan."""
+    jobs = [job_info(descriptor, job) for descriptor, job in value.jobs]
+    return types.PinLaterScanJobsResponse(jobs, value.continuation, value.incomplete or None)
+
+
+def number(value: int) -> int:
+    """A count, cut to what an i32 holds."""
+    return min(value, I32_MAX)
+
+
+def job_count(count: JobCount) -> types.JobCount:
+    """How many jobs a filter finds."""
+    return types.JobCount(count.jobs, count.incomplete or None)
+
+
+# The wire's names of a queue's settings.
+_SETTINGS = {
+    "max_jobs_per_second": "maxJobsPerSecond",
+    "claim_timeout_ms": "claimTimeoutMillis",
+    "succeeded_ttl_ms": "succeededTtlMillis",
+    "failed_ttl_ms": "failedTtlMillis",
+    "max_backlog": "maxBacklog",
+    "default_attempts": "defaultAttempts",
+    "default_expiry_ms": "defaultExpiryMillis",
+}
+
+
+def queue_config(queue: Queue) -> types.QueueConfig:
+    """A queue's settings, and whether it is paused."""
+    return types.QueueConfig(**_settings(queue.config), paused=queue.paused)
+
+
+def settings_in_force(settings: SettingsInForce) -> types.SettingsInForce:
+    """What holds for a queue, and where it comes from."""
+    origins = {_SETTINGS[field]: origin for field, origin in settings.origins.items()}
+    return types.SettingsInForce(types.QueueConfig(**_settings(settings.values)), origins)
+
+
+def _settings(config: QueueConfig) -> dict[str, Any]:
+    return {_SETTINGS[field]: value for field, value in config._asdict().items()}
+
+
+def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
+    """Who waits, by queue and source."""
+    return [types.WaitingDequeues(*each) for each in found]
+
+
+async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:
+    """Of thousands of queues it takes long: in pieces between which other calls get their turn."""
+    shown: list[types.QueueStats] = []
+    for start in range(0, len(found), _QUEUES_A_TURN):
+        shown += [queue_stats(stats) for stats in found[start : start + _QUEUES_A_TURN]]
+        await asyncio.sleep(0)
+    return shown
+
+
+def queue_stats(stats: QueueStats) -> types.QueueStats:
+    """What an operator asks of a queue."""
+    counts = [
+        types.QueueCounts(
+            priority=each.priority,
+            pending=each.pending,
+            future=each.future,
+            inProgress=each.in_progress,
+            succeeded=each.succeeded,
+            failed=each.failed,
+            enqueuedTotal=each.enqueued_total,
+            claimedTotal=each.claimed_total,
+            succeededTotal=each.succeeded_total,
+            failedTotal=each.failed_total,
+            retriedTotal=each.retried_total,
+            oldestDueAtMillis=each.oldest_due_at_ms,
+        )
+        for each in stats.counts
+    ]
+    rates = types.QueueRates(*stats.rates)
+    return types.QueueStats(
+        stats.queue,
+        stats.paused,
+        counts,
+        stats.oldest_waiting_ms,
+        rates,
+        number(stats.waiting_dequeues),
+        stats.incomplete or None,
+    )
+
+
+def server_info(info: ServerInfo) -> types.ServerInfo:
+    """What a client may want to know before it talks."""
+    return types.ServerInfo(
+        version=info.version,
+        features=list(info.features),
+        storeKind=info.store_kind,
+        nowMillis=info.now_ms,
+        startedAtMillis=info.started_at_ms,
+        priorityLevels=number(info.priority_levels),
+        maxBodyBytes=number(info.max_body_bytes),
+        maxFrameBytes=number(info.max_frame_bytes),
+        maxJobsPerRequest=number(info.max_jobs_per_request),
+        maxDescriptorsPerRequest=number(info.max_descriptors_per_request),
+        maxWaitMillis=number(info.max_wait_ms),
+    )

@@ -1,0 +1,182 @@
+"""From the wire's requests to the service's values. Nothing is checked here but what a value can't hold: enum numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.domain.errors import InvalidArgument
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.queue import QueueConfig
+from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns
+from pinlater.server.operations.values import (
+    AckBatch,
+    AckItem,
+    Caller,
+    CheckpointItem,
+    ClaimItem,
+    DequeueCommand,
+    JobFilter,
+    JobToEnqueue,
+    ScanCommand,
+)
+
+_STATES = {int(state): state for state in JobState}
+_SCOPES = {int(scope): scope for scope in UniqueScope}
+
+
+def caller(context: Any) -> Caller:
+    """Who asks."""
+    return tuple.__new__(Caller, (context.source, context.requestId))  # quicker than the class's own call
+
+
+def _state(number: int) -> JobState:
+    state = _STATES.get(number)
+    if state is None:
+        raise InvalidArgument(f"{number} is not a job state; there are 0 PENDING, 1 IN_PROGRESS, 2 SUCCEEDED, 3 FAILED")
+    return state
+
+
+def _unique(job: Any) -> UniqueKey | None:
+    """An empty key counts as none."""
+    if not job.uniqueKey:
+        return None
+    scope = _SCOPES.get(job.uniqueScope)
+    if scope is None:
+        raise InvalidArgument(f"{job.uniqueScope} is not a unique scope; there are 0 PENDING, 1 UNFINISHED, 2 TIME")
+    return UniqueKey(job.uniqueKey, scope, job.uniqueForMillis or 0)
+
+
+def jobs_to_enqueue(jobs: Sequence[Any]) -> list[JobToEnqueue]:
+    """Jobs as a producer described them. Attempts that were not said stay None: the queue's default holds."""
+    make = tuple.__new__  # quicker than a class's own call
+    return [
+        make(
+            JobToEnqueue,
+            (
+                job.body,
+                job.priority,
+                job.runAfterTimestampMillis,
+                job.numAttemptsAllowed,
+                job.customStatus,
+                job.headers or None,
+                _unique(job) if job.uniqueKey else None,
+                job.claimTimeoutMillis,
+                job.expiresAtMillis,
+            ),
+        )
+        for job in jobs
+    ]
+
+
+def _succeeded(infos: Sequence[Any]) -> list[AckItem]:
+    return _acks(infos, succeeded=True)
+
+
+def _failed(infos: Sequence[Any]) -> list[AckItem]:
+    return _acks(infos, succeeded=False)
+
+
+def _acks(infos: Sequence[Any], *, succeeded: bool) -> list[AckItem]:
+    make = tuple.__new__  # quicker than a class's own call
+    return [
+        make(
+            AckItem,
+            (
+                info.jobDescriptor,
+                succeeded,
+                info.claimToken,
+                info.appendCustomStatus,
+                info.retryDelayMillis,
+                bool(info.finalFailure),
+                info.errorType or "",
+                info.errorText or "",
+            ),
+        )
+        for info in infos
+    ]
+
+
+async def ack_batch(request: Any) -> AckBatch:
+    """Acks in the order of their outcomes: succeeded ones first."""
+    succeeded, failed = request.jobsSucceeded or (), request.jobsFailed or ()
+    if len(succeeded) + len(failed) <= ITEMS_A_TURN:
+        items = _acks(succeeded, succeeded=True)
+        if failed:
+            items += _acks(failed, succeeded=False)
+    else:
+        items = await in_turns(succeeded, _succeeded) + await in_turns(failed, _failed)
+    return AckBatch(request.queueName, items, bool(request.perItemErrors))
+
+
+async def dequeue_command(request: Any) -> DequeueCommand:
+    """A dequeue with the acks that ride on it."""
+    riding = request.jobAckRequest
+    return DequeueCommand(
+        request.queueName,
+        request.limit,
+        None if riding is None else await ack_batch(riding),
+        request.dryRun,
+        request.coverage,
+        request.waitMillis or 0,
+    )
+
+
+async def checkpoints(request: Any) -> list[CheckpointItem]:
+    """Checkpoints, in order."""
+    return await in_turns(request.requests, _checkpoints)
+
+
+def _checkpoints(requests: Sequence[Any]) -> list[CheckpointItem]:
+    return [
+        CheckpointItem(
+            one.jobDescriptor,
+            one.claimToken,
+            one.newBody,
+            one.moveToPending,
+            one.runAfterTimestampMillis,
+            one.numOfAttemptsAllowed,
+            one.prependCustomStatus or "",
+        )
+        for one in requests
+    ]
+
+
+async def claims(request: Any) -> list[ClaimItem]:
+    """Claims of a heartbeat or a release, in order."""
+    return await in_turns(request.claims, _claims)
+
+
+def _claims(claims: Sequence[Any]) -> list[ClaimItem]:
+    return [ClaimItem(claim.jobDescriptor, claim.claimToken) for claim in claims]
+
+
+def count_filter(request: Any) -> JobFilter:
+    """Which jobs to count."""
+    state = _state(request.jobState)
+    return JobFilter(request.queueName, state, request.priority, request.countFutureJobs, request.bodyRegexToMatch)
+
+
+def scan_command(request: Any) -> ScanCommand:
+    """Which jobs to show."""
+    state = _state(request.jobState)
+    jobs = JobFilter(request.queueName, state, request.priority, request.scanFutureJobs, request.bodyRegexToMatch)
+    return ScanCommand(jobs, request.limit, request.continuation, bool(request.paged), bool(request.includeBody))
+
+
+def delete_filter(request: Any) -> JobFilter:
+    """Which jobs to delete."""
+    return JobFilter(request.queueName, _state(request.jobState), request.priority, False, request.bodyRegexToMatch)
+
+
+def queue_config(config: Any) -> QueueConfig:
+    """A queue's settings; `paused` is not among them."""
+    return QueueConfig(
+        config.maxJobsPerSecond,
+        config.claimTimeoutMillis,
+        config.succeededTtlMillis,
+        config.failedTtlMillis,
+        config.maxBacklog,
+        config.defaultAttempts,
+        config.defaultExpiryMillis,
+    )

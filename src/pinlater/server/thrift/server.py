@@ -1,0 +1,362 @@
+"""The listener: takes connections in, keeps them within bounds, sweeps out idle and stuck ones, and drains.
+
+Runs on asyncio's and on uvloop's event loop. Weakness: it trusts its operations to answer; a request that never ends keeps its
+connection until the drain's grace is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+
+from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.clock import Clock
+from pinlater.server.operations.service import Operations
+from pinlater.server.operations.standstill import Standstill
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.thrift.answering import Answering
+from pinlater.server.thrift.connection import ThriftConnection
+from pinlater.server.thrift.large_frames import LargeFrames
+from pinlater.server.thrift.open_files import make_room
+from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.server.thrift.shedding import SHED_SHARE, beyond_their_share, held_bytes_min, is_slow, slow_ones
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S_MAX = 1.0
+BEAT_S_MAX = 1.0
+# After a standstill new connections are refused for so long, and so many turns of the loop.
+REFUSING_S = 0.5
+REFUSING_TURNS = 20
+# What was on its way when the drain began is read and answered, if it arrives within so much.
+LAST_CALL_S = 0.05
+# While memory is scarce, a frame must be whole within this time.
+PARTIAL_FRAME_S_MAX = 30.0
+# A search for requests that could give way, and found none, is not repeated for the same address for so long, and for so many times
+# as long as it took.
+FRUITLESS_S = 0.01
+FRUITLESS_PAUSES = 9
+
+
+class ThriftServer:
+    """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
+
+    `budget` counts the bytes in flight; not given, it has the settings' limit. `other_connections`: how many other listeners of this
+    process may hold; the system's bound on open files is shared with them.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        settings: ThriftSettings,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        shared_port: bool = False,
+        budget: ByteBudget | None = None,
+        standstill: Standstill | None = None,
+        other_connections: int = 0,
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.monotonic = clock.monotonic
+        self._large_frames = LargeFrames(settings.wire_limits)
+        self.answering = Answering(operations, settings, metrics, clock, budget, large_frames=self._large_frames)
+        self.budget = self.answering.budget
+        self._connections: dict[ThriftConnection, None] = {}
+        self._silent: dict[ThriftConnection, None] = {}  # never sent a request, oldest first
+        self._paused: dict[ThriftConnection, None] = {}  # not read from: too much waits on them
+        self._stalled: dict[ThriftConnection, None] = {}  # with answers that the kernel doesn't take, oldest first
+        self._holders: dict[ThriftConnection, None] = {}  # that may hold large requests which no operation works on yet
+        self._fruitless: set[str] = set()  # addresses for which nothing could give way
+        self._fruitless_until_s = 0.0
+        self.max_connections = settings.max_connections
+        self.held_bytes_min = held_bytes_min(self.budget.limit_bytes, settings.max_connections)
+        self._max_refused = settings.max_connections_refused
+        self._other_connections = other_connections
+        self.standstill = standstill or Standstill(clock.monotonic, settings.standstill_s)
+        self.standstill.noticed = self._stood_still
+        self._beat: asyncio.TimerHandle | None = None
+        self._refusing_until_s: float | None = None
+        self._shared_port = shared_port
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+    @property
+    def port(self) -> int:
+        """The port it listens on; the settings' until it has started."""
+        if self._server is None or not self._server.sockets:
+            return self.settings.port
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    async def start(self) -> None:
+        """Listens. Raises `OSError` where the address can't be had."""
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        room = make_room(settings.max_connections + settings.max_connections_refused, self._other_connections)
+        self._max_refused = min(settings.max_connections_refused, room // 2)
+        self.max_connections = min(settings.max_connections, room - self._max_refused)
+        if self.max_connections < settings.max_connections:
+            logger.warning(
+                "open files bound connections",
+                extra={"max_connections": self.max_connections, "wanted": settings.max_connections},
+            )
+        self._server = await loop.create_server(
+            lambda: ThriftConnection(self, loop),
+            self.settings.host,
+            self.settings.port,
+            backlog=self.settings.backlog,
+            reuse_port=self._shared_port or None,
+        )
+        self.metrics.gauge(
+            "thrift-connections",
+            lambda: len(self._connections),
+            prometheus="pinlater_connections",
+            help="Open connections",
+        )
+        self.metrics.gauge(
+            "thrift-requests-running",
+            lambda: self.answering.running,
+            prometheus="pinlater_requests_running",
+            help="Requests under way, long polls excepted",
+        )
+        self.metrics.gauge(
+            "thrift-long-polls",
+            lambda: self.answering.waiting,
+            prometheus="pinlater_long_polls",
+            help="Dequeues with waitMillis under way",
+        )
+        self.metrics.gauge(
+            "memory-in-flight-",
+            self.budget.by_kind,
+            prometheus="pinlater_memory_in_flight_bytes",
+            label="kind",
+            help="Bytes held of requests not answered yet, answers not sent yet, and scans under way",
+        )
+        self.metrics.gauge(
+            "memory-in-flight-limit",
+            lambda: self.budget.limit_bytes,
+            prometheus="pinlater_memory_in_flight_limit_bytes",
+            help="The most that these may be together (setting max_buffered_bytes)",
+        )
+        self._schedule_sweep(loop)
+        self.standstill.begin()
+        self._beat_and_go_on(loop)
+
+    async def drain(self, grace_s: float) -> None:
+        """Stops accepting, answers what has come, closes; what isn't done after `grace_s` is cut. May be called twice.
+
+        Waiting dequeues are the service's to answer: tell it before or meanwhile.
+        """
+        if self._server is not None:
+            self._server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._last_call()
+                for connection in list(self._connections):
+                    connection.drain()
+                await self._empty.wait()
+        except TimeoutError:
+            logger.warning("drain cut short", extra={"connections": len(self._connections)})
+        if self._beat is not None:
+            self._beat.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+        await self._empty.wait()
+        self._large_frames.close()
+
+    async def _last_call(self) -> None:
+        if self._connections:
+            try:
+                async with asyncio.timeout(LAST_CALL_S):
+                    await self._empty.wait()
+            except TimeoutError:
+                return
+
+    # --- told by connections ----------------------------------------------------------------------------------------------
+    def opened(self, connection: ThriftConnection) -> None:
+        """Takes a connection in. Over the bound it is let in to be told so; far over it, the oldest that never spoke makes room."""
+        count = len(self._connections)
+        self._connections[connection] = None
+        self._silent[connection] = None
+        self._empty.clear()
+        if self._refusing_until_s is not None:
+            connection.abort()
+            return
+        if count < self.max_connections:
+            return
+        connection.over_limit = True
+        self.metrics.count("thrift_connections_over_limit")
+        if count >= self.max_connections + self._max_refused:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.abort()
+
+    def spoke(self, connection: ThriftConnection) -> None:
+        """A request came on it: its first, or one while it is over the limit."""
+        self._silent.pop(connection, None)
+        if connection.over_limit and len(self._connections) <= self.max_connections:
+            connection.over_limit = False
+        connection.silent = connection.over_limit
+
+    def closed(self, connection: ThriftConnection) -> None:
+        """It is gone."""
+        self._connections.pop(connection, None)
+        self._silent.pop(connection, None)
+        self._paused.pop(connection, None)
+        self._stalled.pop(connection, None)
+        self._holders.pop(connection, None)
+        if not self._connections:
+            self._empty.set()
+
+    def reading_paused(self, connection: ThriftConnection) -> None:
+        """It is not read from for now: the sweep looks whether its peer is still there."""
+        self._paused[connection] = None
+
+    def reading_resumed(self, connection: ThriftConnection) -> None:
+        """It is read from again."""
+        self._paused.pop(connection, None)
+
+    def stalled(self, connection: ThriftConnection) -> None:
+        """The kernel didn't take all of its answers. Where they are too many, those that have waited longest are cut."""
+        self._stalled.setdefault(connection)
+        while self.budget.exhausted and self._stalled:
+            oldest = next(iter(self._stalled))
+            del self._stalled[oldest]
+            self.metrics.count("thrift_slow_readers_cut_for_memory")
+            oldest.abort()
+
+    def unstalled(self, connection: ThriftConnection) -> None:
+        """The kernel has all of its answers, or the connection is gone."""
+        self._stalled.pop(connection, None)
+
+    # --- requests that give way -------------------------------------------------------------------------------------------
+    def holds(self, connection: ThriftConnection) -> None:
+        """It holds much of requests that are not begun."""
+        self._holders[connection] = None
+
+    def make_room_for(self, asker: ThriftConnection) -> bool:
+        """Sheds what others hold where the bytes in flight are used up; whether there is space again.
+
+        First what is held too slowly, then what callers hold beyond their share.
+        """
+        now_s, budget = self.monotonic(), self.budget
+        if now_s > self._fruitless_until_s:
+            self._fruitless.clear()
+            self._fruitless_until_s = now_s + FRUITLESS_S
+        if asker.host in self._fruitless:
+            return False
+        if not is_slow(asker, now_s):
+            self._shed_slow(now_s, except_for=asker)
+        if budget.free_bytes < 0:
+            for holder in beyond_their_share(list(self._holders), asker, self._bytes_to_shed(), budget.limit_bytes):
+                self._shed(holder)
+                if holder.held_bytes >= self.held_bytes_min:  # many small requests: each alone frees nothing
+                    holder.cut_for_memory()
+        if budget.free_bytes < 0:
+            self._fruitless.add(asker.host)
+            ended_s = self.monotonic()
+            self._fruitless_until_s = max(self._fruitless_until_s, ended_s + FRUITLESS_PAUSES * (ended_s - now_s))
+        return budget.free_bytes >= 0
+
+    def _shed_slow(self, now_s: float, except_for: ThriftConnection | None = None) -> None:
+        self._holders = {each: None for each in self._holders if each.held_bytes}
+        for holder in slow_ones(
+            [each for each in self._holders if each is not except_for], now_s, self._bytes_to_shed()
+        ):
+            self._shed(holder)
+
+    def _bytes_to_shed(self) -> int:
+        return self.budget.limit_bytes // SHED_SHARE - self.budget.free_bytes
+
+    def _shed(self, holder: ThriftConnection) -> None:
+        holder.shed()
+        if not holder.held_bytes:
+            self._holders.pop(holder, None)
+
+    # --- standing still ---------------------------------------------------------------------------------------------------
+    def _beat_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.standstill.runs(self.monotonic())
+        self._beat = loop.call_later(min(BEAT_S_MAX, self.standstill.limit_s / 4), self._beat_and_go_on, loop)
+
+    def _stood_still(self, seconds: float) -> None:
+        """Cuts all connections, also those that came meanwhile and were not taken in yet: they are made, and cut, in the next few turns."""
+        self.metrics.count("thrift_standstills")
+        logger.warning(
+            "this server stood still; its connections are closed unread",
+            extra={"seconds": round(seconds, 1), "connections": len(self._connections)},
+        )
+        refusing = self._refusing_until_s is not None
+        self._refusing_until_s = self.monotonic() + REFUSING_S
+        if not refusing:
+            self._refuse_for(REFUSING_TURNS)
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _refuse_for(self, turns: int) -> None:
+        """The system's own queue of connections is taken in at the loop's pace, so turns count as well as time."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._refuse_for, turns - 1)
+        elif self._refusing_until_s is not None:
+            left_s = self._refusing_until_s - self.monotonic()
+            if left_s > 0:
+                asyncio.get_running_loop().call_later(left_s, self._refuse_for, 1)
+            else:
+                self._refusing_until_s = None
+
+    # --- sweeping ---------------------------------------------------------------------------------------------------------
+    def _schedule_sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        shortest_s = min(self.settings.idle_timeout_s, self.settings.write_stall_timeout_s)
+        self._sweep = loop.call_later(min(SWEEP_S_MAX, shortest_s / 4), self._sweep_and_go_on, loop)
+
+    def _sweep_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.sweep()
+        self._schedule_sweep(loop)
+
+    def sweep(self) -> None:
+        """Cuts connections that were idle or didn't read for too long, and looks at those that are not read from."""
+        now_s = self.monotonic()
+        settings = self.settings
+        self._look_at_paused()
+        if self.budget.scarce:
+            self._cut_partial_frames(now_s)
+            if self._bytes_to_shed() > 0:
+                self._shed_slow(now_s)
+        else:  # while memory is scarce, progress gives a slow reader no more time
+            for connection in list(self._stalled):
+                connection.look_at_progress(now_s)
+        for connection in list(self._connections):
+            reason = connection.overdue(now_s, settings.idle_timeout_s, settings.write_stall_timeout_s)
+            if reason:
+                self.metrics.count(reason)
+                connection.abort()
+
+    def _look_at_paused(self) -> None:
+        """One question to the kernel for all of them: which peers are gone?"""
+        paused = {connection.fileno(): connection for connection in list(self._paused)}
+        paused.pop(-1, None)
+        if not paused:
+            return
+        poll = select.poll()
+        for descriptor in paused:
+            poll.register(descriptor, select.POLLRDHUP)
+        events = dict(poll.poll(0))
+        for descriptor, connection in paused.items():
+            connection.look_at_peer(events.get(descriptor, 0))
+
+    def _cut_partial_frames(self, now_s: float) -> None:
+        for connection in list(self._connections):
+            if connection.holds_old_frame(now_s - PARTIAL_FRAME_S_MAX):
+                connection.cut_for_memory()
