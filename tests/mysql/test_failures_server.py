@@ -179,7 +179,7 @@ async def fill_and_free(rig: Rig, disk: SmallDisk) -> None:
     desk = await rig.desk(direct=True)
     body = b"x" * 7_000  # at hundreds of kilobytes MariaDB 10.11 ends itself
     stored = [await desk.put(body) for _ in range(20)]
-    disk.fill(leave_bytes=3_000_000)
+    disk.fill(leave_bytes=2_000_000)  # with 3 MB left, MySQL 8.0.15 crashes when it splits a page of `jobs`
     refused: PinLaterError | None = None
     while refused is None:
         [answer] = await gathered([desk.put(body)])

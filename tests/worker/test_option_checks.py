@@ -68,7 +68,7 @@ def test_a_handler_without_its_queue_says_so() -> None:
         ({"delay": [5]}, TypeError, "task send: delay must be seconds, a timedelta or text such as '5m', not list"),
         ({"expires_in": float("inf")}, ValueError, "task send: expires_in must not be negative or endless"),
         ({"at": timedelta(1)}, TypeError, "task send: at must be a datetime or milliseconds"),
-        ({"at": datetime(2026, 1, 1)}, ValueError, "task send: at: 2026-01-01 00:00:00 says no time zone"),  # noqa: DTZ001
+        ({"at": datetime(2026, 1, 1)}, ValueError, "task send: at: 2026-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
         ({"at": 1, "delay": 1}, ValueError, "task send: say either delay or at"),
         ({"unique": 7}, TypeError, "task send: unique must be a str or a UniqueKey, not int"),
         ({"headers": {"a": 1}}, TypeError, "task send: headers must be texts by names"),

@@ -1,4 +1,4 @@
-"""Settings of the dispatch waiters."""
+"""Settings of dispatch."""
 
 from __future__ import annotations
 

@@ -184,14 +184,14 @@ class HttpConnection:
 
     async def _refuse(self, message: str, status: int) -> bool:
         if self._protocol.our_state in _ANSWERABLE:
-            await self._send(text_response(message + "\n", status, {"HttpConnection": "close"}))
+            await self._send(text_response(message + "\n", status, {"Connection": "close"}))
         return False
 
     async def _send(self, response: Response) -> None:
         headers = {"Date": formatdate(usegmt=True), "Content-Type": response.content_type, **_SAFETY_HEADERS}
         headers.update(response.headers)
         if self._finishing:
-            headers["HttpConnection"] = "close"
+            headers["Connection"] = "close"
         if isinstance(response.body, bytes):
             headers["Content-Length"] = str(len(response.body))
         await self._write(
