@@ -134,7 +134,7 @@ class ClientConnection(asyncio.Protocol):
         await asyncio.shield(self._gone)
 
     def _lost_error(self) -> ConnectionLost:
-        error = ConnectionLost(f"ClientConnection to {self.address} lost before the answer came")
+        error = ConnectionLost(f"Connection to {self.address} lost before the answer came")
         error.__cause__ = self._lost
         return error
 
