@@ -67,6 +67,7 @@ def _fields(job: JobInfo) -> dict[str, object]:
             shown[name.removesuffix("_ms")] = output.iso(value)
         elif name not in ("attempts", "body"):
             shown.setdefault(name, value)
+    shown["custom_status"] = job.custom_status.rstrip()
     shown["error_text"] = job.error_text.partition("\n")[0]
     if job.body is not None:
         shown["body"] = output.body_text(job.body)

@@ -57,6 +57,13 @@ class Request(NamedTuple):
         )
 
 
+class Found(NamedTuple):
+    """Jobs of all queues; `cut`: the limit was reached before the end of several queues, which have no continuation."""
+
+    scanned: Scanned
+    cut: bool
+
+
 def scan(
     queues: Annotated[
         list[str] | None,
@@ -89,33 +96,37 @@ def scan(
     request = Request(state, priority, future, regex, body)
     wanted = Wanted(task, options.headers_of(header or []) or {})
 
-    async def ask(client: AsyncClient) -> Scanned:
+    async def ask(client: AsyncClient) -> Found:
         names = queues or await client.queue_names()
         return await _scan_all(client, names, request, wanted, limit, after)
 
-    found = options.ask(server, timeout, ask)
+    found, cut = options.ask(server, timeout, ask)
     more = None if found.continuation == _END else found.continuation
     if json:
         jobs = [output.info_json(job) for job in found.jobs]
-        output.print_json({"jobs": jobs, "continuation": more, "incomplete": found.incomplete})
+        output.print_json({"jobs": jobs, "continuation": more, "incomplete": found.incomplete or cut})
         return
     _print_jobs(found.jobs, body)
     if more:
         typer.echo(f"more: --after {more}", err=True)
     if found.incomplete:
         output.warn_incomplete("a shard was out of reach, or there was more to look through than one scan does")
+    elif cut:
+        output.warn_incomplete(
+            "--limit was reached, there may be more: raise it, or scan one queue to get a continuation"
+        )
 
 
 async def _scan_all(
     client: AsyncClient, queues: Sequence[str], request: Request, wanted: Wanted, limit: int, after: str
-) -> Scanned:
+) -> Found:
     """One queue after the other, up to `limit` jobs together. The continuation is the only queue's."""
     jobs: list[JobInfo] = []
-    incomplete = False
+    incomplete = cut = False
     continuation = _END
     for queue in queues:
         if len(jobs) >= limit:
-            incomplete = True
+            cut = True
             break
         found = await _scan_queue(client, queue, request, wanted, limit - len(jobs), after)
         jobs += found.jobs
@@ -123,8 +134,8 @@ async def _scan_all(
         if len(queues) == 1:
             continuation = found.continuation
         else:
-            incomplete |= found.continuation != _END
-    return Scanned(jobs, continuation, incomplete)
+            cut |= found.continuation != _END
+    return Found(Scanned(jobs, continuation, incomplete), cut)
 
 
 async def _scan_queue(
@@ -161,7 +172,7 @@ def _print_jobs(jobs: Sequence[JobInfo], bodies: bool) -> None:
             job.attempts_remaining,
             output.iso(job.run_after_ms),
             output.first_line(job.error_type, job.error_text),
-            job.custom_status or None,
+            job.custom_status.rstrip() or None,
             *([output.body_text(job.body or b"")] if bodies else []),
         )
         for job in jobs
