@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinlater import app as app_module
+from pinlater.server import app as app_module
 from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
