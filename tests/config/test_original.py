@@ -113,10 +113,10 @@ def test_every_key_of_the_contract_is_known() -> None:
 
 
 def test_every_setting_that_the_translation_names_exists() -> None:
-    rooms = {key.room for key in keys().values()} - {""}
+    tables = {key.table for key in keys().values()} - {""}
     named = [word for text in REPLACED.values() for word in re.findall(r"\b([a-z]+\.[a-z_]+)\b", text)]
     assert {path for same in SAME.values() for path in (same.path, same.also) if path} <= set(keys())
-    assert {word for word in named if word.partition(".")[0] in rooms} <= set(keys())
+    assert {word for word in named if word.partition(".")[0] in tables} <= set(keys())
 
 
 def test_an_empty_value_means_not_set(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_somebody_elses_change_meanwhile_is_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "shards.json"
     path.write_text("theirs")
-    with pytest.raises(ValueError, match="changed by somebody else"):
+    with pytest.raises(ValueError, match="changed by another program"):
         replace_text(path, "before", "ours")
     assert path.read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [path]

@@ -188,7 +188,7 @@ async def fill_and_free(rig: Rig, disk: SmallDisk) -> None:
         else:
             stored.append(answer)
     assert isinstance(refused, StoreFull), refused
-    assert "no room left" in refused.message
+    assert "is full" in refused.message
     assert refused.retryable
     disk.free()
 

@@ -222,7 +222,7 @@ def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, redis_with_users:
     with pytest.raises(ServerDidNotStart) as caught:
         RealServer(tmp_path, store=url).start()
     text = str(caught.value)
-    assert f"{redis_with_users.address}/0 lets us not in (WRONGPASS" in text
+    assert f"{redis_with_users.address}/0 refuses our login (WRONGPASS" in text
     assert "secret-word" not in text
 
 

@@ -2,7 +2,7 @@
 
 Must never hand an answer to the wrong call: a call that gave up keeps its place in line until its answer has come, and an answer
 whose sequence id is not the one expected ends the connection. Weakness: after a call that timed out the connection is retired,
-since nobody knows whether the server still works on it; calls behind it on the same connection wait for it.
+since the server may still work on it; calls behind it on the same connection wait for it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,10 @@ class ClientConnection(asyncio.Protocol):
         self._close_if_done()
 
     def hang_up(self) -> None:
-        """Says that nobody waits any more. A call whose answer is on its way gets it; the server ends one that still waits, and closes."""
+        """Tells the server that this client waits no longer. The server ends a call that still waits, and closes the connection.
+
+        A call whose answer is on its way gets it.
+        """
         self._retired = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()
@@ -164,7 +167,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _take(self, frame: bytes) -> None:
         if not self._waiting:
-            raise WireError("an answer came that nobody asked for")
+            raise WireError("an answer came that no call asked for")
         expected, method, future = self._waiting[
             0
         ]  # stays in line until its answer is understood, to be told if it is not

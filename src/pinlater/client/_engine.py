@@ -60,7 +60,7 @@ class _Tries:
 
 
 class LongPolls:
-    """The long polls of one user of a client. Hanging up on them ends nobody else's."""
+    """The long polls of one user of a client. Hanging up on them ends no other user's."""
 
     def __init__(self) -> None:
         self._under_way: dict[Link, Call[Any]] = {}

@@ -40,7 +40,7 @@ class Again(Enum):
 
 
 def is_lost(error: PinLaterError) -> bool:
-    """Whether the call was sent and nobody knows what became of it."""
+    """Whether the call was sent and its outcome is unknown."""
     return isinstance(error, ConnectionLost | DeadlineExceeded)
 
 

@@ -2,7 +2,7 @@
 
 No timer: a lone job goes out at once, and batches grow with the load. A job that can't be sent, or that the server refuses, must harm
 no other: what no request could carry is refused as it is handed in, and a refused batch is sent once more in halves, each under a key of
-its own, which is safe since a refused request stores nothing. Whoever waits is always told, by an error where the batcher itself ends.
+its own, which is safe since a refused request stores nothing. Each waiting caller gets an answer; where the batcher itself ends, an error.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class AsyncEnqueueBatcher:
         senders.add(asyncio.create_task(self._send_all(queue, senders), name=f"enqueue {queue}"))
 
     async def _send_all(self, queue: str, senders: set[asyncio.Task[None]]) -> None:
-        """Leaves `senders` in the very step that finds nothing left: whoever enqueues next must not count on it."""
+        """Leaves `senders` in the same step that finds nothing left, so that the next `enqueue` starts a sender of its own."""
         try:
             while batch := self._waiting.next_batch(queue):
                 await self._send(queue, batch)

@@ -126,7 +126,7 @@ class UnknownMethod(CallerError):
 
 
 class TooManyWaiting(WorldError):
-    """So many jobs wait in this process to be enqueued that one more would only add to the pile."""
+    """This process has reached its bound of jobs that wait to be enqueued."""
 
 
 class ClientClosed(CallerError):

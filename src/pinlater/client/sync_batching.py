@@ -30,7 +30,7 @@ class EnqueueBatcher:
     """Joins single enqueues into requests: at most `jobs_max` jobs and `bytes_max` bytes each, `in_flight_max` of a queue at a time.
 
     Use as `with EnqueueBatcher(client) as batcher:`, from any number of threads; leaving it stores what was handed in, as the end
-    of the process does. `waiting_max` jobs may wait; beyond that both `enqueue` and `submit` block until there is room.
+    of the process does. `waiting_max` jobs may wait; beyond that both `enqueue` and `submit` block until one of them is stored.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class EnqueueBatcher:
         self._go_on(sender)
 
     def _go_on(self, sender: _Sender) -> None:
-        """Chooses what to send next; where there is nothing the sender ends in the same step, so that nobody counts on it."""
+        """Chooses what to send next; where there is nothing the sender ends in the same step, so that no caller counts on it."""
         if sender.rest:
             sender.batch = sender.rest.pop()
             return
@@ -179,7 +179,7 @@ class EnqueueBatcher:
                 self._senders.pop(sender.queue, None)
 
     def _give_up(self, sender: _Sender, error: BaseException) -> None:
-        """It was interrupted, perhaps with a request under way, whose answer then finds nobody. Others go on with what waits."""
+        """The sender was interrupted, perhaps with a request under way whose answer is then dropped. Others send what waits."""
         unknown = ConnectionLost("Interrupted while it was sent: it may be stored or not")
         unknown.__cause__ = error
         another = _Sender(sender.queue)

@@ -86,7 +86,7 @@ class Dequeued(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """The end of an attempt. Without a token it counts for whoever holds the job."""
+    """The end of an attempt. Without a token it counts for the job's present holder."""
 
     descriptor: str
     succeeded: bool = True

@@ -15,7 +15,7 @@ _RESERVED_SHARE = 4  # a quarter of the limit, beyond it
 
 
 class ByteBudget:
-    """What is held, and what is left of `limit_bytes`.
+    """Bytes held, and bytes free, of `limit_bytes`.
 
     A reserve of a quarter beyond the limit keeps a full server usable: it takes small requests of callers that have nothing else under
     way (acks, heartbeats), and answers that exist already. At its end connections are closed.

@@ -31,7 +31,7 @@ class SystemClock:
         return int((self._offset + self.monotonic()) * 1000)
 
     def shift(self, ms: int) -> None:
-        """Takes over somebody else's time, before anything was measured by this one."""
+        """Moves this clock by `ms`; allowed only before anything was measured by it."""
         self._offset += ms / 1000
 
     def drift_ms(self) -> int:

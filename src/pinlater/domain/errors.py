@@ -219,12 +219,12 @@ class QueueFull(EnqueueRejected):
 
 
 class StoreFull(EnqueueRejected, WorldError):
-    """The disk or the database has no room left; nothing already accepted is lost."""
+    """The disk or the database is full; nothing already accepted is lost."""
 
     detail = "STORE_FULL"
 
     def __init__(self, where: str) -> None:
-        super().__init__(f"The store has no room left ({where}); free some space, nothing accepted is lost")
+        super().__init__(f"The store is full ({where}); free some space. No accepted job is lost")
 
 
 class TooManyWaiting(PinLaterError):
@@ -252,7 +252,7 @@ class ShardConnectionFailed(WorldError):
 
 
 class ShardRefused(ShardConnectionFailed):
-    """The shard is in reach and could not do this now: somebody else holds the rows, a packet is too long. Nothing was changed."""
+    """The shard is in reach and could not do this now: another transaction holds the rows, or a packet is too long. Nothing was changed."""
 
     detail = "SHARD_REFUSED"
 

@@ -1,6 +1,6 @@
 """Runs an `App` as a process: signals, exit status, and the few limits of the process that matter.
 
-SIGTERM and SIGINT stop it in order; a second one hurries: what is in flight is cut off, and the store is closed all the same.
+SIGTERM and SIGINT stop it in order; a second one cuts off what is in flight, and the store is closed all the same.
 SIGHUP looks at the files of limits and shards at once. Where it is wanted, the end of standard input counts as a SIGTERM: a
 program that starts a
 server holds the other end of that pipe, and however it dies, no server stays behind.
@@ -39,7 +39,7 @@ def serve(settings: Settings, *, stop_with_stdin: bool = False) -> int:
 
 
 class StopSignals:
-    """What ends a server: a signal or an order. The first signal stops it in order, the second hurries."""
+    """What ends a server: a signal or an order. The first signal stops it in order, the second cuts off what is in flight."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -86,7 +86,7 @@ async def run_until_stopped(app: App, stops: StopSignals, started: Callable[[], 
 
 
 def at_end_of_stdin(ended: Callable[[], None]) -> None:
-    """Calls `ended` once nobody holds the other end any more; what comes before is thrown away. Raises OSError for a plain file."""
+    """Calls `ended` once the other end is closed; input before that is thrown away. Raises OSError for a plain file."""
     loop = asyncio.get_running_loop()
     descriptor = 0
 

@@ -12,4 +12,4 @@ class RealServerReached(Exception):
 
 
 class NeverIdle(Exception):
-    """So many jobs were run and still there is one that is due; most likely one that enqueues itself again."""
+    """The bound of jobs was run and still one is due; most likely one that enqueues itself again."""

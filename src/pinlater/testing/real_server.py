@@ -85,7 +85,7 @@ class RealServer:
         return self
 
     def _read(self, log: IO[str], ready: threading.Event) -> None:
-        """Reads on to the end, or the server would wait for somebody to read its log."""
+        """Reads on to the end, or the server would block on a full log pipe."""
         with log:
             for line in log:
                 self._said.append(line.rstrip())

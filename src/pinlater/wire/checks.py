@@ -2,7 +2,7 @@
 
 Both are built once for each struct from its spec, and run over each decoded call, so they are made of C-level loops where lists
 are long. The C codec puts U+FFFD in place of bytes that aren't UTF-8; finding one here is a suspicion, not a proof, because a
-text may hold that character itself. Whoever asks decodes again without UTF-8 then, and looks closely.
+text may hold that character itself. The caller then decodes again without UTF-8, and looks closely.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Reply(NamedTuple):
 
 
 class _Source:
-    """What the C codec wants of a transport: a BytesIO, and someone to ask for more, who has no more."""
+    """What the C codec wants of a transport: a BytesIO, and a source of more bytes, which has none."""
 
     __slots__ = ("cstringio_buf",)
 
@@ -191,7 +191,8 @@ class _Failure:
 class Decoder:
     """Decodes frames within limits. One for each thread.
 
-    `piece_bytes`: after so many bytes other threads get their turn; a frame that takes more than `cpu_s_max` of CPU time is refused then.
+    `piece_bytes`: after each piece of this many bytes other threads get their turn. A frame that takes more than `cpu_s_max`
+    seconds of CPU time is refused then.
     """
 
     __slots__ = ("_pieces", "_protocol", "_source")

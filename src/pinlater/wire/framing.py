@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into frames: four bytes of length, then so many of message.
+"""Cuts a stream of bytes into frames: four bytes of length, then the message.
 
 Knows no sockets. Sets nothing aside on the strength of a length alone, and copies each byte at most twice however the stream is
 cut. Must never let a length beyond the bound, or a negative one, pass: that stream has no next frame and is lost.

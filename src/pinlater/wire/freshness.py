@@ -1,7 +1,7 @@
 """Generates `generated/` from `pinlater.thrift`, and says whether what is committed is still what the IDL says.
 
 `python -m pinlater.wire.freshness` compares; `--write` generates anew; `--record` adds what is new in the IDL to
-`released_ids.json`, which a release does, and which never takes anything out. A tool for whoever changes the IDL: nothing at run
+`released_ids.json`, which a release does, and which never takes anything out. A tool for contributors who change the IDL: nothing at run
 time imports it. It needs Apache's `thrift` compiler; its version shows in the generated files, so another one counts as a difference.
 """
 

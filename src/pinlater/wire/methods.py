@@ -2,7 +2,7 @@
 
 What comes in is decoded into plain classes of our own with the generated ones' field names: they have no `__init__`, so that an
 object costs 50 ns instead of a microsecond, and a field that was not sent shows its default without having been set. The
-generated classes are for whoever builds messages.
+generated classes are for code that builds messages.
 """
 
 from __future__ import annotations

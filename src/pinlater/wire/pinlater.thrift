@@ -77,7 +77,7 @@ struct RequestContext {
 
 struct PinLaterJob {
   1: required binary body
-  // 1 is the highest; the server has so many levels as getServerInfo says (3 by default). Else: PRIORITY_NOT_SUPPORTED.
+  // 1 is the highest; getServerInfo says how many levels the server has (3 by default). Else: PRIORITY_NOT_SUPPORTED.
   2: optional byte priority = 1
   // Not handed out before this time; without it: at once.
   3: optional i64 runAfterTimestampMillis
@@ -142,7 +142,7 @@ struct PinLaterJobAckRequest {
 struct AckOutcome {
   1: required string descriptor
   2: required Outcome outcome
-  // With STALE_CLAIM: whose claim it is now, and since when; absent where nobody holds the job.
+  // With STALE_CLAIM: whose claim it is now, and since when; absent where no client holds the job.
   3: optional string holder
   4: optional i64 heldSinceMillis
   // Where the claim was renewed: its new deadline, as a time.

@@ -14,7 +14,7 @@ _ADDRESS = re.compile(
 
 
 class Address(NamedTuple):
-    """Where somebody listens."""
+    """Host and port of a listener."""
 
     host: str
     port: int

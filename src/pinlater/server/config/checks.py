@@ -1,7 +1,7 @@
 """Checks that need more than one key, or a look at a file: still before anything starts.
 
 A rate-limit, server-set or shard file that is named but missing or broken is a problem here, though later a broken one only keeps the
-old values: at the start there are no old values, and to go on without limits would let loose exactly what somebody meant to hold back.
+old values: at the start there are no old values, and a start without limits would release the very traffic that the operator limits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pinlater.server.config.files import FileBroken, read_bytes, read_rate_limit
 from pinlater.server.config.redis_shards import default_sentinels
 from pinlater.server.config.redis_shards import parse as parse_redis_shards
 from pinlater.server.config.redis_url import RedisUrl
-from pinlater.server.config.schema import rooms
+from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.shard_place import ShardPlace
@@ -140,7 +140,7 @@ def _place(path: str, origins: Mapping[str, Origin]) -> str:
 def warnings_about(settings: Settings) -> list[str]:
     """What is possible but should be known."""
     found = [
-        f"listening on {host} without access control: whoever can reach the ports can run and delete jobs"
+        f"listening on {host} without access control: every host that reaches the ports can run and delete jobs"
         for host in sorted(_hosts(settings))
         if not is_loopback(host)
     ]
@@ -153,13 +153,13 @@ def warnings_about(settings: Settings) -> list[str]:
 
 def _shard_warnings(settings: Settings) -> Iterator[str]:
     kind = settings.store.kind
-    room = settings.database
+    database = settings.database
     places = find_shards(settings)
     secrets = [settings.store.shard_file] if _has_password(settings) else []
-    for path in (*secrets, room.password_file):
+    for path in (*secrets, database.password_file):
         if path is not None and _others_may_read(path):
             yield f"{path} can be read by every user of this machine, and holds a password (chmod o-r)"
-    has_files = room.tls_ca is not None or room.tls_cert is not None
+    has_files = database.tls_ca is not None or database.tls_cert is not None
     if has_files and not _any_tls(places, settings):
         yield f"{kind}.tls is false: connections to the shards are not encrypted, though its files are named"
 
@@ -180,8 +180,8 @@ def _others_may_read(path: Path) -> bool:
 
 
 def _hosts(settings: Settings) -> set[str]:
-    """Every address that a room listens on."""
-    return {getattr(getattr(settings, room), "host", settings.host) for room in rooms()}
+    """Every address that a part of the server listens on."""
+    return {getattr(getattr(settings, table), "host", settings.host) for table in tables()}
 
 
 def is_loopback(host: str) -> bool:

@@ -48,7 +48,7 @@ class RateLimitFile:
 class ServerSetFile:
     """How many servers share the queues' limits. Raises `FileBroken` if the file can't be read at the start.
 
-    An empty file is ignored, since whoever writes it does so with an empty one while it starts; at the start it counts as one server.
+    An empty file is ignored, since a program that writes it may empty it first; at the start it counts as one server.
     """
 
     def __init__(self, path: Path) -> None:

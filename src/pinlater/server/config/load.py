@@ -14,7 +14,7 @@ from pinlater.server.config.checks import check_together, warnings_about
 from pinlater.server.config.environment import OTHER_VARIABLES, read_environment
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.original import read_original
-from pinlater.server.config.schema import Key, Kind, keys, nearest_key, rooms
+from pinlater.server.config.schema import Key, Kind, keys, nearest_key, tables
 from pinlater.server.config.settings import INHERITED, SHARED, Settings
 from pinlater.server.config.sources import Given, Origin, Source
 from pinlater.server.config.toml_file import read_toml
@@ -90,7 +90,7 @@ def _read_file(path: Path) -> Source:
 
 
 def _layer(sources: Iterable[Source], problems: list[str]) -> tuple[dict[str, object], dict[str, Origin]]:
-    """The strongest value of each key; some that nobody sets have the value of another.
+    """The strongest value of each key; a key that is not set may take the value of another.
 
     Values that lose are checked too, but for a store, which may be one that we don't have.
     """
@@ -123,16 +123,16 @@ def _read(key: Key, item: Given, problems: list[str]) -> object:
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, Origin], problems: list[str]) -> Settings | None:
-    """The value objects. A room's own check (`ValueError` from its dataclass) is a problem like any other."""
+    """The value objects. A table's own check (`ValueError` from its dataclass) is a problem like any other."""
     parts: dict[str, Any] = {path: value for path, value in values.items() if "." not in path}
-    for room, owner in rooms().items():
-        inner = {path.partition(".")[2]: value for path, value in values.items() if path.startswith(room + ".")}
-        shared = {path.partition(".")[2]: values[of] for path, of in SHARED.items() if path.startswith(room + ".")}
+    for table, owner in tables().items():
+        inner = {path.partition(".")[2]: value for path, value in values.items() if path.startswith(table + ".")}
+        shared = {path.partition(".")[2]: values[of] for path, of in SHARED.items() if path.startswith(table + ".")}
         try:
-            parts[room] = owner(**inner, **shared)
+            parts[table] = owner(**inner, **shared)
         except ValueError as error:
             named = [name for name in inner if name in str(error).split()]
-            places = [origins[f"{room}.{name}"].place for name in named or inner]
-            problems.append(f"{', '.join(filter(None, places)) or room}: {error}")
+            places = [origins[f"{table}.{name}"].place for name in named or inner]
+            problems.append(f"{', '.join(filter(None, places)) or table}: {error}")
             return None
     return Settings(**parts)

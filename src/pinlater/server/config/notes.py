@@ -1,4 +1,4 @@
-"""What each key is for, where the room's dataclass doesn't say it beside the field. Used by the reference page only."""
+"""What each key is for, where the dataclass doesn't say it beside the field. Used by the reference page only."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NOTES: Mapping[str, str] = {
     "sqlite.cache_kib": "Page cache of the writer.",
     "sqlite.reader_threads": "Threads, each with its own connection, for scans.",
     "sqlite.waiting_reads_max": "Most scans that wait for a reader.",
-    "sqlite.busy_timeout_ms": "How long to wait for a lock on the file that somebody else's tool holds.",
+    "sqlite.busy_timeout_ms": "How long to wait for a lock on the file that another program holds.",
     "sqlite.lookup_inline_max": "Lookups of up to this many jobs run on the event loop, longer ones in a reader thread.",
     "dispatch.max_waiting_dequeues": "Most dequeues that wait for a job at once; beyond it they are refused.",
     "maintenance.sweep_interval_ms": "How often claims past their deadline are brought back.",

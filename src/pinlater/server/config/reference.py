@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 from pinlater.server.config.notes import NOTES
 from pinlater.server.config.original import REPLACED, SAME
-from pinlater.server.config.schema import TEN_YEARS_MS, Key, Kind, keys, rooms
+from pinlater.server.config.schema import TEN_YEARS_MS, Key, Kind, keys, tables
 from pinlater.server.config.settings import INHERITED, Settings
 
 _HEAD = """\
@@ -61,13 +61,15 @@ _TABLE_HEAD = "| key | default | range | what it is for |\n|---|---|---|---|"
 def page() -> str:
     """The whole page, in Markdown."""
     sections = [_HEAD, _section("At the top of the file", "", Settings)]
-    sections += [_section(f"`[{room}]`", room, owner) for room, owner in rooms().items()]
+    sections += [_section(f"`[{table}]`", table, owner) for table, owner in tables().items()]
     return "\n".join([*sections, _original()])
 
 
-def _section(title: str, room: str, owner: type) -> str:
+def _section(title: str, table: str, owner: type) -> str:
     beside = _notes(owner)
-    rows = [_row(key, NOTES.get(key.path) or beside.get(key.field, "")) for key in keys().values() if key.room == room]
+    rows = [
+        _row(key, NOTES.get(key.path) or beside.get(key.field, "")) for key in keys().values() if key.table == table
+    ]
     return "\n".join([f"## {title}", "", inspect.cleandoc(owner.__doc__ or ""), "", _TABLE_HEAD, *rows, ""])
 
 

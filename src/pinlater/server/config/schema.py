@@ -1,6 +1,6 @@
 """The keys of the settings, read off the dataclasses: name, type, default, range, variable and flag of each.
 
-A room says what the type alone can't in its fields' metadata: `least` and `most` (inclusive), `choices`, `secret`. Without
+A dataclass says what the type alone can't in its fields' metadata: `least` and `most` (inclusive), `choices`, `secret`. Without
 them: a whole number is at least 1 (0 where the default is 0), a port is 0 to 65535, a duration at most ten years.
 """
 
@@ -49,9 +49,9 @@ _KINDS: Mapping[object, Kind] = {
 
 
 class Key(NamedTuple):
-    """One setting. `path` is its name in a TOML file, `room.field`; `least` and `most` are inclusive."""
+    """One setting. `path` is its name in a TOML file, `table.field`; `least` and `most` are inclusive."""
 
-    room: str
+    table: str
     field: str
     kind: Kind
     default: object
@@ -62,7 +62,7 @@ class Key(NamedTuple):
 
     @property
     def path(self) -> str:
-        return f"{self.room}.{self.field}" if self.room else self.field
+        return f"{self.table}.{self.field}" if self.table else self.field
 
     @property
     def variable(self) -> str:
@@ -88,37 +88,37 @@ def keys() -> Mapping[str, Key]:
 
 
 @cache
-def rooms() -> Mapping[str, type]:
-    """The rooms' dataclasses by the name of their table."""
+def tables() -> Mapping[str, type]:
+    """The dataclasses by the name of their table."""
     hints = typing.get_type_hints(Settings)
     return {f.name: hints[f.name] for f in fields(Settings) if is_dataclass(hints[f.name])}
 
 
 def nearest_key(name: str) -> str:
-    """A hint at the path that an unknown `name` may mean: the same field of another room, else one that is spelled alike."""
+    """A hint at the path that an unknown `name` may mean: the same field of another table, else one that is spelled alike."""
     same_field = [path for path, key in keys().items() if key.field == name.rpartition(".")[2]]
     return f" (did you mean {same_field[0]}?)" if same_field else did_you_mean(name, keys())
 
 
-def _keys_of(owner: type, room: str) -> Iterator[Key]:
+def _keys_of(owner: type, table: str) -> Iterator[Key]:
     hints = typing.get_type_hints(owner)
     for item in fields(owner):
         if is_dataclass(hints[item.name]):
             yield from _keys_of(hints[item.name], item.name)
-        elif f"{room}.{item.name}" not in SHARED:
-            yield _key(room, item, hints[item.name])
+        elif f"{table}.{item.name}" not in SHARED:
+            yield _key(table, item, hints[item.name])
 
 
-def _key(room: str, item: Field[Any], hint: object) -> Key:
-    kind, choices = _kind(hint, f"{room}.{item.name}")
+def _key(table: str, item: Field[Any], hint: object) -> Key:
+    kind, choices = _kind(hint, f"{table}.{item.name}")
     default = item.default if item.default_factory is MISSING else item.default_factory()
     if default is MISSING:
-        raise TypeError(f"setting {room}.{item.name} has no default")
-    path = f"{room}.{item.name}" if room else item.name
+        raise TypeError(f"setting {table}.{item.name} has no default")
+    path = f"{table}.{item.name}" if table else item.name
     least, most = RANGES.get(path) or _range(item.name, kind, default)
     meta = item.metadata
     return Key(
-        room,
+        table,
         item.name,
         kind,
         default,

@@ -1,6 +1,6 @@
-"""All settings of a server in one value: a few of its own, and each room's own dataclass.
+"""All settings of a server in one value: a few of its own, and one dataclass for each table.
 
-A new room is one line here. Names of keys, variables and flags, types, defaults and the reference page follow from the
+A new table is one line here. Names of keys, variables and flags, types, defaults and the reference page follow from the
 dataclasses (`schema`). The service's settings are the table `jobs`: as `service` their variables would begin with
 PINLATER_SERVICE_, and Kubernetes sets such variables in every pod beside a Service called `pinlater`.
 """
@@ -34,7 +34,7 @@ INHERITED = {
     "thrift.host": "host",
     "http.host": "host",
 }
-"""A key that nobody sets has the value of the one it stands beside here."""
+"""A key that is not set takes the value of the key beside it here."""
 
 SHARED: Mapping[str, str] = {
     "jobs.max_frame_bytes": "thrift.max_frame_bytes",
@@ -42,7 +42,7 @@ SHARED: Mapping[str, str] = {
     "mysql.priority_levels": "jobs.priority_levels",
     "redis.priority_levels": "jobs.priority_levels",
 }
-"""A field that is no key of its own: what the key beside it says, its room must know too."""
+"""A field that is no key of its own: its part of the server must know what the key beside it says."""
 
 _TEN_YEARS_S = 10 * 366 * 86_400
 
@@ -62,18 +62,18 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "sqlite.inline_commit_us": (0, 10_000_000),
     "sqlite.lookup_inline_max": (0, 1_000_000),
 }
-"""Where the wire or a room draws the line elsewhere than the rules in `schema`; both ends are possible."""
+"""Bounds (inclusive) that differ from the rules in `schema`, because the wire or a part of the server has its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `serve` starts with, checked. Top-level keys first, then one table for each room."""
+    """What `serve` starts with, checked. Top-level keys first, then one table for each part of the server."""
 
     store: StoreLocation = DEFAULT_STORE
     """Where the jobs are kept: `sqlite:PATH`, `memory:`, `mysql:FILE` or `redis:FILE` (a file of shards), `mysql://USER@HOST:PORT/DATABASE`
     or `redis://USER@HOST:PORT/DB` (a single one)."""
     host: str = "127.0.0.1"
-    """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: whoever reaches them may do anything."""
+    """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: every host that reaches them may do anything."""
     advertised_address: str | None = None
     """Where other servers of the same shards reach this one, to wake its waiting dequeues. Not set: `advertised_host`, or `host`."""
     advertised_host: str | None = None

@@ -75,7 +75,7 @@ def without_entry(text: str, key: str) -> str:
 def replace_text(path: Path, before: str, after: str) -> None:
     """Puts `after` in the file's place, with its mode and owner, flushed to disk. A link stays one.
 
-    Raises OSError, and ValueError where somebody else has changed the file since `before` was read.
+    Raises OSError, and ValueError where another program has changed the file since `before` was read.
     """
     target = path.resolve(strict=True)
     status = target.stat()
@@ -89,7 +89,7 @@ def replace_text(path: Path, before: str, after: str) -> None:
             file.flush()
             os.fsync(descriptor)
         if read_text(target) != before:
-            raise ValueError(f"{path} was changed by somebody else meanwhile; look at it, and try again")
+            raise ValueError(f"{path} was changed by another program in the meantime; look at it, and try again")
         Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -73,7 +73,7 @@ def find_shards(settings: Settings) -> Sequence[ShardPlace]:
 
 
 def kind_of_file(path: Path) -> str:
-    """`redis` for a file that holds a list of shards; else `mysql`, also where it can't be read, which whoever opens it says."""
+    """`redis` for a file that holds a list of shards; else `mysql`, also where it can't be read: opening it raises the error."""
     try:
         document = json.loads(read_bytes(path))
     except (FileBroken, ValueError, RecursionError):

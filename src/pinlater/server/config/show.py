@@ -25,8 +25,8 @@ def shown_settings(loaded: Loaded) -> list[Shown]:
     """All settings in the order of the reference page."""
     found = []
     for path, key in keys().items():
-        room = getattr(loaded.settings, key.room) if key.room else loaded.settings
-        value = getattr(room, key.field)
+        table = getattr(loaded.settings, key.table) if key.table else loaded.settings
+        value = getattr(table, key.field)
         plain = HIDDEN if key.secret and value is not None else _plain(value)
         found.append(Shown(path, plain, loaded.origins[path]))
     return found

@@ -1,4 +1,4 @@
-"""A settings file in TOML: top-level keys, and one table for each room.
+"""A settings file in TOML: top-level keys, and one table for each part of the server.
 
 Weakness: the parser doesn't say where a value stood, so lines are found by a second look at the text, which multi-line
 strings could fool; then a message names a wrong line, never a wrong value.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pinlater.server.config.errors import did_you_mean
-from pinlater.server.config.schema import keys, nearest_key, rooms
+from pinlater.server.config.schema import keys, nearest_key, tables
 from pinlater.server.config.sources import Given, Origin, Source
 
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\s\"'-]+?)\s*\]")
@@ -41,10 +41,10 @@ def read_toml(path: Path, text: str) -> Source:
 
 
 def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Keys by their path; a table that is no room stays in one piece, so that it is complained of once."""
+    """Keys by their path; an unknown table stays in one piece, so that it is reported once."""
     found: list[tuple[str, object]] = []
     for name, value in document.items():
-        if isinstance(value, dict) and name in rooms():
+        if isinstance(value, dict) and name in tables():
             found.extend((f"{name}.{inner}", raw) for inner, raw in value.items())
         else:
             found.append((name, value))
@@ -52,10 +52,10 @@ def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:
 
 
 def _problem(name: str, raw: object) -> str | None:
-    if name in rooms():
+    if name in tables():
         return f"{name} is a table: write [{name}], and its keys below it"
     if isinstance(raw, dict) and "." not in name and name not in keys():
-        return f"unknown table [{name}]{did_you_mean(name, rooms())}"
+        return f"unknown table [{name}]{did_you_mean(name, tables())}"
     if name not in keys():
         return f"unknown key {name}{nearest_key(name)}"
     return None

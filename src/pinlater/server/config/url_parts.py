@@ -1,6 +1,6 @@
 """What URLs of every kind of store have in common: who logs in, signs that are encoded, options behind the `?`.
 
-No complaint shows a value: whoever forgets to encode a password has parts of it anywhere in the URL.
+No error shows a value: where a password is not encoded, parts of it may stand anywhere in the URL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def take_apart(text: str, kind: UrlKind) -> Taken:
     if parts.fragment or text.endswith("#"):
         raise ValueError(f"has a # in it, which ends a URL: {kind.encode}")
     if port == 0:
-        raise ValueError("has port 0, where nobody listens")
+        raise ValueError("has port 0, where no server listens")
     user, password = (
         None if part is None else decoded(part, "user or password", kind.encode) for part in _login(parts)
     )
@@ -86,7 +86,7 @@ def named_socket(options: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _login(parts: SplitResult) -> tuple[str | None, str | None]:
-    """As written; `None` for what is left out, an empty password for one that is there and empty."""
+    """As written; `None` for a part that is absent, an empty password for one that is there and empty."""
     before, at, _ = parts.netloc.rpartition("@")
     if not at:
         return None, None
@@ -95,7 +95,7 @@ def _login(parts: SplitResult) -> tuple[str | None, str | None]:
 
 
 def _options(query: str, kind: UrlKind) -> Mapping[str, Sequence[str]]:
-    """By name. A value isn't shown: whoever misspells an option may have meant a password by it."""
+    """By name. A value isn't shown: the value of a misspelt option may be a password."""
     given: dict[str, list[str]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in kind.options:

@@ -4,6 +4,6 @@ The protocol comes from h11 (MIT, no dependencies, 1.2 MB in memory): a state ma
 is well kept too, but brings seven packages, 20 MB and 0.3 s of start to a server that answers a dozen small pages and whose memory
 is promised to be small; uvicorn with Starlette has no bound on how long a client may take over its first request,
 wants to own the process's signals, and would serve one router. Neither bounds connections the way the monitoring port
-needs it (make room by closing the idlest, so that health checks get through). The price is our own loop around
+needs it (close the idlest, so that health checks get through). The price is our own loop around
 a connection (`connection`), about a hundred lines.
 """

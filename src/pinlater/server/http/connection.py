@@ -58,7 +58,7 @@ class HttpConnection:
     """Serves one client until it leaves, misbehaves, or `finish` or `abort` ends it.
 
     `idle`: it waits for a request. `waits_for_client`: that, or for the rest of a request, or for its answer to be read; such a
-    connection may be closed to make room. `streaming`: it sends an answer that has no end of its own. `checks_only`: it came when
+    connection may be closed for a new one. `streaming`: it sends an answer that has no end of its own. `checks_only`: it came when
     all places were taken, and gets no page but the health checks.
     """
 

@@ -1,6 +1,6 @@
 """The listener: accepts connections up to a bound, routes requests, and stops in order.
 
-When the bound is reached the oldest connection whose client is to do something next makes room: it is idle, its request isn't whole,
+When the bound is reached, the server closes the oldest connection that waits for its client: it is idle, its request isn't whole,
 or it doesn't read its answer. So a thousand silent or slow clients never keep a health check out. Where all are being answered, a few
 more are let in for health checks only; beyond those the new one is closed.
 """
@@ -50,7 +50,7 @@ class HttpServer:
             extra_routes(self._router)
         self._hosts = HostCheck(settings.host, settings.allowed_hosts)
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}  # the one that was idle longest comes first
-        self._tasks: set[asyncio.Task[None]] = set()  # also of those that made room and are about to end
+        self._tasks: set[asyncio.Task[None]] = set()  # also of those that are about to end
         self._server: asyncio.Server | None = None
         self.port = settings.port
 
@@ -67,7 +67,7 @@ class HttpServer:
         log.info("http server listens", extra={"host": self._settings.host, "port": self.port})
 
     async def stop(self) -> None:
-        """Accepts no more, lets requests that are being answered finish for a while, then ends what is left. May be called twice."""
+        """Accepts no more, lets requests that are being answered finish for a while, then ends the others. May be called twice."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -103,7 +103,7 @@ class HttpServer:
         task.add_done_callback(lambda done: self._ended(connection, done))
 
     def _places_left(self) -> int:
-        """How many more may be open, those for health checks included; makes room where none but those is left."""
+        """How many more may be open, those for health checks included; closes one where none but those is left."""
         most = self._settings.max_connections + PLACES_FOR_CHECKS
         if len(self._connections) >= self._settings.max_connections:
             oldest = next((connection for connection in self._connections if connection.waits_for_client), None)

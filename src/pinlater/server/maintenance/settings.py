@@ -1,4 +1,4 @@
-"""Settings of the maintenance room."""
+"""Settings of the sweeps and of other periodic work."""
 
 from __future__ import annotations
 

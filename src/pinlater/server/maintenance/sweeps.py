@@ -89,7 +89,7 @@ class Sweeps:
         return await self._pause_after(sweep, limit)
 
     async def collect_garbage(self) -> float | None:
-        """Finished jobs past their time to live vanish, and so do old keys and what deleted queues left."""
+        """Deletes finished jobs past their time to live, old keys, and the rows of deleted queues."""
         ttls = self._ttls()
         known = {ttl.queue for ttl in ttls}
 

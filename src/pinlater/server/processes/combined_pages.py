@@ -1,4 +1,4 @@
-"""The pages of statistics and health over several processes, each asked at the moment when somebody asks.
+"""The pages of statistics and health over several processes, each asked when the page is requested.
 
 What a process that has ended had counted, as far as it was asked for, stays in the sums, so that no counter ever falls. Who doesn't
 answer in time is left out, but for what it had counted last time.
@@ -44,7 +44,7 @@ class Joined:
         self._show_processes()
 
     def ended(self, slot: ServerSlot) -> None:
-        """Its process has ended; what it had counted is kept, of queues that somebody still knows."""
+        """Its process has ended; what it had counted is kept, of queues that another process still knows."""
         numbers = None if slot.latest_numbers is None else _unpack.decode(slot.latest_numbers)
         self._over[slot.number] = slot.starts
         if numbers is not None:

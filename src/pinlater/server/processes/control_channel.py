@@ -52,7 +52,7 @@ class Vitals(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
-    """Child to parent: to the ask of that number. `numbers` are `Numbers`, left packed until somebody wants to read them."""
+    """Child to parent: to the ask of that number. `numbers` are `Numbers`, left packed until they are read."""
 
     number: int
     vitals: Vitals
@@ -81,7 +81,7 @@ def receive_plan(line: socket.socket) -> Plan:
         raise OtherVersion(
             f"the program is {__version__} now and was {version.decode()} when the supervisor started: restart the service"
         )
-    plan: Plan = pickle.loads(pickled)  # noqa: S301 - from our own parent, over a socket that nobody else holds
+    plan: Plan = pickle.loads(pickled)  # noqa: S301 - from our own parent, over a socket that no other process holds
     return plan
 
 

@@ -1,7 +1,7 @@
 """The numbers of several processes as those of one server. Pure arithmetic on values.
 
 Counters and histograms add up, bucket by bucket, so that a percentile of the whole is one, not a mean of percentiles. Of a gauge its
-maker says how it joins. What all processes read in the store alike is taken once, from whoever looked last.
+maker says how it joins. What all processes read in the store alike is taken once, from the process that looked last.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def join_gauges(readings: Iterable[GaugeReading]) -> list[GaugeReading]:
 
 
 def join_counts(rows: Iterable[QueueCounts]) -> list[QueueCounts]:
-    """One row for each queue and priority: of whoever read the store last, which the totals tell since they only grow."""
+    """One row for each queue and priority: of the process that read the store last, which the totals tell since they only grow."""
     newest: dict[tuple[str, int], QueueCounts] = {}
     for row in rows:
         known = newest.get((row.queue, row.priority))

@@ -1,4 +1,4 @@
-"""How long single turns of the event loop take, measured by a timer: while a turn lasts, nobody is answered.
+"""How long single turns of the event loop take, measured by a timer: while a turn lasts, no client is answered.
 
 A timer that fires late tells that a turn was under way when it was due. How late (the lag) depends on the machine too: a process that
 gets no CPU is late as well. So the CPU time that the loop's thread has used since the timer before is looked at beside it: the lesser
@@ -74,7 +74,7 @@ class LoopLag:
             self.lag.over,
             prometheus="pinlater_loop_lag_over",
             label="ms",
-            help="How often the event loop's timer was later than so many milliseconds; only grows",
+            help="How often the event loop's timer was late by more than the label's milliseconds; only grows",
         )
         metrics.gauge(
             "loop-turn-cpu-max",
@@ -88,7 +88,7 @@ class LoopLag:
             self.turn_cpu.over,
             prometheus="pinlater_loop_turn_cpu_over",
             label="ms",
-            help="How often a turn of the event loop took more CPU time than so many milliseconds; only grows",
+            help="How often a turn of the event loop took more CPU time than the label's milliseconds; only grows",
         )
 
     def start(self) -> None:

@@ -3,7 +3,7 @@
 Only the event loop's thread writes. Nothing here does I/O, and nothing grows without a bound: past `queues_max` queues, or
 `names_max` other names, the rest is counted together under `OVERFLOW`.
 
-Weakness: a handle of a queue that was deleted goes on counting where nobody looks; so ask `Metrics.queue` anew for each
+Weakness: a handle of a queue that was deleted goes on counting unseen; so ask `Metrics.queue` anew for each
 request (one dictionary look-up) instead of keeping handles for long.
 """
 
@@ -100,7 +100,7 @@ class Metrics:
         help: str = "",
         join: Join = "sum",
     ) -> None:
-        """Shows what `read` returns whenever somebody looks; it is called on the event loop, so it must be cheap.
+        """Shows what `read` returns at each reading of the metrics; it is called on the event loop, so it must be cheap.
 
         A `read` that gives a mapping makes one value a key: `name` + key in /stats.txt, a `label` with the key in /metrics.
         `prometheus` is the whole name there; without it the `name` is made fit, with `pinlater_` before it.

@@ -1,6 +1,6 @@
 """What Prometheus learns of each of several processes: memory, time, open files and collections, with the label `process`.
 
-Read from the system by whoever is asked; only the interpreter's own numbers must come from the process itself.
+Read from the system by the process that is asked; only the interpreter's own numbers must come from the process itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of the telemetry room."""
+"""Settings of metrics and tracing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG_FORMATS = ("auto", "text", "json")
 class TelemetrySettings:
     """`log_format` auto: text on a terminal, else JSON. `queue_metrics_max`: more queues than that are counted together.
 
-    `queue_series_max`: so many queues, the busiest, have series of their own in /metrics; the others are there as one, `(other)`.
+    `queue_series_max`: how many queues, the busiest, have series of their own in /metrics; the others are there as one, `(other)`.
     """
 
     log_level: str = "info"

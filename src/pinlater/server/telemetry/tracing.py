@@ -1,9 +1,9 @@
 """OpenTelemetry spans, where the API is installed and an SDK is configured; otherwise one attribute to look at.
 
-The context travels in the job's headers as a W3C `traceparent`: whoever enqueues puts it there, whoever hands out or runs the job
-links to it. A link, not a parent: one dequeue hands out jobs of many traces, perhaps days later.
+The context travels in the job's headers as a W3C `traceparent`: the producer puts it there, the server that hands out the job
+and the worker that runs it link to it. A link, not a parent: one dequeue hands out jobs of many traces, perhaps days later.
 
-The SDK is configured by whoever starts the process (for instance `opentelemetry-instrument pinlater serve`), never by us, and
+The SDK is configured by the process's environment (for instance `opentelemetry-instrument pinlater serve`), never by us, and
 looked for once, in `find_tracing`. Hot paths write `if tracing.enabled:` before anything else here.
 """
 
@@ -124,7 +124,7 @@ def _links(headers: Iterable[Mapping[str, str] | None]) -> list[Link]:
 
 
 def find_tracing() -> Tracing:
-    """Tracing through the process's provider, if somebody configured one; else the no-op."""
+    """Tracing through the process's provider, if one is configured; else the no-op."""
     try:
         from opentelemetry import trace
     except ImportError:

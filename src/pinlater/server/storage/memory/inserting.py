@@ -10,7 +10,7 @@ from pinlater.server.storage.memory.record import Record
 
 
 def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted | PinLaterError:
-    """Decides first (known request, jobs already there, room), then stores."""
+    """Decides first (known request, jobs already there, space in the queue), then stores."""
     if request.request_key is not None:
         known = answered(queue, request.request_key, request.fingerprint, now_ms)
         if known is not None:

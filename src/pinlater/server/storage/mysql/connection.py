@@ -20,7 +20,7 @@ from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.tls import wants_tls
 from pinlater.server.storage.tls import make_context
 
-# Room for the packet's head, and for what the server adds.
+# For the packet's head, and for what the server adds.
 _PACKET_SLACK_BYTES = 1024
 # A connection that is younger was made after whatever failover there was.
 _LONG_OPEN_S = 1.0

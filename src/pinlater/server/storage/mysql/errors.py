@@ -37,7 +37,7 @@ class BodyTooLong(CallerError):
 
     def __init__(self, endpoint: Endpoint, index: int, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"Job {index} of the request takes {size_bytes} bytes as a statement and {endpoint} has room for {limit_bytes}: "
+            f"Job {index} of the request takes {size_bytes} bytes as a statement and {endpoint} takes {limit_bytes}: "
             "raise its max_allowed_packet, to more than twice the longest body",
             detail="BODY_TOO_LARGE",
         )
@@ -66,7 +66,7 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
         return StoreFull(f"{endpoint}: {text}")
     if code in DEADLOCKS or code == LOCK_WAIT:
         return ShardRefused(
-            f"{endpoint}: somebody else holds the rows that this needs ({text}); nothing was changed, in {tries} tries",
+            f"{endpoint}: another transaction holds the rows that this needs ({text}); nothing was changed, in {tries} tries",
             retry_after_ms=100,
         )
     if code in READ_ONLY:
@@ -75,7 +75,7 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
         return ShardConnectionFailed(f"{endpoint} has no connection left for us ({text}); raise max_connections")
     if code in _DENIED:
         return ShardConnectionFailed(
-            f"{endpoint} lets us not in ({text}); check user, password and grants", retryable=False
+            f"{endpoint} refuses our login ({text}); check user, password and grants", retryable=False
         )
     if code == _NO_DATABASE:
         return ShardConnectionFailed(

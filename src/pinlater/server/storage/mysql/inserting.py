@@ -1,7 +1,7 @@
 """Storing new jobs: all of a request or none of it, all requests of a call in one packet.
 
 The usual call sends its rows without a look before: a request key or an id that is there already ends the packet with an error, and
-the call runs again `careful`ly, looking first. Keys that jobs themselves carry are looked up always, since meeting them is usual.
+the call runs again `careful`ly, looking first. Unique keys are looked up always, since they are often there already.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SELECT_KNOWN_IDS = sql("select_known_ids")
 _SUM_PENDING = sql("sum_pending")
 
 _STATEMENT_BYTES_MAX = 1_000_000
-# Rows of so many jobs are made in one turn of the event loop: with all options a job takes about 8 µs.
+# Jobs whose rows are made in one turn of the event loop: with all options a job takes about 8 µs.
 _JOBS_A_TURN = 1_000
 
 

@@ -5,8 +5,8 @@ its clock jumps, forwards or back, all signs of life look old until the next one
 was lost.
 
 The time by which jobs are due and claims end is the servers', who took the database's over at their start. Each says how far its own is
-ahead of the database's, so that who comes after a jump goes by the same as those that are there. Weakness: nobody has said it yet in
-the first seconds after a jump.
+ahead of the database's, so that who comes after a jump goes by the same as those that are there. Weakness: in the first
+seconds after a jump no server has said it yet.
 
 A server that slept may not know that its slot is another's now. So each lease of a slot begins the writers' rows at numbers beyond all
 before, and the next transaction of a server that still counts in an older range is refused (`transaction`).

@@ -11,7 +11,7 @@ from pinlater.server.storage.mysql.transaction import Transaction
 
 _FIND_SETTINGS = sql("find_settings")
 _FIND_DELETED = sql("find_deleted_queue")
-# Each deletion forgets at most so many old ones.
+# How many old deletions each deletion forgets at most.
 _FORGOTTEN_MAX = 1_000
 
 

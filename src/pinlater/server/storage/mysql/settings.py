@@ -15,9 +15,9 @@ _DATABASES_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Endpoint:
-    """Where a shard's database is, and as whom to go there. `tls` None: as the settings say.
+    """Where a shard's database is, and the user to log in as. `tls` None: as the settings say.
 
-    Never shown with its password; that is why it is no tuple, which whoever shows a list would show part by part.
+    Never shown with its password; therefore it is no tuple: printing a list of tuples prints every part.
     """
 
     host: str
@@ -41,7 +41,7 @@ class MysqlSettings:
     """Of the MySQL and MariaDB store: who logs in, how shards and databases are named, connections and time limits for each shard."""
 
     user: str = "pinlater"
-    """Who logs in, where the URL or the shard file names nobody."""
+    """Who logs in, where the URL or the shard file names no user."""
     password: str | None = field(default=None, repr=False, metadata={"secret": True})
     """The password, where the URL or the shard file has none. Better in `PINLATER_MYSQL_PASSWORD` or in a file than in the settings."""
     password_file: Path | None = None
@@ -59,7 +59,7 @@ class MysqlSettings:
     statement_timeout_ms: int = 5_000
     """How long the database may take to answer one packet; then the connection is cut."""
     lock_wait_ms: int = 3_000
-    """How long a statement waits for somebody's row lock, in whole seconds, rounded up."""
+    """How long a statement waits for another transaction's row lock, in whole seconds, rounded up."""
     retries: int = field(default=3, metadata={"least": 0, "most": 100})
     """How often a transaction is tried again after a deadlock, a lock that didn't come, or a lost connection."""
     retry_pause_ms: int = 20
@@ -79,7 +79,7 @@ class MysqlSettings:
     tls_check_hostname: bool = True
     """Whether the certificate must be for the name or address that the connection goes to."""
     partition_hours: int = field(default=4, metadata={"most": 24 * 31})
-    """Jobs of so many hours share a partition, which is dropped once they are gone."""
+    """How many hours of jobs share a partition, which is dropped once they are gone."""
     priority_levels: int = 3
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from pinlater.server.storage.relational.statements import read_statements
 
 STATEMENTS = read_statements(files("pinlater.server.storage.mysql") / "queries")
-# Room for a statement's own words, beside its rows.
+# For a statement's own words, beside its rows.
 STATEMENT_BYTES = 1_000
 # What the longest body's statement needs beside it: a job's options may be long, too.
 _ROOM_BYTES = 100_000

@@ -338,7 +338,7 @@ class Writer:
     async def _end(self, old: MysqlConnection, connection: MysqlConnection) -> None:
         """Ends the old connection in the database, where it still lives: what it had not committed is rolled back then.
 
-        A COMMIT under way is waited for instead: MySQL would end itself where one is killed that waits for room for the binary log.
+        A COMMIT under way is waited for instead: MySQL ends itself where one is killed that waits for disk space for the binary log.
         """
         held = f"'{old.name}'"
         give_up_at = _now() + self._settings.lock_wait_ms / 1000

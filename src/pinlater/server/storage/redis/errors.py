@@ -110,7 +110,7 @@ def _translate(error: Exception, endpoint: RedisEndpoint) -> WorldError:
         return ShardConnectionFailed(f"{endpoint} has too few replicas to take writes ({text})")
     if code in {"NOAUTH", "WRONGPASS", "NOPERM"}:
         return ShardConnectionFailed(
-            f"{endpoint} lets us not in ({code} {text}); check user, password and ACL rules", retryable=False
+            f"{endpoint} refuses our login ({code} {text}); check user, password and ACL rules", retryable=False
         )
     if code == "CLUSTERDOWN":
         return ShardConnectionFailed(f"{endpoint}: its cluster is down ({text})")

@@ -4,8 +4,8 @@ The slot is part of every job id and of the writers' numbers, so that nothing tw
 jumps, all signs of life look old until the next ones come; a slot that is taken meanwhile is one more that was lost.
 
 The time by which jobs are due and claims end is the servers', who took Redis' over at their start. Each says how far its own is ahead of
-Redis', so that who comes after a jump goes by the same as those that are there. Weakness: nobody has said it yet in the first seconds
-after a jump.
+Redis', so that who comes after a jump goes by the same as those that are there. Weakness: in the first seconds after a jump no
+server has said it yet.
 
 A server that slept may not know that its slot is another's now. So the writers' keys hold the lease, which is another each time, and
 every script of a writer refuses where it isn't the writer's own.

@@ -12,11 +12,11 @@ _SHARD = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RedisEndpoint:
-    """Where a shard's Redis is, and as whom to go there. `tls` None: as the settings say.
+    """Where a shard's Redis is, and the user to log in as. `tls` None: as the settings say.
 
     With `sentinels` (host and port of each) `host` and `port` aren't used: they are asked for the address of the master called
-    `master`, at each new connection. Never shown with its password; that is why it is no tuple, which whoever shows a list would
-    show part by part.
+    `master`, at each new connection. Never shown with its password; therefore it is no tuple: printing a list of tuples prints
+    every part.
     """
 
     host: str = "127.0.0.1"
@@ -47,7 +47,7 @@ class RedisSettings:
     """Of the Redis and Valkey store: who logs in, how keys are named, connections, limits of time and memory for each shard."""
 
     user: str = ""
-    """Who logs in, where the URL or the shard file names nobody. Empty: Redis' default user."""
+    """Who logs in, where the URL or the shard file names no user. Empty: Redis' default user."""
     password: str | None = field(default=None, repr=False, metadata={"secret": True})
     """The password, where the URL or the shard file has none. Better in `PINLATER_REDIS_PASSWORD` or in a file than in the settings."""
     password_file: Path | None = None
@@ -67,7 +67,7 @@ class RedisSettings:
     command_timeout_ms: int = 5_000
     """How long Redis may take to answer; then the connection is cut."""
     retries: int = field(default=3, metadata={"least": 0, "most": 100})
-    """How often a change is tried again after a lost connection, or where somebody else changed a job meanwhile."""
+    """How often a change is tried again after a lost connection, or where another server changed a job in the meantime."""
     retry_pause_ms: int = 20
     """The longest pause before the first of these; each doubles it, up to 16 times."""
     waiting_reads_max: int = 1_000

@@ -31,7 +31,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def translate(error: sqlite3.Error, path: Path) -> WorldError:
-    """`StoreFull` where room is what is wanting, else `ShardConnectionFailed`; with the cause kept."""
+    """`StoreFull` where space is missing, else `ShardConnectionFailed`; with the cause kept."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     full = code == _FULL or (code & 0xFF == _IO_ERROR and _no_room(path))
@@ -42,7 +42,7 @@ def translate(error: sqlite3.Error, path: Path) -> WorldError:
 
 
 def _no_room(path: Path) -> bool:
-    """Some file systems answer a write without room with a plain I/O error."""
+    """Some file systems answer a write on a full disk with a plain I/O error."""
     try:
         return shutil.disk_usage(path.parent).free < _ROOM_LEFT_BYTES_MIN
     except OSError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 _PROBE_EVERY = 64
 _HOPEFUL = 4
 _STEPS = 32
-# On an idle store an inline commit delays no other call, and a hand-over costs most when everything sleeps: it may wait so many times
-# as long on the loop.
+# On an idle store an inline commit delays no other call, and a hand-over costs most when everything sleeps: it may wait this many
+# times as long on the loop.
 _IDLE_TIMES = 10
 
 

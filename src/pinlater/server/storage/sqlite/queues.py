@@ -9,7 +9,7 @@ from pinlater.server.storage.interface import DELETION_KEPT_MS
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, Transaction
 from pinlater.server.storage.sqlite.statements import sql
 
-# Each deletion forgets at most so many old ones.
+# How many old deletions each deletion forgets at most.
 _FORGOTTEN_MAX = 1_000
 
 

@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS writers (
   newest BIGINT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- A deleted queue's id is never used again, so what is left of it belongs to nobody.
+-- A deleted queue's id is never used again, so its remaining rows belong to no queue.
 CREATE TABLE IF NOT EXISTS queues (
   queue_id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
   name VARBINARY(64) NOT NULL UNIQUE,
@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS counters (
 
 -- options: JSON of what few jobs have (status, headers, unique, timeout_ms, expires_ms), else NULL.
 -- Ids grow with the time, so a partition holds the jobs of some hours; it is dropped when they are all gone (`partitions.py`).
--- A row alone is no job: one that is in none of ready, claims and done is what is left of one.
+-- A row alone is no job: one that is in none of ready, claims and done is the rest of a deleted job.
 CREATE TABLE IF NOT EXISTS jobs (
   id BIGINT NOT NULL PRIMARY KEY,
   queue_id INT UNSIGNED NOT NULL,

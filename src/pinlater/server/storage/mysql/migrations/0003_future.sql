@@ -1,4 +1,4 @@
--- Waiting jobs that are counted as future, by when that ends: whoever counts them as due finds them here, however many others wait.
+-- Waiting jobs that are counted as future, by when that ends: the sweep that counts them as due finds them here, however many others wait.
 -- A row may outlive its job's wait, the sweep looks. What a server of the schema before makes meanwhile has none: such a job counts as
 -- future until it is claimed.
 CREATE TABLE IF NOT EXISTS future (

@@ -6,7 +6,7 @@ CREATE TABLE meta (
   value TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- A deleted queue's id is never used again (AUTOINCREMENT), so what is left of it belongs to nobody.
+-- A deleted queue's id is never used again (AUTOINCREMENT), so its remaining rows belong to no queue.
 CREATE TABLE queues (
   queue_id INTEGER PRIMARY KEY AUTOINCREMENT,
   name TEXT NOT NULL UNIQUE,
