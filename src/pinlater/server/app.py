@@ -109,25 +109,21 @@ class App:
 
     async def start(self) -> None:
         """Opens the store and listens. Raises `WorldError` or OSError with a clear text, having undone what it began."""
-        if not self._one_of_many:
-            with listening("HTTP", self.settings.http.host, self.settings.http.port):
-                await self.http.start()  # first, so that /readyz says why it takes long
-        try:
-            desired = self._desired()
-            shards = await open_shards(desired, self.clock, self._random, self.settings.sharding)
-            try:
-                await self._agree_on_time(shards)
-                self._assemble(shards)
-                await self._agree()
-                await self._hear_others()
-                with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
-                    await self.thrift.start()
-            except BaseException:
-                await shards.close()
-                raise
-        except BaseException:
-            await self.http.stop()
-            raise
+        async with contextlib.AsyncExitStack() as begun:
+            if not self._one_of_many:
+                with listening("HTTP", self.settings.http.host, self.settings.http.port):
+                    await self.http.start()  # first, so that /readyz says why it takes long
+                begun.push_async_callback(self.http.stop)
+            shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
+            begun.push_async_callback(shards.close)
+            await self._agree_on_time(shards)
+            self._assemble(shards)
+            begun.callback(self.cluster.close)
+            await self._agree()
+            await self._hear_others()
+            with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
+                await self.thrift.start()
+            begun.pop_all()
         self.service.identity.port = self.thrift.port
         self.runner.start()
         self.loop_lag.start()
