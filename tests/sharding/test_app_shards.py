@@ -119,12 +119,12 @@ async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -
 
 
 async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) -> None:
-    await server.service.create_queue("q")
+    await server.service.queues.create_queue("q")
     change = await server.change_shards(stores.desired("1", "2", "3"))
     assert change.added == ["3"]
     found: set[str] = set()
     while len(found) < 3:
-        [descriptor] = (await server.service.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
+        [descriptor] = (await server.service.enqueuing.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
         found.add(descriptor.split(":")[1])
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
 

@@ -33,7 +33,6 @@ from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.operations.traced import trace
 from pinlater.server.sharding.agreed_time import ahead_ms, tell_time
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.gauges import show_shards
@@ -45,8 +44,10 @@ from pinlater.server.stores import make_shards, sharded
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import TICK_S, Metrics
 from pinlater.server.telemetry.tracing import find_tracing
+from pinlater.server.thrift.dispatch import HANDLERS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
+from pinlater.server.thrift.traced import traced
 from pinlater.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -174,7 +175,6 @@ class App:
             help="1 while a file that is read again can't be, and its old values hold",
             join="max",
         )
-        trace(self.service, find_tracing())
         self.thrift = ThriftServer(
             self.service,
             settings.thrift,
@@ -184,6 +184,7 @@ class App:
             budget=ByteBudget(settings.thrift.max_buffered_bytes),
             standstill=standstill,
             other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
+            handlers=traced(HANDLERS, find_tracing()),
         )
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
