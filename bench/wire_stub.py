@@ -16,7 +16,7 @@ import uvloop
 from bench.load import BODY_BYTES
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import ClaimedJob, Outcome
-from pinlater.server.operations.service import Operations
+from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import (
     AckBatch,
     AckResult,
@@ -41,6 +41,7 @@ class StubOperations:
 
     def __init__(self) -> None:
         self._ids = itertools.count(_FIRST_ID)
+        self.queues = self.enqueuing = self.dequeuing = self.holders = self
 
     async def create_queue(self, name: str) -> None:
         """Nothing to make."""
@@ -73,7 +74,7 @@ class StubOperations:
 
 async def serve() -> None:
     """Until SIGTERM."""
-    server = ThriftServer(cast(Operations, StubOperations()), ThriftSettings(port=0), Metrics(), SystemClock())
+    server = ThriftServer(cast(Service, StubOperations()), ThriftSettings(port=0), Metrics(), SystemClock())
     await server.start()
     print(f"ready thrift_port={server.port}", flush=True)
     stop = asyncio.Event()

@@ -6,19 +6,19 @@ import time
 from typing import Any
 
 from pinlater.cli.main import main
-from pinlater.server.operations.service import Operations
+from pinlater.server.operations.service import Service
 from pinlater.server.thrift import dispatch
 
 BUSY_S = 3.0  # beyond what the slowest machine is allowed
 _get_server_info = dispatch.HANDLERS["getServerInfo"]
 
 
-async def busy(operations: Operations, call: Any) -> Any:
+async def busy(service: Service, call: Any) -> Any:
     """The answer, after so much CPU time."""
     until_s = time.thread_time() + BUSY_S
     while time.thread_time() < until_s:
         pass
-    return await _get_server_info(operations, call)
+    return await _get_server_info(service, call)
 
 
 if __name__ == "__main__":

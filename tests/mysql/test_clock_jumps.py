@@ -86,7 +86,7 @@ async def start(rig: Rig) -> AsyncIterator[Start]:
 
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Jobs that a dequeue gets here: descriptor and token."""
-    found = await app.service.dequeue(CALLER, DequeueCommand(QUEUE, 10))
+    found = await app.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
     return [(job.descriptor, job.token) for job in found.jobs]
 
 
@@ -103,9 +103,9 @@ async def test_a_server_that_starts_after_a_jump_goes_by_the_time_of_those_that_
 ) -> None:
     """By the database's it would end all their claims, or they its own."""
     one = await start()
-    await one.service.create_queue(QUEUE)
+    await one.service.queues.create_queue(QUEUE)
     in_half_an_hour = one.clock.now_ms() + HOUR_S * 500
-    await one.service.enqueue(
+    await one.service.enqueuing.enqueue(
         CALLER, QUEUE, [JobToEnqueue(b"now"), JobToEnqueue(b"later", run_after_ms=in_half_an_hour)]
     )
     [first] = await claimed(one)
@@ -117,13 +117,15 @@ async def test_a_server_that_starts_after_a_jump_goes_by_the_time_of_those_that_
         "they are an hour apart, or the machine is very slow"
     )
 
-    await other.service.enqueue(CALLER, QUEUE, [JobToEnqueue(b"new")])
+    await other.service.enqueuing.enqueue(CALLER, QUEUE, [JobToEnqueue(b"new")])
     [second] = await claimed(other)
     for app in (one, other):
         await swept(app)
         assert await claimed(app) == []
     for app, (descriptor, token) in ((other, first), (one, second)):
-        [acked] = await app.service.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))
+        [acked] = await app.service.holders.acknowledge(
+            CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)])
+        )
         assert acked.outcome is Outcome.APPLIED
 
 
@@ -132,8 +134,8 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
     start: Start, jumping: Jumping, jump_s: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = await start(), await start()
-    await one.service.create_queue(QUEUE)
-    await one.service.enqueue(CALLER, QUEUE, [JobToEnqueue(b"job")])
+    await one.service.queues.create_queue(QUEUE)
+    await one.service.enqueuing.enqueue(CALLER, QUEUE, [JobToEnqueue(b"job")])
     [(descriptor, token)] = await claimed(one)
     jumping.clock.jump(jump_s)
     for app in (one, other):
@@ -144,7 +146,7 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
         await app._look_at_members()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
-    [acked] = await other.service.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))
+    [acked] = await other.service.holders.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))
     assert acked.outcome is Outcome.APPLIED
     warned = [record for record in caplog.records if "the database's clock jumped" in record.message]
     assert [round(record.__dict__["jump_ms"] / 1000 / 60) for record in warned] == [jump_s / 60, jump_s / 60]

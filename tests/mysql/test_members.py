@@ -46,8 +46,8 @@ def rate(app: App) -> float:
 
 async def test_a_limit_is_divided_by_the_servers_that_the_store_knows(start: Start) -> None:
     one = await start()
-    await one.service.create_queue("q")
-    await one.service.configure_queue("q", QueueConfig(max_jobs_per_second=10.0))
+    await one.service.queues.create_queue("q")
+    await one.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=10.0))
     assert rate(one) == 10.0
     other = await start()
     assert rate(other) == 5.0

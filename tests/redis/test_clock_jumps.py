@@ -81,7 +81,7 @@ async def start(rig: Rig) -> AsyncIterator[Start]:
 
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Jobs that a dequeue gets here: descriptor and token."""
-    found = await app.service.dequeue(CALLER, DequeueCommand(QUEUE, 10))
+    found = await app.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
     return [(job.descriptor, job.token) for job in found.jobs]
 
 
@@ -103,10 +103,10 @@ async def test_running_servers_go_on_and_their_claims_hold_while_redis_clock_jum
 ) -> None:
     """And both are known to each other still, from their next sign of life on."""
     one, other = await start(), await start()
-    await one.service.create_queue(QUEUE)
+    await one.service.queues.create_queue(QUEUE)
     in_half_an_hour = one.clock.now_ms() + HOUR_S * 500
     jobs = [JobToEnqueue(b"now"), JobToEnqueue(b"later", run_after_ms=in_half_an_hour)]
-    await one.service.enqueue(CALLER, QUEUE, jobs)
+    await one.service.enqueuing.enqueue(CALLER, QUEUE, jobs)
     [(descriptor, token)] = await claimed(one)
     for app in (one, other):
         await app.shard_monitor.ping_all()
@@ -119,7 +119,7 @@ async def test_running_servers_go_on_and_their_claims_hold_while_redis_clock_jum
         await app._look_at_members()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
-    [acked] = await other.service.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))
+    [acked] = await other.service.holders.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))
     assert acked.outcome is Outcome.APPLIED
     assert any("clock jumped" in record.message for record in caplog.records)
 
@@ -130,8 +130,8 @@ async def test_a_server_that_starts_after_redis_clock_jumped_goes_by_the_time_of
 ) -> None:
     """By Redis' it would end all their claims, or they its own."""
     one = await start()
-    await one.service.create_queue(QUEUE)
-    await one.service.enqueue(CALLER, QUEUE, [JobToEnqueue(b"now")])
+    await one.service.queues.create_queue(QUEUE)
+    await one.service.enqueuing.enqueue(CALLER, QUEUE, [JobToEnqueue(b"now")])
     [first] = await claimed(one)
 
     jumping.clock.jump(jump_s)
@@ -139,13 +139,15 @@ async def test_a_server_that_starts_after_redis_clock_jumped_goes_by_the_time_of
     other = await start()
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 30_000
 
-    await other.service.enqueue(CALLER, QUEUE, [JobToEnqueue(b"new")])
+    await other.service.enqueuing.enqueue(CALLER, QUEUE, [JobToEnqueue(b"new")])
     [second] = await claimed(other)
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
     for app, (descriptor, token) in ((other, first), (one, second)):
-        [acked] = await app.service.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))
+        [acked] = await app.service.holders.acknowledge(
+            CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)])
+        )
         assert acked.outcome is Outcome.APPLIED
 
 

@@ -39,11 +39,11 @@ class World:
     async def enqueue(self, *bodies: bytes, queue: str = "q", **more: object) -> list[str]:
         """Descriptors of new jobs with these bodies."""
         jobs = [JobToEnqueue(body, **more) for body in bodies]  # type: ignore[arg-type]
-        return list((await self.service.enqueue(CALLER, queue, jobs)).descriptors)
+        return list((await self.service.enqueuing.enqueue(CALLER, queue, jobs)).descriptors)
 
     async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> Dequeued:
         """What a dequeue gives."""
-        return await self.service.dequeue(CALLER, DequeueCommand(queue, limit, **more))  # type: ignore[arg-type]
+        return await self.service.dequeuing.dequeue(CALLER, DequeueCommand(queue, limit, **more))  # type: ignore[arg-type]
 
 
 @pytest_asyncio.fixture
@@ -59,7 +59,7 @@ async def world() -> AsyncIterator[World]:
     passwords = PasswordCheck(HASH)
     identity = Identity("host", 9010, clock.now_ms(), 0)
     service = Service(shards, dispatcher, passwords, identity, metrics, clock, ServiceSettings(max_body_bytes=1000))
-    await service.create_queue("q")
+    await service.queues.create_queue("q")
     yield World(clock, service, dispatcher, metrics, file_limits)
     passwords.close()
     await service.close()

@@ -70,12 +70,12 @@ async def test_longer_bodies_are_refused_before_anything_is_stored(
     monkeypatch.setattr(shard.raw, "capabilities", less)
     world.service.body_limit.look()
     with pytest.raises(BodyTooLarge, match=r"at most 100 \(shard 1: its cupboard\)"):
-        await world.service.enqueue(CALLER, "q", [JobToEnqueue(b"short"), JobToEnqueue(b"x" * 101)])
+        await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"short"), JobToEnqueue(b"x" * 101)])
     assert (await world.dequeue()).jobs == []
     await world.enqueue(b"x" * 100)
     [job] = (await world.dequeue()).jobs
     item = CheckpointItem(job.descriptor, job.token, new_body=b"y" * 101)
     with pytest.raises(PinLaterError, match=r"at most 100 \(shard 1: its cupboard\)") as refused:
-        await world.service.checkpoint(CALLER, "q", [item])
+        await world.service.holders.checkpoint(CALLER, "q", [item])
     assert refused.value.detail == "BODY_TOO_LARGE"
     assert (await world.service.server_info()).max_body_bytes == 100

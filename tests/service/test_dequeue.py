@@ -62,7 +62,7 @@ async def test_too_many_waiting_dequeues_are_refused(world: World) -> None:
 async def test_who_waits_on_a_queue_that_is_deleted_is_told_so(world: World) -> None:
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
-    await world.service.delete_queue("q", "open sesame")
+    await world.service.queues.delete_queue("q", "open sesame")
     with pytest.raises(QueueNotFound):
         await waiting
 
@@ -72,7 +72,7 @@ async def test_a_retried_job_wakes_a_waiter_when_it_is_due(world: World) -> None
     await world.dequeue()
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
-    await world.service.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=False)]))
+    await world.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=False)]))
     assert (await waiting).jobs[0].job.attempt == 2
 
 
@@ -92,7 +92,7 @@ async def test_a_cancelled_wait_leaves_the_job_to_the_next(world: World) -> None
 async def test_an_undelivered_answer_gives_its_jobs_back_unspent(world: World) -> None:
     await world.enqueue(b"x", attempts_allowed=3)
     dequeued = await world.dequeue()
-    world.service.undelivered(CALLER, "q", dequeued)
+    world.service.dequeuing.undelivered(CALLER, "q", dequeued)
     again = await world.dequeue(wait_ms=60_000)
     assert again.jobs[0].job.attempts_remaining == 3
     assert world.metrics.queue("q").undelivered == 1
@@ -102,10 +102,10 @@ async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world:
     """The original lost acks that rode on a rate-limited dequeue."""
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
-    await world.service.set_paused("q", paused=True)
+    await world.service.queues.set_paused("q", paused=True)
     with pytest.raises(DequeueRateLimited):
         await world.dequeue(acks=AckBatch("q", [AckItem(descriptor, succeeded=True)]))
-    [(_, job)] = await world.service.lookup([descriptor], bodies=False)
+    [(_, job)] = await world.service.looking.lookup([descriptor], bodies=False)
     assert job.state is JobState.SUCCEEDED
 
 
@@ -116,7 +116,7 @@ async def test_a_malformed_riding_ack_refuses_the_whole_call(world: World) -> No
     acks = AckBatch("q", [AckItem(descriptor, succeeded=True), AckItem("nonsense", succeeded=True)])
     with pytest.raises(DescriptorInvalid):
         await world.dequeue(acks=acks)
-    [(_, job)] = await world.service.lookup([descriptor], bodies=False)
+    [(_, job)] = await world.service.looking.lookup([descriptor], bodies=False)
     assert job.state is JobState.IN_PROGRESS
     assert len((await world.dequeue()).jobs) == 1
 
@@ -132,7 +132,7 @@ async def test_a_dry_run_shows_jobs_carries_out_acks_and_claims_nothing(world: W
 
 
 async def test_riding_acks_may_name_another_queue(world: World) -> None:
-    await world.service.create_queue("other")
+    await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
     dequeued = await world.dequeue(acks=AckBatch("other", [AckItem(descriptor, succeeded=True)]))
@@ -140,10 +140,10 @@ async def test_riding_acks_may_name_another_queue(world: World) -> None:
 
 
 async def test_an_ack_never_reaches_outside_its_requests_queue(world: World) -> None:
-    await world.service.create_queue("other")
+    await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
-    [result] = await world.service.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=True)]))
+    [result] = await world.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=True)]))
     assert result.outcome is Outcome.NOT_FOUND
 
 
@@ -160,18 +160,18 @@ async def test_one_dequeue_may_overdraw_the_limit_and_the_next_pays(world: World
 
 async def test_the_lower_of_the_two_limits_holds_and_zero_stops(world: World) -> None:
     world.file_limits["q"] = 100.0
-    await world.service.configure_queue("q", QueueConfig(max_jobs_per_second=0))
+    await world.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=0))
     await world.enqueue(b"x")
     with pytest.raises(DequeueRateLimited):
         await world.dequeue()
 
 
 async def test_a_paused_queue_lets_dequeues_wait_until_it_is_resumed(world: World) -> None:
-    await world.service.set_paused("q", paused=True)
+    await world.service.queues.set_paused("q", paused=True)
     await world.enqueue(b"x")
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
-    await world.service.set_paused("q", paused=False)
+    await world.service.queues.set_paused("q", paused=False)
     assert len((await waiting).jobs) == 1
 
 
@@ -181,7 +181,7 @@ async def test_a_paused_queue_lets_dequeues_wait_until_it_is_resumed(world: Worl
 )
 async def test_numbers_out_of_their_range_are_refused(world: World, command: DequeueCommand) -> None:
     with pytest.raises(InvalidArgument):
-        await world.service.dequeue(CALLER, command)
+        await world.service.dequeuing.dequeue(CALLER, command)
 
 
 async def test_too_large_a_limit_is_cut_not_refused(world: World) -> None:

@@ -25,9 +25,9 @@ PENDING = JobFilter("q", JobState.PENDING)
 
 async def test_descriptors_come_back_in_the_order_of_the_jobs(world: World) -> None:
     jobs = [JobToEnqueue(b"%d" % i, priority=1 + i % 3) for i in range(20)]
-    enqueued = await world.service.enqueue(CALLER, "q", jobs)
+    enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert [parse_descriptor(text).priority for text in enqueued.descriptors] == [job.priority for job in jobs]
-    found = await world.service.lookup(enqueued.descriptors, bodies=True)
+    found = await world.service.looking.lookup(enqueued.descriptors, bodies=True)
     assert [job.body for _, job in found] == [job.body for job in jobs]
 
 
@@ -50,8 +50,8 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: World) -> N
 async def test_one_bad_job_refuses_the_whole_enqueue(world: World, job: JobToEnqueue, error: type[Exception]) -> None:
     """The original stored half of such a request."""
     with pytest.raises(error):
-        await world.service.enqueue(CALLER, "q", [JobToEnqueue(b"good"), job])
-    assert await world.service.count(PENDING) == 0
+        await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"good"), job])
+    assert await world.service.looking.count(PENDING) == 0
 
 
 async def test_a_missing_queue_is_said_so(world: World) -> None:
@@ -60,35 +60,35 @@ async def test_a_missing_queue_is_said_so(world: World) -> None:
 
 
 async def test_no_jobs_is_no_error(world: World) -> None:
-    assert not (await world.service.enqueue(CALLER, "q", [])).descriptors
+    assert not (await world.service.enqueuing.enqueue(CALLER, "q", [])).descriptors
 
 
 async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: World) -> None:
     jobs = [JobToEnqueue(b"a"), JobToEnqueue(b"b")]
     first, second = await asyncio.gather(
-        world.service.enqueue(CALLER, "q", jobs, request_key="k"),
-        world.service.enqueue(CALLER, "q", jobs, request_key="k", repeat=True),
+        world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k"),
+        world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k", repeat=True),
     )
     assert first.descriptors == second.descriptors
-    assert await world.service.count(PENDING) == 2
+    assert await world.service.looking.count(PENDING) == 2
 
 
 async def test_a_request_key_with_other_content_is_an_error(world: World) -> None:
-    await world.service.enqueue(CALLER, "q", [JobToEnqueue(b"a")], request_key="k")
+    await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"a")], request_key="k")
     with pytest.raises(RequestKeyConflict):
-        await world.service.enqueue(CALLER, "q", [JobToEnqueue(b"b")], request_key="k")
+        await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"b")], request_key="k")
 
 
 async def test_twins_in_one_batch_get_one_descriptor(world: World) -> None:
     jobs = [JobToEnqueue(b"a", unique=UniqueKey("k")), JobToEnqueue(b"b", priority=2, unique=UniqueKey("k"))]
-    enqueued = await world.service.enqueue(CALLER, "q", jobs)
+    enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert enqueued.descriptors[0] == enqueued.descriptors[1]
     assert list(enqueued.existing) == [1]
     assert world.metrics.queue("q").unique_existing == 1
 
 
 async def test_a_full_queue_says_what_would_help(world: World) -> None:
-    await world.service.configure_queue("q", QueueConfig(max_backlog=2))
+    await world.service.queues.configure_queue("q", QueueConfig(max_backlog=2))
     await world.enqueue(b"a", b"b")
     with pytest.raises(QueueFull, match="add workers, or raise max_backlog"):
         await world.enqueue(b"c")
@@ -98,10 +98,10 @@ async def test_a_full_queue_says_what_would_help(world: World) -> None:
 
 
 async def test_the_queues_defaults_hold_where_a_job_says_nothing(world: World) -> None:
-    await world.service.configure_queue("q", QueueConfig(default_attempts=7, default_expiry_ms=1000))
+    await world.service.queues.configure_queue("q", QueueConfig(default_attempts=7, default_expiry_ms=1000))
     descriptors = await world.enqueue(b"a")
     descriptors += await world.enqueue(b"b", attempts_allowed=3)
-    jobs = [job for _, job in await world.service.lookup(descriptors, bodies=False)]
+    jobs = [job for _, job in await world.service.looking.lookup(descriptors, bodies=False)]
     assert [job.attempts_allowed for job in jobs] == [7, 3]
     world.clock.advance(seconds=2)
     assert not (await world.dequeue()).jobs

@@ -45,29 +45,29 @@ def lists(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def test_one_queue_too_many_is_refused_and_those_that_exist_are_not(rig: Rig) -> None:
     for number in range(20):
-        await rig.service.create_queue(f"q{number}")
-    await rig.service.create_queue("q7")
+        await rig.service.queues.create_queue(f"q{number}")
+    await rig.service.queues.create_queue("q7")
     with pytest.raises(TooManyQueues, match=r"20 queues.*max_queues"):
-        await rig.service.create_queue("q20")
-    await rig.service.delete_queue("q3", PASSWORD)
-    await rig.service.create_queue("q20")
+        await rig.service.queues.create_queue("q20")
+    await rig.service.queues.delete_queue("q3", PASSWORD)
+    await rig.service.queues.create_queue("q20")
 
 
 async def test_queues_that_another_server_deleted_make_room(rig: Rig) -> None:
     """A refusal reads the store first."""
     for number in range(20):
-        await rig.service.create_queue(f"q{number}")
+        await rig.service.queues.create_queue(f"q{number}")
     for shard in rig.shards:
         await shard.raw.delete_queues(["q3"])
-    await rig.service.create_queue("q20")
-    assert len(await rig.service.queue_names()) == 20
+    await rig.service.queues.create_queue("q20")
+    assert len(await rig.service.queues.queue_names()) == 20
 
 
 async def test_making_and_deleting_a_queue_reads_no_list_of_all(rig: Rig, lists: list[str]) -> None:
-    await rig.service.create_queue("q")
-    await rig.service.create_queue("q")
-    assert (await rig.service.queue_config("q")).name == "q"
-    await rig.service.delete_queue("q", PASSWORD)
+    await rig.service.queues.create_queue("q")
+    await rig.service.queues.create_queue("q")
+    assert (await rig.service.queues.queue_config("q")).name == "q"
+    await rig.service.queues.delete_queue("q", PASSWORD)
     assert lists == []
     assert rig.service.queue_cache.get("q") is None
 
@@ -77,19 +77,19 @@ async def test_a_queue_that_was_there_keeps_its_settings_and_limits(rig: Rig) ->
     for shard in rig.shards:
         await shard.raw.create_queues(["q"], 0)
         await shard.raw.configure_queue("q", config=QueueConfig(default_attempts=7), paused=True)
-    await rig.service.create_queue("q")
-    assert (await rig.service.queue_config("q")).config.default_attempts == 7
+    await rig.service.queues.create_queue("q")
+    assert (await rig.service.queues.queue_config("q")).config.default_attempts == 7
     assert not rig.dispatcher.limits.is_open("q")
-    await rig.service.delete_queue("q", PASSWORD)
+    await rig.service.queues.delete_queue("q", PASSWORD)
     assert rig.dispatcher.limits.is_open("q")
 
 
 async def test_a_look_at_more_queues_than_there_may_be_is_refused(rig: Rig) -> None:
-    await rig.service.create_queue("q")
+    await rig.service.queues.create_queue("q")
     with pytest.raises(InvalidArgument, match="21 names") as error:
-        await rig.service.queue_stats(["q"] * 21)
+        await rig.service.queues.queue_stats(["q"] * 21)
     assert error.value.detail == "TOO_MANY"
-    assert len(await rig.service.queue_stats(["q"] * 20)) == 20
+    assert len(await rig.service.queues.queue_stats(["q"] * 20)) == 20
 
 
 class Turns:
@@ -127,10 +127,10 @@ async def crowded() -> AsyncIterator[Rig]:
 async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work: str) -> None:
     """However fast the machine is: others get their turn every few hundred or thousand queues."""
     sampler = RateSampler(crowded.shards, crowded.clock)
-    stats = await crowded.service.queue_stats([])
+    stats = await crowded.service.queues.queue_stats([])
     turns = Turns()
     if work == "stats":
-        assert len(await crowded.service.queue_stats([])) == 5_000
+        assert len(await crowded.service.queues.queue_stats([])) == 5_000
     elif work == "answer":
         assert len(await all_queue_stats(stats)) == 5_000
     elif work == "refresh":
@@ -138,7 +138,7 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work:
     elif work == "tick":
         await crowded.metrics.tick_in_turns(0.0)
     else:
-        await crowded.service.enqueue(CALLER, "q1", [JobToEnqueue(b"x")])
+        await crowded.service.enqueuing.enqueue(CALLER, "q1", [JobToEnqueue(b"x")])
         [shard] = crowded.shards
         rows = [QueueCounts(f"q{number}", 1, pending=1) for number in range(5_000)]
         shard.raw.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]

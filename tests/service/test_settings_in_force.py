@@ -13,8 +13,8 @@ from tests.service.conftest import World
 
 
 async def test_a_setting_comes_from_the_queue_or_else_from_the_server(world: World) -> None:
-    await world.service.configure_queue("q", QueueConfig(claim_timeout_ms=5_000, default_expiry_ms=9))
-    found = await world.service.settings_in_force("q")
+    await world.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=5_000, default_expiry_ms=9))
+    found = await world.service.queue_settings.in_force("q")
     assert found.values == QueueConfig(
         claim_timeout_ms=5_000,
         succeeded_ttl_ms=24 * 3_600_000,
@@ -44,21 +44,21 @@ async def test_the_lower_rate_limit_is_in_force_and_its_origin_is_named(
     world: World, of_queue: float | None, of_file: float, rate: float, origin: str
 ) -> None:
     world.file_limits["q"] = of_file
-    await world.service.configure_queue("q", QueueConfig(max_jobs_per_second=of_queue))
-    found = await world.service.settings_in_force("q")
+    await world.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=of_queue))
+    found = await world.service.queue_settings.in_force("q")
     assert (found.values.max_jobs_per_second, found.origins["max_jobs_per_second"]) == (rate, origin)
 
 
 async def test_settings_of_a_missing_queue_are_refused(world: World) -> None:
     with pytest.raises(QueueNotFound):
-        await world.service.settings_in_force("missing")
+        await world.service.queue_settings.in_force("missing")
 
 
 async def test_waiting_dequeues_are_told_by_queue_and_source_and_only_while_they_wait(world: World) -> None:
-    await world.service.create_queue("other")
+    await world.service.queues.create_queue("other")
     asked = [("q", "w-1"), ("q", "w-1"), ("q", "w-2"), ("other", "w-1")]
     polls = [
-        asyncio.create_task(world.service.dequeue(Caller(source), DequeueCommand(queue, 1, wait_ms=60_000)))
+        asyncio.create_task(world.service.dequeuing.dequeue(Caller(source), DequeueCommand(queue, 1, wait_ms=60_000)))
         for queue, source in asked
     ]
     async with asyncio.timeout(30):

@@ -150,7 +150,7 @@ class Farm:
             JobToEnqueue(body, unique=None if name is None else UniqueKey(name, scope, 60_000))
             for body, name in zip(bodies, keys, strict=True)
         ]
-        return await self.service.enqueue(CALLER, queue, jobs, request_key=key, repeat=repeat)
+        return await self.service.enqueuing.enqueue(CALLER, queue, jobs, request_key=key, repeat=repeat)
 
     async def put(self, shard: str, body: bytes = b"x") -> str:
         """A job on that shard: its descriptor."""
@@ -158,13 +158,13 @@ class Farm:
             [descriptor] = (await self.enqueue(body)).descriptors
             if shard_of(descriptor) == shard:
                 return descriptor
-            await self.service.delete_jobs_by_descriptor("q", [descriptor])
+            await self.service.bulk.delete_jobs_by_descriptor("q", [descriptor])
 
     async def dequeue(self, limit: int = 100, **more: Any) -> Dequeued:
-        return await self.service.dequeue(CALLER, DequeueCommand("q", limit, **more))
+        return await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", limit, **more))
 
     async def ack(self, *descriptors: str) -> None:
-        await self.service.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in descriptors]))
+        await self.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in descriptors]))
 
     async def jobs_on(self, name: str) -> int:
         """How many live jobs the shard has, whatever its state."""
@@ -218,7 +218,7 @@ def play(
             farm.store(name).dead = "connection refused"
         prepare(farm)
         await farm.open([farm.desired(name, takes_enqueues=name not in draining) for name in shards])
-        await farm.service.create_queue("q")
+        await farm.service.queues.create_queue("q")
         await farm.learn()
         try:
             await scenario(farm)

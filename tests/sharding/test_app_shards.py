@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -78,6 +79,36 @@ async def test_a_server_starts_without_a_shard_that_is_gone(stores: Stores) -> N
     await app.stop(0)
 
 
+async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores) -> None:
+    """It listens for the wakes of the other servers, and serves pages, before it finds that its Thrift port is taken."""
+    for store in stores.values():
+        store.capabilities = store.capabilities._replace(shared=True)
+    with socket.socket() as taken, socket.socket(type=socket.SOCK_DGRAM) as probe:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        probe.bind(("127.0.0.1", 0))
+        wake_port = probe.getsockname()[1]
+        probe.close()
+        app = App(
+            replace(
+                SETTINGS,
+                host="127.0.0.1",
+                thrift=ThriftSettings(host="127.0.0.1", port=taken.getsockname()[1]),
+                dispatch=replace(SETTINGS.dispatch, wake_port=wake_port),
+            )
+        )
+        with pytest.raises(OSError, match="Thrift can't listen"):
+            await app.start()
+    await asyncio.sleep(0)  # the loop closes a transport's socket in its next turn
+    assert app.wakes is not None
+    with socket.socket(type=socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", wake_port))
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", app.http.port))
+    assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]
+
+
 async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -> None:
     """Made while it was away, by a server that is gone."""
     await stores["2"].create_queues(["q"], 0)
@@ -88,12 +119,12 @@ async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -
 
 
 async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) -> None:
-    await server.service.create_queue("q")
+    await server.service.queues.create_queue("q")
     change = await server.change_shards(stores.desired("1", "2", "3"))
     assert change.added == ["3"]
     found: set[str] = set()
     while len(found) < 3:
-        [descriptor] = (await server.service.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
+        [descriptor] = (await server.service.enqueuing.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
         found.add(descriptor.split(":")[1])
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
 

@@ -71,7 +71,7 @@ async def test_each_job_has_the_token_of_the_claim_that_gave_it(farm: Farm) -> N
         await farm.put(name)
     jobs = (await farm.dequeue()).jobs
     assert len({job.token for job in jobs}) == 3
-    beats = await farm.service.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token) for job in jobs])
+    beats = await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token) for job in jobs])
     assert {beat.outcome for beat in beats} == {Outcome.APPLIED}
 
 
@@ -82,7 +82,7 @@ async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_ba
         await farm.put(name)
     dequeued = await farm.dequeue()
     assert len(dequeued.jobs) == 6
-    farm.service.undelivered(CALLER, "q", dequeued)
+    farm.service.dequeuing.undelivered(CALLER, "q", dequeued)
     await farm.turns()
     assert [await farm.in_progress_on(name) for name in "123"] == [0, 0, 0]
 
@@ -107,7 +107,7 @@ async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same
     await farm.turns()
     assert await farm.in_progress_on("2") == 1
     assert (await farm.dequeue()).jobs == []
-    [beat] = await farm.service.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token)])
+    [beat] = await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token)])
     assert beat.outcome is Outcome.APPLIED
 
 

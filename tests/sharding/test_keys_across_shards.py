@@ -202,7 +202,7 @@ async def test_a_key_from_before_a_change_of_the_map_is_found_where_it_is(farm: 
 @on_farm()
 async def test_after_a_change_a_unique_enqueue_is_refused_while_one_that_may_hold_its_key_is_away(farm: Farm) -> None:
     """A shard that drains now holds some. After a minute, when all servers know the new map, one that has none of the queue isn't asked."""
-    await farm.service.create_queue("other")
+    await farm.service.queues.create_queue("other")
     key = await key_for(farm, "1")
     first = await farm.enqueue(b"x", unique=key)
     await farm.replace(farm.desired("1", takes_enqueues=False), farm.desired("2"), farm.desired("3"))
@@ -248,7 +248,7 @@ async def test_a_server_that_starts_after_a_change_knows_of_it(farm: Farm) -> No
     await farm.close()
     farm.clock.advance(seconds=3)
     await farm.open([farm.desired("1"), farm.desired("2"), farm.desired("3")])
-    await farm.service.create_queue("q")
+    await farm.service.queues.create_queue("q")
     assert not farm.shards.unique.settled
     await farm.learn()
     for key, enqueued in before.items():

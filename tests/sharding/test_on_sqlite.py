@@ -67,7 +67,7 @@ class Files:
             ServiceSettings(),
         )
         self.map = Reload(self.shards)
-        await self.service.create_queue("q")
+        await self.service.queues.create_queue("q")
         await self.learn()
 
     async def learn(self) -> None:
@@ -82,10 +82,10 @@ class Files:
         self, body: bytes, *, unique: str | None = None, key: str | None = None, repeat: bool = False
     ) -> Enqueued:
         job = JobToEnqueue(body, unique=None if unique is None else UniqueKey(unique))
-        return await self.service.enqueue(CALLER, "q", [job], request_key=key, repeat=repeat)
+        return await self.service.enqueuing.enqueue(CALLER, "q", [job], request_key=key, repeat=repeat)
 
     async def pending(self) -> int:
-        return await self.service.count(JobFilter("q", JobState.PENDING))
+        return await self.service.looking.count(JobFilter("q", JobState.PENDING))
 
 
 @pytest.fixture
@@ -99,10 +99,10 @@ async def files(tmp_path: Path) -> AsyncIterator[Files]:
 async def test_jobs_on_all_files_are_handed_out_and_acked(files: Files) -> None:
     stored = [(await files.enqueue(b"%d" % number)).descriptors[0] for number in range(30)]
     assert {shard_of(descriptor) for descriptor in stored} == {"1", "2", "3"}
-    jobs = (await files.service.dequeue(CALLER, DequeueCommand("q", 100))).jobs
+    jobs = (await files.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100))).jobs
     assert {job.descriptor for job in jobs} == set(stored)
-    await files.service.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in stored]))
-    assert await files.service.count(JobFilter("q", JobState.SUCCEEDED)) == 30
+    await files.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in stored]))
+    assert await files.service.looking.count(JobFilter("q", JobState.SUCCEEDED)) == 30
 
 
 async def test_a_repeat_is_found_after_a_restart_and_a_change_of_the_map(files: Files) -> None:
@@ -156,7 +156,7 @@ async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: F
     files.clock.advance(seconds=151)
     change = await files.map.replace([files.desired(name) for name in "123"])
     assert "live jobs" in change.kept["4"]
-    while jobs := (await files.service.dequeue(CALLER, DequeueCommand("q", 100))).jobs:
-        await files.service.acknowledge(CALLER, AckBatch("q", [AckItem(job.descriptor, True) for job in jobs]))
+    while jobs := (await files.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100))).jobs:
+        await files.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job.descriptor, True) for job in jobs]))
     await files.map.tidy()
     assert [shard.name for shard in files.shards] == ["1", "2", "3"]

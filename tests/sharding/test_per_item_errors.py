@@ -62,7 +62,7 @@ async def test_a_dequeue_claims_though_the_shard_of_one_of_its_acks_is_away(farm
     assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
     assert details(dequeued.ack_results) == ["", "SHARD_UNREACHABLE", ""]
     assert [shard_of(job.descriptor) for job in dequeued.jobs] == ["3"]
-    assert await farm.service.count(_SUCCEEDED) == 2
+    assert await farm.service.looking.count(_SUCCEEDED) == 2
 
 
 @on_farm()
@@ -91,7 +91,7 @@ async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(farm: Farm) -
     await farm.pass_time(400)
     [again] = (await farm.dequeue(acks=acks_of([jobs[1]]))).ack_results
     assert again.outcome is Outcome.ALREADY_FINAL
-    assert await farm.service.count(_SUCCEEDED) == 3
+    assert await farm.service.looking.count(_SUCCEEDED) == 3
 
 
 @on_farm()
@@ -164,7 +164,7 @@ async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm
     jobs = [job for _ in range(4) for job in (await farm.dequeue(limit=KEYS_A_CALL)).jobs]
     assert len(jobs) == 4 * KEYS_A_CALL
     farm.lanes("2").put_out_of_use("test")
-    results = await farm.service.acknowledge(CALLER, acks_of(jobs))
+    results = await farm.service.holders.acknowledge(CALLER, acks_of(jobs))
     there = [shard_of(job.descriptor) for job in jobs]
     assert outcomes(results) == [APPLIED if name == "1" else ERROR for name in there]
     assert max(sizes) <= KEYS_A_CALL
@@ -189,16 +189,16 @@ def _note_sizes(store: Any, sizes: list[int]) -> None:
 async def test_acks_alone_are_answered_item_by_item(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     farm.store("1").hangs("finish_jobs")
-    results = await farm.within(farm.settings.stall_ms + 200, farm.service.acknowledge(CALLER, acks_of(jobs)))
+    results = await farm.within(farm.settings.stall_ms + 200, farm.service.holders.acknowledge(CALLER, acks_of(jobs)))
     assert outcomes(results) == [ERROR, APPLIED, APPLIED]
 
 
 @on_farm()
 async def test_a_lost_claim_is_told_while_another_shard_is_away(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
-    await farm.service.release(CALLER, "q", claims_of(jobs[2:]), 0)
+    await farm.service.holders.release(CALLER, "q", claims_of(jobs[2:]), 0)
     farm.lanes("2").put_out_of_use("test")
-    results = await farm.service.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    results = await farm.service.holders.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, STALE]
     assert results[0].deadline_ms is not None
 
@@ -207,7 +207,7 @@ async def test_a_lost_claim_is_told_while_another_shard_is_away(farm: Farm) -> N
 async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     farm.store("2").hangs("extend_claims")
-    heartbeat = farm.service.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    heartbeat = farm.service.holders.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
     results = await farm.within(farm.settings.stall_ms + 200, heartbeat)
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
 
@@ -217,8 +217,8 @@ async def test_checkpoints_and_releases_have_outcomes_of_their_own(farm: Farm) -
     jobs = await claim_one_of_each(farm)
     farm.lanes("2").put_out_of_use("test")
     items = [CheckpointItem(job.descriptor, job.token, new_body=b"half") for job in jobs]
-    results = await farm.service.checkpoint(CALLER, "q", items, per_item_errors=True)
+    results = await farm.service.holders.checkpoint(CALLER, "q", items, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
-    results = await farm.service.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
+    results = await farm.service.holders.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
     assert [await farm.in_progress_on(name) for name in "123"] == [0, 1, 0]

@@ -66,14 +66,14 @@ def test_a_server_that_brings_a_shard_up_to_date_does_not_bring_back_what_is_del
 
     async def scenario(farm: Farm) -> None:
         other = await another_server(farm)
-        await farm.service.set_paused("q", paused=True)
+        await farm.service.queues.set_paused("q", paused=True)
         still = other.store("1").hangs("list_queues")
         await bring_back(other, "1")
         await until_met(other, still)
         farm.clock.advance(ms=1_000)
-        await farm.service.delete_queue("q", PASSWORD)
+        await farm.service.queues.delete_queue("q", PASSWORD)
         if again:
-            await farm.service.create_queue("q")
+            await farm.service.queues.create_queue("q")
         still.release()
         await other.shard_monitor.probes_done()
         assert other.lanes("1").healthy
@@ -90,13 +90,13 @@ async def test_old_settings_that_a_server_has_in_hand_do_not_reach_a_queue_that_
     other = await another_server(farm)
     farm.store("1").fails("configure_queue")
     with pytest.raises(PinLaterError):
-        await farm.service.set_paused("q", paused=True)
+        await farm.service.queues.set_paused("q", paused=True)
     await other.service.queue_cache.refresh()
     still = other.store("1").hangs("configure_queue", "merge_queues")
     refreshing = asyncio.ensure_future(other.service.queue_cache.refresh())
     await until_met(other, still)
-    await farm.service.delete_queue("q", PASSWORD)
-    await farm.service.create_queue("q")
+    await farm.service.queues.delete_queue("q", PASSWORD)
+    await farm.service.queues.create_queue("q")
     still.release()
     await refreshing
     for _ in range(3):
@@ -110,11 +110,11 @@ async def test_a_create_that_stood_still_brings_back_nothing(farm: Farm) -> None
     """Its caller has given up, and another server has made and deleted the queue since."""
     other = await another_server(farm)
     still = other.store("1").hangs("create_queues")
-    making = asyncio.ensure_future(other.service.create_queue("new"))
+    making = asyncio.ensure_future(other.service.queues.create_queue("new"))
     await until_met(other, still)
     farm.clock.advance(ms=4_000)
-    await farm.service.create_queue("new")
-    await farm.service.delete_queue("new", PASSWORD)
+    await farm.service.queues.create_queue("new")
+    await farm.service.queues.delete_queue("new", PASSWORD)
     farm.clock.advance(ms=4_000)
     still.release()
     with pytest.raises(OutcomeUnknown):
@@ -130,7 +130,7 @@ async def test_a_delete_says_that_a_shard_kept_the_queue_which_went_away_before_
     for name in NAMES:
         await farm.store(name).within.create_queues(["new"], farm.clock.now_ms(), life=ahead)
     first_try = farm.store("2").hangs("delete_queues")
-    deleting = asyncio.ensure_future(farm.service.delete_queue("new", PASSWORD))
+    deleting = asyncio.ensure_future(farm.service.queues.delete_queue("new", PASSWORD))
     await until_met(farm, first_try)
     farm.lanes("1").put_out_of_use("test")
     first_try.release()
@@ -150,11 +150,11 @@ async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_
         return password == PASSWORD
 
     other.passwords.check = check  # type: ignore[method-assign]
-    deleting = asyncio.ensure_future(other.service.delete_queue("q", PASSWORD))
+    deleting = asyncio.ensure_future(other.service.queues.delete_queue("q", PASSWORD))
     await other.turns()
     farm.clock.advance(ms=1)
-    await farm.service.delete_queue("q", PASSWORD)
-    await farm.service.create_queue("q")
+    await farm.service.queues.delete_queue("q", PASSWORD)
+    await farm.service.queues.create_queue("q")
     farm.clock.advance(ms=10_000)
     going_on.set()
     with pytest.raises(RequestTooOld):
@@ -168,14 +168,14 @@ async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes
     """It reads the queues where it seems that there are too many."""
     other = await another_server(farm)
     other.service.queue_cache.queues_max = 1
-    await farm.service.delete_queue("q", PASSWORD)
+    await farm.service.queues.delete_queue("q", PASSWORD)
     still = other.store("1").hangs("list_queues")
-    making = asyncio.ensure_future(other.service.create_queue("new"))
+    making = asyncio.ensure_future(other.service.queues.create_queue("new"))
     await other.turns()
     farm.clock.advance(ms=1_000)
     await until_met(other, still)
-    await farm.service.create_queue("new")
-    await farm.service.delete_queue("new", PASSWORD)
+    await farm.service.queues.create_queue("new")
+    await farm.service.queues.delete_queue("new", PASSWORD)
     farm.clock.advance(ms=10_000)
     still.release()
     with pytest.raises(RequestTooOld):
@@ -188,12 +188,12 @@ async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes
 async def test_a_delete_that_stood_still_leaves_the_queue_that_was_made_since(farm: Farm) -> None:
     other = await another_server(farm)
     still = other.store("1").hangs("delete_queues")
-    deleting = asyncio.ensure_future(other.service.delete_queue("q", PASSWORD))
+    deleting = asyncio.ensure_future(other.service.queues.delete_queue("q", PASSWORD))
     await until_met(other, still)
     farm.clock.advance(ms=1)
-    await farm.service.delete_queue("q", PASSWORD)
-    await farm.service.create_queue("q")
-    await farm.service.set_paused("q", paused=True)
+    await farm.service.queues.delete_queue("q", PASSWORD)
+    await farm.service.queues.create_queue("q")
+    await farm.service.queues.set_paused("q", paused=True)
     farm.clock.advance(ms=10_000)
     still.release()
     with pytest.raises(OutcomeUnknown):
@@ -207,7 +207,7 @@ async def test_a_pause_that_stood_still_changes_nothing(farm: Farm) -> None:
     """It had not looked yet which queue there is, and which settings."""
     other = await another_server(farm)
     still = other.store("1").hangs("list_queues")
-    pausing = asyncio.ensure_future(other.service.set_paused("q", paused=True))
+    pausing = asyncio.ensure_future(other.service.queues.set_paused("q", paused=True))
     await until_met(other, still)
     farm.clock.advance(ms=5_001)
     still.release()
@@ -225,10 +225,10 @@ async def test_a_delete_at_once_after_a_create_and_a_create_at_once_after_a_dele
     for store in farm.stores.values():
         await store.within.delete_queues(["q"], ahead_ms)
     for server in (farm, other, farm):
-        await server.service.create_queue("q")
-        await server.service.set_paused("q", paused=True)
+        await server.service.queues.create_queue("q")
+        await server.service.queues.set_paused("q", paused=True)
         assert [row.paused for row in await rows(farm)] == [True] * 3
-        await server.service.delete_queue("q", PASSWORD)
+        await server.service.queues.delete_queue("q", PASSWORD)
         assert await rows(farm) == []
     await close(other)
 
@@ -237,16 +237,16 @@ async def test_a_delete_at_once_after_a_create_and_a_create_at_once_after_a_dele
 async def test_making_a_queue_that_is_there_changes_nothing(farm: Farm) -> None:
     """Also by a server that does not know it, while the shards that have it are away."""
     other = await another_server(farm)
-    await farm.service.set_paused("q", paused=True)
-    await farm.service.configure_queue("q", CONFIG)
+    await farm.service.queues.set_paused("q", paused=True)
+    await farm.service.queues.configure_queue("q", CONFIG)
     before = await rows(farm)
     farm.clock.advance(ms=1_000)
-    await farm.service.create_queue("q")
+    await farm.service.queues.create_queue("q")
     assert await rows(farm) == before
     other.service.queue_cache.remove("q")
     for name in "12":
         other.lanes(name).put_out_of_use("test")
-    await other.service.create_queue("q")
+    await other.service.queues.create_queue("q")
     for _ in range(2):
         await farm.service.queue_cache.refresh()
     assert {(row.paused, row.config) for row in await rows(farm)} == {(True, CONFIG)}
@@ -257,15 +257,15 @@ async def test_making_a_queue_that_is_there_changes_nothing(farm: Farm) -> None:
 @on_farm(shards=NAMES)
 async def test_a_shard_that_was_away_from_delete_to_create_has_no_setting_of_the_former_queue(farm: Farm) -> None:
     """The delete fails and says so."""
-    await farm.service.set_paused("q", paused=True)
-    await farm.service.configure_queue("q", CONFIG)
+    await farm.service.queues.set_paused("q", paused=True)
+    await farm.service.queues.configure_queue("q", CONFIG)
     await go_away(farm, "1")
     with pytest.raises(PinLaterError, match="deleted from the others"):
-        await farm.service.delete_queue("q", PASSWORD)
-    await farm.service.create_queue("q")
+        await farm.service.queues.delete_queue("q", PASSWORD)
+    await farm.service.queues.create_queue("q")
     await come_back(farm, "1")
     assert {(row.paused, row.config) for row in await rows(farm)} == {(False, QueueConfig())}
-    assert not (await farm.service.queue_config("q")).paused
+    assert not (await farm.service.queues.queue_config("q")).paused
 
 
 # --- anything, in any order -------------------------------------------------------------------------------------------------------
@@ -359,13 +359,13 @@ class World:
         belief = self.beliefs[queue]
         match kind:
             case "create":
-                return kind, belief, service.create_queue(queue), None
+                return kind, belief, service.queues.create_queue(queue), None
             case "delete":
-                return kind, belief, service.delete_queue(queue, PASSWORD), None
+                return kind, belief, service.queues.delete_queue(queue, PASSWORD), None
             case "pause":
-                return kind, belief, service.set_paused(queue, paused=paused), paused
+                return kind, belief, service.queues.set_paused(queue, paused=paused), paused
             case _:
-                return kind, belief, service.configure_queue(queue, config), config
+                return kind, belief, service.queues.configure_queue(queue, config), config
 
     async def _through(self, call: Awaitable[None]) -> None:
         """Carries it out to its end; time goes by where it waits."""

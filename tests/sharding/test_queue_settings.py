@@ -54,18 +54,18 @@ async def test_a_pause_holds_when_a_shard_is_back_that_was_away_and_the_server_r
     for name in NAMES:
         await farm.put(name)
         await go_away(farm, name)
-        await farm.service.set_paused("q", paused=True)
-        await farm.service.configure_queue("q", QueueConfig(max_backlog=7))
+        await farm.service.queues.set_paused("q", paused=True)
+        await farm.service.queues.configure_queue("q", QueueConfig(max_backlog=7))
         farm.store(name).dead = None  # back as the server goes down
         other = await another_server(farm)
         with pytest.raises(DequeueRateLimited):
             await other.dequeue()
-        assert (await other.service.queue_config("q")).config == QueueConfig(max_backlog=7)
+        assert (await other.service.queues.queue_config("q")).config == QueueConfig(max_backlog=7)
         assert {(await kept(farm, shard)).paused for shard in NAMES} == {True}
         await come_back(farm, name)
         await other.close()
-        await farm.service.set_paused("q", paused=False)
-        await farm.service.configure_queue("q", QueueConfig())
+        await farm.service.queues.set_paused("q", paused=False)
+        await farm.service.queues.configure_queue("q", QueueConfig())
         assert len({await kept(farm, shard) for shard in NAMES}) == 1
 
 
@@ -75,13 +75,13 @@ async def test_a_shard_that_is_back_keeps_what_is_newer_and_gives_it_to_the_othe
     other = await another_server(farm)
     for name in "23":
         await go_away(farm, name)
-    await farm.service.set_paused("q", paused=True)
+    await farm.service.queues.set_paused("q", paused=True)
     await go_away(farm, "1")
     for name in "23":
         await come_back(farm, name)
     await farm.service.queue_cache.refresh()
     await other.shard_monitor.ping_all()
-    await other.service.configure_queue("q", QueueConfig(max_backlog=7))
+    await other.service.queues.configure_queue("q", QueueConfig(max_backlog=7))
     await come_back(farm, "1")
     for _ in range(2):
         await farm.service.queue_cache.refresh()
@@ -112,10 +112,16 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                     farm.store(name).fails("configure_queue", done_first=random.random() < 0.5)
                 case "pause":
                     paused = random.random() < 0.5
-                    acknowledged = acknowledged[0], await changed(server.service.set_paused("q", paused=paused), paused)
+                    acknowledged = (
+                        acknowledged[0],
+                        await changed(server.service.queues.set_paused("q", paused=paused), paused),
+                    )
                 case "configure":
                     config = QueueConfig(max_backlog=number)
-                    acknowledged = await changed(server.service.configure_queue("q", config), config), acknowledged[1]
+                    acknowledged = (
+                        await changed(server.service.queues.configure_queue("q", config), config),
+                        acknowledged[1],
+                    )
                 case _:
                     await farm.pass_time(random.choice([200, 3_000]))
                     await other.shard_monitor.look()
@@ -132,7 +138,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
         settings = {await kept(farm, name) for name in NAMES}
         assert len(settings) == 1, settings
         [queue] = settings
-        assert {await server.service.queue_config("q") for server in (farm, other)} == settings
+        assert {await server.service.queues.queue_config("q") for server in (farm, other)} == settings
         assert acknowledged[0] in (None, queue.config)
         assert acknowledged[1] in (None, queue.paused)
         await other.close()
@@ -156,10 +162,10 @@ def test_of_two_changes_at_once_all_shards_keep_the_same(seed: int) -> None:
         other = await another_server(farm)
         faults = [farm.store(name).hangs("configure_queue") for name in NAMES if random.random() < 0.5]
         changes = [
-            asyncio.ensure_future(farm.service.configure_queue("q", QueueConfig(max_backlog=1))),
-            asyncio.ensure_future(other.service.configure_queue("q", QueueConfig(max_backlog=2))),
-            asyncio.ensure_future(farm.service.set_paused("q", paused=True)),
-            asyncio.ensure_future(other.service.set_paused("q", paused=False)),
+            asyncio.ensure_future(farm.service.queues.configure_queue("q", QueueConfig(max_backlog=1))),
+            asyncio.ensure_future(other.service.queues.configure_queue("q", QueueConfig(max_backlog=2))),
+            asyncio.ensure_future(farm.service.queues.set_paused("q", paused=True)),
+            asyncio.ensure_future(other.service.queues.set_paused("q", paused=False)),
         ]
         random.shuffle(faults)
         for fault in faults:
@@ -181,16 +187,16 @@ async def test_a_queue_that_is_deleted_while_a_shard_is_away_is_there_again_with
     """The delete fails and says so; repeated when the shard is back it deletes the rest."""
     for name in NAMES:
         await farm.put(name)
-    await farm.service.set_paused("q", paused=True)
+    await farm.service.queues.set_paused("q", paused=True)
     await go_away(farm, "1")
     with pytest.raises(ShardConnectionFailed, match="was deleted from the others"):
-        await farm.service.delete_queue("q", PASSWORD)
+        await farm.service.queues.delete_queue("q", PASSWORD)
     await come_back(farm, "1")
-    assert list(await farm.service.queue_names()) == ["q"]
+    assert list(await farm.service.queues.queue_names()) == ["q"]
     assert [await farm.jobs_on(name) for name in NAMES] == [1, 0, 0]
-    assert (await farm.service.queue_config("q")).paused
-    await farm.service.delete_queue("q", PASSWORD)
-    assert list(await farm.service.queue_names()) == []
+    assert (await farm.service.queues.queue_config("q")).paused
+    await farm.service.queues.delete_queue("q", PASSWORD)
+    assert list(await farm.service.queues.queue_names()) == []
 
 
 @on_farm(shards=NAMES)
@@ -200,14 +206,14 @@ async def test_a_delete_during_which_an_away_shard_comes_back_says_that_this_one
         await farm.put(name)
     await go_away(farm, "1")
     held_up = farm.store("2").hangs("delete_queues")
-    deleting = asyncio.ensure_future(farm.service.delete_queue("q", PASSWORD))
+    deleting = asyncio.ensure_future(farm.service.queues.delete_queue("q", PASSWORD))
     await asyncio.wait_for(held_up.met.wait(), 60)
     await come_back(farm, "1")
     held_up.release()
     with pytest.raises(ShardConnectionFailed, match="was deleted from the others"):
         await deleting
-    assert list(await farm.service.queue_names()) == ["q"]
-    await farm.service.delete_queue("q", PASSWORD)
+    assert list(await farm.service.queues.queue_names()) == ["q"]
+    await farm.service.queues.delete_queue("q", PASSWORD)
     assert [await farm.jobs_on(name) for name in NAMES] == [0, 0, 0]
 
 
@@ -217,7 +223,7 @@ async def test_a_queue_made_while_a_shard_comes_back_is_on_that_shard_too(farm: 
     await go_away(farm, "1")
     held_up = farm.store("2").hangs("create_queues")
     held_up_too = farm.store("3").hangs("create_queues")
-    making = asyncio.ensure_future(farm.service.create_queue("made"))
+    making = asyncio.ensure_future(farm.service.queues.create_queue("made"))
     await asyncio.wait_for(asyncio.gather(held_up.met.wait(), held_up_too.met.wait()), 60)
     await come_back(farm, "1")
     held_up.release()
@@ -231,12 +237,12 @@ async def test_a_queue_made_while_a_shard_comes_back_is_on_that_shard_too(farm: 
 @on_farm(shards=NAMES)
 async def test_a_change_by_a_server_that_keeps_no_versions_is_not_undone(farm: Farm) -> None:
     """While a new version is rolled out an older server changes the shards one after the other, and its text has no versions."""
-    await farm.service.set_paused("q", paused=True)
+    await farm.service.queues.set_paused("q", paused=True)
     await farm.store("1").within.configure_queue("q", paused=False)
     await farm.service.queue_cache.refresh()
     for name in "23":
         await farm.store(name).within.configure_queue("q", paused=False)
     for _ in range(3):
         await farm.service.queue_cache.refresh()
-    assert not (await farm.service.queue_config("q")).paused
+    assert not (await farm.service.queues.queue_config("q")).paused
     assert {(await kept(farm, name)).versions for name in NAMES} == {Versions()}

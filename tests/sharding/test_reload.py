@@ -26,9 +26,9 @@ GRACE_S = 151
 
 @on_farm(shards=("1", "2"))
 async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(farm: Farm) -> None:
-    await farm.service.configure_queue("q", QueueConfig(claim_timeout_ms=7))
-    await farm.service.create_queue("paused")
-    await farm.service.set_paused("paused", True)
+    await farm.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=7))
+    await farm.service.queues.create_queue("paused")
+    await farm.service.queues.set_paused("paused", True)
     fault = farm.store("3").hangs("merge_queues")
     replacing = asyncio.ensure_future(farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3")))
     await farm.turns()
@@ -111,9 +111,9 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(fa
         assert "2" not in shards_of(await farm.enqueue(b"x", unique=f"u{number}"))
     dequeued = await farm.dequeue()
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
-    await farm.service.heartbeat(CALLER, "q", [ClaimItem(job, token)])
+    await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job, token)])
     await farm.ack(job)
-    assert (await farm.service.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
+    assert (await farm.service.looking.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
     change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
     assert change.taking_enqueues == ["2"]
     await farm.put("2")
@@ -153,7 +153,7 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
 
     async def enqueue() -> Enqueued:
         jobs = [JobToEnqueue(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
-        return await farm.service.enqueue(CALLER, "q", jobs)
+        return await farm.service.enqueuing.enqueue(CALLER, "q", jobs)
 
     first = await enqueue()
     on_second = shards_of(first).count("2")
@@ -223,7 +223,7 @@ async def test_what_names_a_shard_that_is_gone_names_nothing(farm: Farm) -> None
     await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
     farm.clock.advance(seconds=GRACE_S)
     await farm.replace(farm.desired("1"), farm.desired("3"))
-    assert list(await farm.service.lookup([job], bodies=False)) == []
+    assert list(await farm.service.looking.lookup([job], bodies=False)) == []
 
 
 @pytest.mark.parametrize("names", [(), ("1", "1")])
@@ -301,7 +301,7 @@ async def test_a_failover_to_an_address_that_does_not_answer_yet(farm: Farm) -> 
     for _ in range(20):
         assert "2" not in shards_of(await farm.enqueue(b"x"))
     with pytest.raises(ShardConnectionFailed):
-        await farm.service.lookup(["q:s2:p1:5"], bodies=False)
+        await farm.service.looking.lookup(["q:s2:p1:5"], bodies=False)
     assert {name: number for name, number in old.calls.items() if name != "close"} == calls
     farm.store("2").dead = None
     await farm.pass_time(8_000)
@@ -374,4 +374,4 @@ async def test_no_request_fails_while_the_map_changes_again_and_again(farm: Farm
     await asyncio.gather(*work)
     assert len(stored) > 100
     assert acked == set(stored)
-    assert await farm.service.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)
+    assert await farm.service.looking.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)

@@ -21,7 +21,7 @@ async def fill(farm: Farm, seed: int) -> set[str]:
     while len(descriptors) < _JOBS:
         moment = farm.clock.now_ms() - random.choice([0, 0, 5])
         jobs = [JobToEnqueue(b"x", random.randint(1, 3), moment) for _ in range(random.randint(1, 4))]
-        descriptors.update((await farm.service.enqueue(CALLER, "q", jobs)).descriptors)
+        descriptors.update((await farm.service.enqueuing.enqueue(CALLER, "q", jobs)).descriptors)
         if random.random() < 0.1:
             farm.clock.advance(ms=1)
     ids = [descriptor.rpartition(":")[2] for descriptor in descriptors]
@@ -33,7 +33,7 @@ async def listed(farm: Farm, filter: JobFilter, limit: int) -> list[str]:
     found: list[str] = []
     continuation = "0"
     while continuation != "-1":
-        page = await farm.service.scan(ScanCommand(filter, limit, continuation, paged=True))
+        page = await farm.service.looking.scan(ScanCommand(filter, limit, continuation, paged=True))
         assert not page.incomplete
         found += [descriptor for descriptor, _ in page.jobs]
         continuation = page.continuation
@@ -53,7 +53,7 @@ def test_a_paged_scan_over_several_shards_shows_each_job_once(seed: int, state: 
                 taken += len(jobs)
                 if state is JobState.FAILED:
                     failed = [AckItem(descriptor, False, final=True) for descriptor in expected]
-                    await farm.service.acknowledge(CALLER, AckBatch("q", failed))
+                    await farm.service.holders.acknowledge(CALLER, AckBatch("q", failed))
         for limit in range(1, 65):
             found = await listed(farm, JobFilter("q", state), limit)
             assert (len(found), set(found)) == (len(expected), expected), f"limit {limit}"
@@ -67,9 +67,9 @@ async def test_a_continuation_of_an_older_server_leaves_no_job_out(farm: Farm) -
     expected = await fill(farm, 1)
     whole = await listed(farm, JobFilter("q", JobState.PENDING), _JOBS + 10)
     for end in range(1, len(expected), 7):
-        page = await farm.service.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
+        page = await farm.service.looking.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
         old = ".".join(page.continuation.split(".")[:2])
-        rest = await farm.service.scan(ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True))
+        rest = await farm.service.looking.scan(ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True))
         assert set(whole[end:]) <= {descriptor for descriptor, _ in rest.jobs}
         assert len(rest.jobs) < len(whole) - end + len(_NAMES) + 1
 
@@ -79,7 +79,7 @@ async def test_one_shards_continuations_are_what_older_servers_read(farm: Farm) 
     """Servers of both versions may answer a client's pages while a new version is rolled out."""
     for _ in range(10):
         await farm.enqueue(b"x")
-    page = await farm.service.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
+    page = await farm.service.looking.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
     time, _, job_id = page.continuation.partition(".")
     assert int(time) > 0
     assert int(job_id) > 0

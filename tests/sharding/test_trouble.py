@@ -154,7 +154,7 @@ async def test_no_healthy_shards_only_when_none_is_left(farm: Farm) -> None:
     await farm.enqueue(b"x")
     assert len((await farm.dequeue()).jobs) == 1
     farm.lanes("3").put_out_of_use("test")
-    for call in (farm.enqueue(b"x"), farm.enqueue(b"x", key="k"), farm.dequeue(), farm.service.count(_PENDING)):
+    for call in (farm.enqueue(b"x"), farm.enqueue(b"x", key="k"), farm.dequeue(), farm.service.looking.count(_PENDING)):
         with pytest.raises(NoHealthyShards):
             await call
 
@@ -329,7 +329,7 @@ async def test_repeating_an_ack_is_safe(farm: Farm) -> None:
     with pytest.raises(OutcomeUnknown):
         await farm.ack(job)
     await farm.ack(job)
-    assert await farm.service.count(JobFilter("q", JobState.SUCCEEDED)) == 1
+    assert await farm.service.looking.count(JobFilter("q", JobState.SUCCEEDED)) == 1
 
 
 @on_farm()
@@ -339,12 +339,12 @@ async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> No
     farm.lanes("2").put_out_of_use("test")
     both = [jobs["2"], jobs["3"]]
     calls = (
-        farm.service.lookup(both, bodies=True),
-        farm.service.heartbeat(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])]),
-        farm.service.checkpoint(CALLER, "q", [CheckpointItem(jobs["2"])]),
-        farm.service.release(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])], 0),
-        farm.service.cancel(CALLER, "q", both),
-        farm.service.delete_jobs_by_descriptor("q", both),
+        farm.service.looking.lookup(both, bodies=True),
+        farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])]),
+        farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(jobs["2"])]),
+        farm.service.holders.release(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])], 0),
+        farm.service.holders.cancel(CALLER, "q", both),
+        farm.service.bulk.delete_jobs_by_descriptor("q", both),
     )
     for call in calls:
         with pytest.raises(ShardConnectionFailed, match="Shard 2 is out of reach"):
@@ -359,15 +359,15 @@ async def test_thousands_of_heartbeats_share_a_few_calls(farm: Farm) -> None:
     tokens = {job.descriptor: job.token for job in (await farm.dequeue()).jobs}
 
     async def each(job: str) -> None:
-        await farm.service.heartbeat(CALLER, "q", [ClaimItem(job, tokens[job])])
-        await farm.service.checkpoint(CALLER, "q", [CheckpointItem(job, tokens[job], new_body=b"half")])
-        [result] = await farm.service.release(CALLER, "q", [ClaimItem(job, tokens[job])], 0)
+        await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job, tokens[job])])
+        await farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(job, tokens[job], new_body=b"half")])
+        [result] = await farm.service.holders.release(CALLER, "q", [ClaimItem(job, tokens[job])], 0)
         assert result.outcome.name == "APPLIED"
 
     await asyncio.gather(*(each(job) for job in jobs))
     for method in ("extend_claims", "checkpoint_jobs", "release_jobs"):
         assert farm.store("1").calls[method] <= 3
-    assert {job.body for _, job in await farm.service.lookup(jobs, bodies=True)} == {b"half"}
+    assert {job.body for _, job in await farm.service.looking.lookup(jobs, bodies=True)} == {b"half"}
 
 
 # --- everything else --------------------------------------------------------------------------------------------------------------
@@ -378,14 +378,14 @@ async def test_counts_scans_and_deletes_answer_for_the_rest_when_a_shard_fails_o
     for name in "123":
         await farm.put(name)
     farm.store("2").dead = "gone"
-    assert await farm.service.count(_PENDING) == 2
-    scanned = await farm.service.scan(ScanCommand(_PENDING))
+    assert await farm.service.looking.count(_PENDING) == 2
+    scanned = await farm.service.looking.scan(ScanCommand(_PENDING))
     assert (len(scanned.jobs), scanned.incomplete) == (2, True)
-    assert await farm.service.count(_PENDING._replace(body_regex="x")) == 2
-    assert await farm.service.count_jobs(_PENDING) == JobCount(2, incomplete=True)
-    assert await farm.service.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(2, incomplete=True)
-    assert await farm.service.delete_jobs(_PENDING._replace(priority=1), 10) == 2
-    [stats] = await farm.service.queue_stats(["q"])
+    assert await farm.service.looking.count(_PENDING._replace(body_regex="x")) == 2
+    assert await farm.service.looking.count_jobs(_PENDING) == JobCount(2, incomplete=True)
+    assert await farm.service.looking.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(2, incomplete=True)
+    assert await farm.service.bulk.delete_jobs(_PENDING._replace(priority=1), 10) == 2
+    [stats] = await farm.service.queues.queue_stats(["q"])
     assert stats.incomplete
     assert sum(row.pending for row in stats.counts) == 0
     assert farm.counted("shards_left_out") >= 5
@@ -396,7 +396,7 @@ async def test_a_hung_shard_is_left_out_of_a_count_after_its_time_limit(farm: Fa
     for name in "123":
         await farm.put(name)
     farm.store("2").hangs("count_jobs")
-    assert await farm.within(farm.settings.work_timeout_ms + 400, farm.service.count(_PENDING)) == 2
+    assert await farm.within(farm.settings.work_timeout_ms + 400, farm.service.looking.count(_PENDING)) == 2
 
 
 @on_farm()

@@ -73,11 +73,11 @@ async def test_an_ack_at_a_server_that_does_not_know_the_shard_yet_changes_nothi
     other = await ahead_of(farm)
     job = await other.put("3")
     assert [each.descriptor for each in (await other.dequeue()).jobs] == [job]
-    [early] = await farm.service.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
+    [early] = await farm.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
     assert early.outcome is Outcome.NOT_FOUND
     assert await farm.in_progress_on("3") == 1
     await farm.replace(*[farm.desired(name) for name in NEW])
-    [late] = await farm.service.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
+    [late] = await farm.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
     assert late.outcome is Outcome.APPLIED
     await other.close()
 

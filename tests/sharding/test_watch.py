@@ -38,7 +38,7 @@ async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
     await farm.sweeps.time_out_claims()
     await farm.rates.sample()
     await farm.service.queue_cache.refresh()
-    await farm.service.count(JobFilter("q", JobState.PENDING))
+    await farm.service.looking.count(JobFilter("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
         await farm.lanes("1").shard.list_queues()
     assert not farm.store("1").calls
@@ -140,9 +140,9 @@ async def test_a_hung_probe_holds_up_no_other(farm: Farm) -> None:
 async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_back(farm: Farm) -> None:
     farm.store("1").dead = "gone"
     await farm.shard_monitor.ping_all()
-    await farm.service.create_queue("new")
-    await farm.service.configure_queue("q", QueueConfig(claim_timeout_ms=5))
-    await farm.service.set_paused("new", True)
+    await farm.service.queues.create_queue("new")
+    await farm.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=5))
+    await farm.service.queues.set_paused("new", True)
     farm.store("1").dead = None
     await farm.pass_time(80_000)
     assert list(await farm.store("1").within.list_queues()) == list(await farm.store("2").within.list_queues())
@@ -154,20 +154,20 @@ async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_away(farm: Fa
     farm.store("1").dead = "gone"
     await farm.shard_monitor.ping_all()
     with pytest.raises(ShardConnectionFailed, match="deleted from the others"):
-        await farm.service.delete_queue("q", PASSWORD)
+        await farm.service.queues.delete_queue("q", PASSWORD)
     farm.store("1").dead = None
     await farm.pass_time(3_000)
-    await farm.service.delete_queue("q", PASSWORD)
-    assert await farm.service.queue_names() == []
+    await farm.service.queues.delete_queue("q", PASSWORD)
+    assert await farm.service.queues.queue_names() == []
 
 
 @on_farm()
 async def test_changes_of_queues_reach_the_others_though_one_shard_fails(farm: Farm) -> None:
     farm.store("1").fails("create_queues")
     with pytest.raises(ShardConnectionFailed):
-        await farm.service.create_queue("new")
+        await farm.service.queues.create_queue("new")
     assert len(await farm.store("3").within.list_queues()) == 2
-    await farm.service.create_queue("new")
+    await farm.service.queues.create_queue("new")
     assert len(await farm.store("1").within.list_queues()) == 2
 
 
@@ -178,7 +178,7 @@ async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) 
     await farm.service.queue_cache.refresh()
     for _ in range(10):
         assert shards_of(await farm.enqueue(b"x", queue="new")) == ["2"]
-    await farm.service.set_paused("new", False)
+    await farm.service.queues.set_paused("new", False)
     with pytest.raises(QueueNotFound):
         await farm.within(1_000, farm.enqueue(b"x", queue="unknown"))
 
@@ -186,7 +186,7 @@ async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) 
 @on_farm()
 async def test_the_stats_of_all_queues_have_those_that_another_server_has_just_made(farm: Farm) -> None:
     await farm.store("2").within.create_queues(["new"], 0)
-    assert [stats.queue for stats in await farm.service.queue_stats([])] == ["new", "q"]
+    assert [stats.queue for stats in await farm.service.queues.queue_stats([])] == ["new", "q"]
 
 
 @on_farm(dead=("2",))
@@ -242,7 +242,7 @@ async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_ar
 async def test_an_only_shard_that_is_back_is_left_as_other_servers_have_made_it(farm: Farm) -> None:
     """What this server remembers is older: it brings back no deleted queue and undoes no change of settings."""
     store = farm.store("1")
-    await farm.service.create_queue("kept")
+    await farm.service.queues.create_queue("kept")
     store.dead = "cut off"
     await farm.shard_monitor.ping_all()
     await store.within.delete_queues(["q"])
@@ -256,7 +256,7 @@ async def test_an_only_shard_that_is_back_is_left_as_other_servers_have_made_it(
 @on_farm(shards=("1", "2"))
 async def test_a_shard_that_is_back_gets_what_the_others_have_now(farm: Farm) -> None:
     """Other servers made changes while this one could not reach it, and has not read them from the others either."""
-    await farm.service.create_queue("kept")
+    await farm.service.queues.create_queue("kept")
     farm.store("1").dead = "cut off"
     await farm.shard_monitor.ping_all()
     for name in "12":
@@ -275,7 +275,7 @@ async def test_a_shard_that_is_back_first_gets_what_the_next_one_has(farm: Farm)
     """A queue was made on the second while the first was away, and then both were."""
     farm.store("1").dead = "cut off"
     await farm.shard_monitor.ping_all()
-    await farm.service.create_queue("new")
+    await farm.service.queues.create_queue("new")
     farm.store("2").dead = "cut off"
     await farm.shard_monitor.ping_all()
     farm.store("1").dead = None
@@ -289,7 +289,7 @@ async def test_a_shard_that_is_back_first_gets_what_the_next_one_has(farm: Farm)
 @on_farm()
 async def test_a_shard_just_opened_is_not_on_probation(farm: Farm) -> None:
     farm.store("1").fails("count_jobs")
-    await farm.service.queue_stats(["q"])
+    await farm.service.queues.queue_stats(["q"])
     assert farm.lanes("1").healthy
 
 
@@ -335,8 +335,8 @@ def test_a_start_waits_for_a_shard_that_takes_long_to_open_where_there_is_no_oth
 async def test_a_new_shard_gets_all_queues_with_their_settings_in_one_call(farm: Farm) -> None:
     """However many there are."""
     for number in range(5):
-        await farm.service.create_queue(f"q{number}")
-    await farm.service.set_paused("q3", True)
+        await farm.service.queues.create_queue(f"q{number}")
+    await farm.service.queues.set_paused("q3", True)
     await farm.replace(*[farm.desired(name) for name in "1234"])
     assert farm.store("4").calls["merge_queues"] == 1
     assert farm.store("4").calls["configure_queue"] == 0

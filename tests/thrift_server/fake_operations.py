@@ -74,7 +74,7 @@ ANSWERS: dict[str, Any] = {
     "delete_jobs_by_descriptor": 6,
     "configure_queue": None,
     "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
-    "settings_in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
+    "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
     "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
     "set_paused": None,
     "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
@@ -87,6 +87,9 @@ class FakeOperations:
 
     def __init__(self) -> None:
         self.answers = dict(ANSWERS)
+        self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.holders = self.looking = (
+            self.bulk
+        ) = self
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[Caller, str, Dequeued]] = []
         self.undelivered_event = asyncio.Event()

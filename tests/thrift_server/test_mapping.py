@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.service import Operations
+from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN
 from pinlater.server.operations.values import (
     AckBatch,
@@ -82,7 +82,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getQueueStats": ("queue_stats", (["emails"],), {}),
     "runJobs": ("run_jobs", ("emails", [DESCRIPTOR], 3, 1_767_225_600_000), {}),
     "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
-    "getSettingsInForce": ("settings_in_force", ("emails",), {}),
+    "getSettingsInForce": ("in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
@@ -355,7 +355,7 @@ async def test_jobs_of_a_caller_who_goes_while_the_outcomes_of_many_acks_are_ans
     desk.operations.answers["dequeue"] = Dequeued(jobs, results)
     request = types.PinLaterDequeueRequest("emails", 10)
     arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
-    call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Operations, desk.operations), arguments))
+    call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Service, desk.operations), arguments))
     while not desk.operations.asked:
         await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -87,7 +87,7 @@ class Holder(NamedTuple):
 
 
 class ClaimedJob(NamedTuple):
-    """A job as it is handed out. `attempt` counts from 1; `first` says that it was never tried before."""
+    """A job as it is handed out. `attempt` counts from 1."""
 
     id: int
     priority: int

@@ -33,7 +33,6 @@ from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.operations.traced import trace
 from pinlater.server.sharding.agreed_time import ahead_ms, tell_time
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.gauges import show_shards
@@ -45,8 +44,10 @@ from pinlater.server.stores import make_shards, sharded
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import TICK_S, Metrics
 from pinlater.server.telemetry.tracing import find_tracing
+from pinlater.server.thrift.dispatch import HANDLERS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
+from pinlater.server.thrift.traced import traced
 from pinlater.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -109,25 +110,21 @@ class App:
 
     async def start(self) -> None:
         """Opens the store and listens. Raises `WorldError` or OSError with a clear text, having undone what it began."""
-        if not self._one_of_many:
-            with listening("HTTP", self.settings.http.host, self.settings.http.port):
-                await self.http.start()  # first, so that /readyz says why it takes long
-        try:
-            desired = self._desired()
-            shards = await open_shards(desired, self.clock, self._random, self.settings.sharding)
-            try:
-                await self._agree_on_time(shards)
-                self._assemble(shards)
-                await self._agree()
-                await self._hear_others()
-                with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
-                    await self.thrift.start()
-            except BaseException:
-                await shards.close()
-                raise
-        except BaseException:
-            await self.http.stop()
-            raise
+        async with contextlib.AsyncExitStack() as begun:
+            if not self._one_of_many:
+                with listening("HTTP", self.settings.http.host, self.settings.http.port):
+                    await self.http.start()  # first, so that /readyz says why it takes long
+                begun.push_async_callback(self.http.stop)
+            shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
+            begun.push_async_callback(shards.close)
+            await self._agree_on_time(shards)
+            self._assemble(shards)
+            begun.callback(self.cluster.close)
+            await self._agree()
+            await self._hear_others()
+            with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
+                await self.thrift.start()
+            begun.pop_all()
         self.service.identity.port = self.thrift.port
         self.runner.start()
         self.loop_lag.start()
@@ -178,7 +175,6 @@ class App:
             help="1 while a file that is read again can't be, and its old values hold",
             join="max",
         )
-        trace(self.service, find_tracing())
         self.thrift = ThriftServer(
             self.service,
             settings.thrift,
@@ -188,6 +184,7 @@ class App:
             budget=ByteBudget(settings.thrift.max_buffered_bytes),
             standstill=standstill,
             other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
+            handlers=traced(HANDLERS, find_tracing()),
         )
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)

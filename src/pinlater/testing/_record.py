@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import Caller, Enqueued, JobToEnqueue
+from pinlater.server.operations.values import JobToEnqueue
+from pinlater.server.thrift import dispatch, requests
 
 
 class Stored(NamedTuple):
@@ -34,23 +34,12 @@ class Record:
         """Forgets all; the jobs themselves stay."""
         self._stored.clear()
 
-    def watch(self, service: Service) -> None:
-        """From now on keeps what `service` stores."""
-        enqueue = service.enqueue
-
-        async def recorded_enqueue(
-            caller: Caller,
-            queue: str,
-            jobs: Sequence[JobToEnqueue],
-            *,
-            request_key: str | None = None,
-            repeat: bool = False,
-        ) -> Enqueued:
-            enqueued = await enqueue(caller, queue, jobs, request_key=request_key, repeat=repeat)
-            existing = frozenset(enqueued.existing)
-            for index, (descriptor, job) in enumerate(zip(enqueued.descriptors, jobs, strict=True)):
-                if index not in existing:
-                    self._stored.setdefault(descriptor, Stored(descriptor, queue, job, self._clock.now_ms()))
-            return enqueued
-
-        service.enqueue = recorded_enqueue
+    async def enqueue_jobs(self, service: Service, call: Any) -> Any:
+        """The handler of `enqueueJobs`; keeps what it stores."""
+        answer = await dispatch.enqueue_jobs(service, call)
+        queue, jobs = call.request.queueName, requests.jobs_to_enqueue(call.request.jobs)
+        existing = frozenset(answer.existing or ())
+        for index, (descriptor, job) in enumerate(zip(answer.jobDescriptors, jobs, strict=True)):
+            if index not in existing:
+                self._stored.setdefault(descriptor, Stored(descriptor, queue, job, self._clock.now_ms()))
+        return answer

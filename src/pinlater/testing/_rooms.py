@@ -6,7 +6,7 @@ sees here is what a server does. Belongs to the loop that it was opened on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from pinlater.domain.clock import Clock
@@ -24,6 +24,7 @@ from pinlater.server.storage.interface import TimeToLive
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
+from pinlater.server.thrift.dispatch import HANDLERS, Handler
 from pinlater.server.thrift.settings import ThriftSettings
 
 HOST, PORT = "in-process", 1
@@ -32,9 +33,17 @@ HOST, PORT = "in-process", 1
 class Rooms:
     """One server's inside. `open`, then `close`."""
 
-    def __init__(self, clock: Clock, settings: ServiceSettings, admin_password_hash: str | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        settings: ServiceSettings,
+        admin_password_hash: str | None = None,
+        *,
+        handlers: Mapping[str, Handler] = HANDLERS,
+    ) -> None:
         self._clock = clock
         self._settings = settings
+        self._handlers = handlers
         self._passwords = PasswordCheck(admin_password_hash)
         self.metrics = Metrics()
 
@@ -50,7 +59,7 @@ class Rooms:
             self._shards, self._dispatcher, self._passwords, identity, metrics, clock, self._settings
         )
         frames = ThriftSettings(max_frame_bytes=self._settings.max_frame_bytes)
-        self.answering = Answering(self.service, frames, metrics, clock)
+        self.answering = Answering(self.service, frames, metrics, clock, handlers=self._handlers)
         every = MaintenanceSettings()
         self._sweeps = Sweeps(self._shards, self._dispatcher, self._times_to_live, metrics, clock, every)
 

@@ -25,6 +25,7 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import ClaimedJob, JobInfo, JobState
 from pinlater.domain.passwords import hash_password
 from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.thrift.dispatch import HANDLERS
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._record import Record
@@ -75,10 +76,14 @@ class InProcessService:
         self._cron_made_until: WeakKeyDictionary[Worker, dict[str, datetime]] = WeakKeyDictionary()
         self._started_at = self.clock.now
         self._thread = LoopThread(self.clock)
-        self._rooms = Rooms(self.clock, settings or ServiceSettings(), admin_password and hash_password(admin_password))
+        self._rooms = Rooms(
+            self.clock,
+            settings or ServiceSettings(),
+            admin_password and hash_password(admin_password),
+            handlers={**HANDLERS, "enqueueJobs": self._record.enqueue_jobs},
+        )
         self._thread.start()
         self._thread.run(self._rooms.open)
-        self._record.watch(self._rooms.service)
         self._connect = Connector(self._rooms, self._thread, self.clock)
         self.client = Client(str(ADDRESS), source="test", clock=self.clock, connect=self._connect)
 

@@ -60,7 +60,7 @@ class Enqueue:
         self._settings = settings
         self._body_limit = body_limit
         self._standstill = standstill
-        self._spread = ShardRouter(shards, clock, self._insert, self._finish)
+        self._router = ShardRouter(shards, clock, self._insert, self._finish)
 
     async def enqueue(
         self,
@@ -93,14 +93,14 @@ class Enqueue:
             plain = request_key is None and not any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
                 request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
-                return await self._spread.enqueue(known, jobs, now_ms, request)
+                return await self._router.enqueue(known, jobs, now_ms, request)
             shard = self._shards.for_enqueue()
             try:
                 inserted = await self._insert(shard, known, jobs, now_ms, request_key, fingerprint)
             except PinLaterError as error:
                 if not plain:
                     raise
-                return await self._spread.elsewhere(known, jobs, now_ms, shard, error)
+                return await self._router.elsewhere(known, jobs, now_ms, shard, error)
             return self._finish(known, jobs, shard.name, inserted)
         except EnqueueRejected:
             self._metrics.queue(queue).enqueue_rejected += len(jobs)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.operations.service import Operations
+from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN, step_by_step
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.server.thrift import audit
@@ -83,21 +84,22 @@ class Route(NamedTuple):
 class Answering:
     """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
 
-    `large_frames` decodes what is large; not given, that is done on the event loop as well.
+    `large_frames` decodes what is large; not given, that is done on the event loop as well. `handlers`: one for each method.
     """
 
     def __init__(
         self,
-        operations: Operations,
+        service: Service,
         settings: ThriftSettings,
         metrics: Metrics,
         clock: Clock,
         budget: ByteBudget | None = None,
         *,
         large_frames: LargeFrames | None = None,
+        handlers: Mapping[str, Handler] = HANDLERS,
     ) -> None:
         self.budget = budget or ByteBudget(settings.max_buffered_bytes)
-        self._operations = operations
+        self._service = service
         self._settings = settings
         self._metrics = metrics
         self._monotonic = clock.monotonic
@@ -120,7 +122,7 @@ class Answering:
                 name in METHODS_THAT_SEARCH,
                 name == METHOD_THAT_HANDS_OUT or name in METHODS_THAT_SEARCH or name in cost,
             )
-            for name, handle in HANDLERS.items()
+            for name, handle in handlers.items()
         }
         self.running = 0
         self.waiting = 0
@@ -205,7 +207,7 @@ class Answering:
             return NO_ANSWER
         answer: Any = None
         try:
-            answer = await route.handle(self._operations, call.arguments)
+            answer = await route.handle(self._service, call.arguments)
             if call.method.returns_many and len(answer) > ITEMS_A_TURN:
                 steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
                 reply = await step_by_step(steps)
@@ -242,7 +244,7 @@ class Answering:
 
     def undelivered(self, answer: Delivery) -> None:
         """The kernel did not get all of this answer: its jobs go back, unspent."""
-        self._operations.undelivered(answer.caller, answer.queue, answer.dequeued)
+        self._service.dequeuing.undelivered(answer.caller, answer.queue, answer.dequeued)
 
     def _failed(self, call: Call, route: Route, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(error.code.name)

@@ -1,6 +1,6 @@
 """Which operation a method calls: a table, and one small function for each. No business logic here.
 
-A handler takes the operations and the decoded arguments, and returns what the wire answers.
+A handler takes the service and the decoded arguments, and returns what the wire answers.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pinlater.server.operations.service import Operations
+from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns
 from pinlater.server.thrift import answers, requests
 from pinlater.server.thrift.requests import caller
 
-Handler = Callable[[Operations, Any], Awaitable[Any]]
+Handler = Callable[[Service, Any], Awaitable[Any]]
 
 
-async def create_queue(operations: Operations, call: Any) -> None:
-    await operations.create_queue(call.name)
+async def create_queue(service: Service, call: Any) -> None:
+    await service.queues.create_queue(call.name)
 
 
-async def delete_queue(operations: Operations, call: Any) -> None:
-    await operations.delete_queue(call.name, call.password)
+async def delete_queue(service: Service, call: Any) -> None:
+    await service.queues.delete_queue(call.name, call.password)
 
 
-async def enqueue_jobs(operations: Operations, call: Any) -> Any:
+async def enqueue_jobs(service: Service, call: Any) -> Any:
     request = call.request
-    stored = await operations.enqueue(
+    stored = await service.enqueuing.enqueue(
         caller(call.context),
         request.queueName,
         requests.jobs_to_enqueue(request.jobs),
@@ -37,39 +37,41 @@ async def enqueue_jobs(operations: Operations, call: Any) -> Any:
     return answers.enqueued(stored)
 
 
-async def dequeue_jobs(operations: Operations, call: Any) -> Any:
+async def dequeue_jobs(service: Service, call: Any) -> Any:
     who = caller(call.context)
-    dequeued = await operations.dequeue(who, await requests.dequeue_command(call.request))
+    dequeued = await service.dequeuing.dequeue(who, await requests.dequeue_command(call.request))
     if len(dequeued.ack_results) <= ITEMS_A_TURN:
         return answers.Delivery(who, call.request.queueName, dequeued)
     try:
         outcomes = await in_turns(dequeued.ack_results, answers.ack_outcomes)
     except asyncio.CancelledError:  # the caller has gone: what was claimed goes back, unspent
-        operations.undelivered(who, call.request.queueName, dequeued)
+        service.dequeuing.undelivered(who, call.request.queueName, dequeued)
         raise
     return answers.Delivery(who, call.request.queueName, dequeued, outcomes)
 
 
-async def ack_dequeued_jobs(operations: Operations, call: Any) -> None:
-    # Its answer has no outcomes: an error that were one would be lost.
-    batch = await requests.ack_batch(call.request)
-    if batch.per_item_errors:
-        batch = batch._replace(per_item_errors=False)
-    await operations.acknowledge(caller(call.context), batch)
+async def ack_dequeued_jobs(service: Service, call: Any) -> None:
+    # Its answer has no outcomes, so an error of a single item would be lost.
+    batch = await requests.ack_batch(call.request, per_item_errors=False)
+    await service.holders.acknowledge(caller(call.context), batch)
 
 
-async def ack_jobs(operations: Operations, call: Any) -> Any:
-    results = await operations.acknowledge(caller(call.context), await requests.ack_batch(call.request))
+async def ack_jobs(service: Service, call: Any) -> Any:
+    request = call.request
+    batch = await requests.ack_batch(request, per_item_errors=bool(request.perItemErrors))
+    results = await service.holders.acknowledge(caller(call.context), batch)
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def checkpoint_jobs(operations: Operations, call: Any) -> None:
-    await operations.checkpoint(caller(call.context), call.request.queueName, await requests.checkpoints(call.request))
+async def checkpoint_jobs(service: Service, call: Any) -> None:
+    await service.holders.checkpoint(
+        caller(call.context), call.request.queueName, await requests.checkpoints(call.request)
+    )
 
 
-async def checkpoint_jobs_fenced(operations: Operations, call: Any) -> Any:
+async def checkpoint_jobs_fenced(service: Service, call: Any) -> Any:
     request = call.request
-    results = await operations.checkpoint(
+    results = await service.holders.checkpoint(
         caller(call.context),
         request.queueName,
         await requests.checkpoints(request),
@@ -78,19 +80,19 @@ async def checkpoint_jobs_fenced(operations: Operations, call: Any) -> Any:
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def heartbeat_claims(operations: Operations, call: Any) -> Any:
+async def heartbeat_claims(service: Service, call: Any) -> Any:
     request = call.request
     claims = await requests.claims(request)
-    results = await operations.heartbeat(
+    results = await service.holders.heartbeat(
         caller(call.context), request.queueName, claims, per_item_errors=bool(request.perItemErrors)
     )
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def release_jobs(operations: Operations, call: Any) -> Any:
+async def release_jobs(service: Service, call: Any) -> Any:
     request = call.request
     claims = await requests.claims(request)
-    results = await operations.release(
+    results = await service.holders.release(
         caller(call.context),
         request.queueName,
         claims,
@@ -100,38 +102,38 @@ async def release_jobs(operations: Operations, call: Any) -> Any:
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def cancel_jobs(operations: Operations, call: Any) -> Any:
-    results = await operations.cancel(caller(call.context), call.queueName, call.jobDescriptors)
+async def cancel_jobs(service: Service, call: Any) -> Any:
+    results = await service.holders.cancel(caller(call.context), call.queueName, call.jobDescriptors)
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def lookup_jobs(operations: Operations, call: Any) -> Any:
+async def lookup_jobs(service: Service, call: Any) -> Any:
     request = call.request
-    found = await operations.lookup(request.jobDescriptors, bodies=request.includeBody)
+    found = await service.looking.lookup(request.jobDescriptors, bodies=request.includeBody)
     return dict(await in_turns(found, answers.looked_up))
 
 
-async def get_job_count(operations: Operations, call: Any) -> int:
-    return answers.number(await operations.count(requests.count_filter(call.request)))
+async def get_job_count(service: Service, call: Any) -> int:
+    return answers.number(await service.looking.count(requests.count_filter(call.request)))
 
 
-async def count_jobs(operations: Operations, call: Any) -> Any:
-    return answers.job_count(await operations.count_jobs(requests.count_filter(call.request)))
+async def count_jobs(service: Service, call: Any) -> Any:
+    return answers.job_count(await service.looking.count_jobs(requests.count_filter(call.request)))
 
 
-async def get_queue_names(operations: Operations, call: Any) -> set[str]:
+async def get_queue_names(service: Service, call: Any) -> set[str]:
     del call
-    return set(await operations.queue_names())
+    return set(await service.queues.queue_names())
 
 
-async def scan_jobs(operations: Operations, call: Any) -> Any:
-    return answers.scanned(await operations.scan(requests.scan_command(call.request)))
+async def scan_jobs(service: Service, call: Any) -> Any:
+    return answers.scanned(await service.looking.scan(requests.scan_command(call.request)))
 
 
-async def retry_failed_jobs(operations: Operations, call: Any) -> int:
+async def retry_failed_jobs(service: Service, call: Any) -> int:
     request = call.request
     return answers.number(
-        await operations.retry_failed(
+        await service.bulk.retry_failed(
             request.queueName,
             request.priority,
             request.attemptsToAllow,
@@ -141,54 +143,54 @@ async def retry_failed_jobs(operations: Operations, call: Any) -> int:
     )
 
 
-async def run_jobs(operations: Operations, call: Any) -> Any:
+async def run_jobs(service: Service, call: Any) -> Any:
     request = call.request
-    results = await operations.run_jobs(
+    results = await service.bulk.run_jobs(
         request.queueName, request.jobDescriptors, request.attemptsToAllow, request.runAfterTimestampMillis
     )
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def delete_jobs(operations: Operations, call: Any) -> int:
-    return answers.number(await operations.delete_jobs(requests.delete_filter(call.request), call.request.limit))
+async def delete_jobs(service: Service, call: Any) -> int:
+    return answers.number(await service.bulk.delete_jobs(requests.delete_filter(call.request), call.request.limit))
 
 
-async def delete_jobs_by_descriptor(operations: Operations, call: Any) -> int:
-    return answers.number(await operations.delete_jobs_by_descriptor(call.queueName, call.jobDescriptors))
+async def delete_jobs_by_descriptor(service: Service, call: Any) -> int:
+    return answers.number(await service.bulk.delete_jobs_by_descriptor(call.queueName, call.jobDescriptors))
 
 
-async def configure_queue(operations: Operations, call: Any) -> None:
-    await operations.configure_queue(call.queueName, requests.queue_config(call.config))
+async def configure_queue(service: Service, call: Any) -> None:
+    await service.queues.configure_queue(call.queueName, requests.queue_config(call.config))
 
 
-async def get_queue_config(operations: Operations, call: Any) -> Any:
-    return answers.queue_config(await operations.queue_config(call.queueName))
+async def get_queue_config(service: Service, call: Any) -> Any:
+    return answers.queue_config(await service.queues.queue_config(call.queueName))
 
 
-async def get_settings_in_force(operations: Operations, call: Any) -> Any:
-    return answers.settings_in_force(await operations.settings_in_force(call.queueName))
+async def get_settings_in_force(service: Service, call: Any) -> Any:
+    return answers.settings_in_force(await service.queue_settings.in_force(call.queueName))
 
 
-async def get_waiting_dequeues(operations: Operations, call: Any) -> Any:
+async def get_waiting_dequeues(service: Service, call: Any) -> Any:
     del call
-    return await in_turns(await operations.waiting_dequeues(), answers.waiting_dequeues)
+    return await in_turns(await service.waiting_dequeues(), answers.waiting_dequeues)
 
 
-async def pause_queue(operations: Operations, call: Any) -> None:
-    await operations.set_paused(call.queueName, True)
+async def pause_queue(service: Service, call: Any) -> None:
+    await service.queues.set_paused(call.queueName, True)
 
 
-async def resume_queue(operations: Operations, call: Any) -> None:
-    await operations.set_paused(call.queueName, False)
+async def resume_queue(service: Service, call: Any) -> None:
+    await service.queues.set_paused(call.queueName, False)
 
 
-async def get_queue_stats(operations: Operations, call: Any) -> Any:
-    return await answers.all_queue_stats(await operations.queue_stats(call.queueNames))
+async def get_queue_stats(service: Service, call: Any) -> Any:
+    return await answers.all_queue_stats(await service.queues.queue_stats(call.queueNames))
 
 
-async def get_server_info(operations: Operations, call: Any) -> Any:
+async def get_server_info(service: Service, call: Any) -> Any:
     del call
-    return answers.server_info(await operations.server_info())
+    return answers.server_info(await service.server_info())
 
 
 HANDLERS: dict[str, Handler] = {

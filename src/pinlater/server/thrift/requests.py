@@ -97,7 +97,7 @@ def _acks(infos: Sequence[Any], *, succeeded: bool) -> list[AckItem]:
     ]
 
 
-async def ack_batch(request: Any) -> AckBatch:
+async def ack_batch(request: Any, *, per_item_errors: bool) -> AckBatch:
     """Acks in the order of their outcomes: succeeded ones first."""
     succeeded, failed = request.jobsSucceeded or (), request.jobsFailed or ()
     if len(succeeded) + len(failed) <= ITEMS_A_TURN:
@@ -106,7 +106,7 @@ async def ack_batch(request: Any) -> AckBatch:
             items += _acks(failed, succeeded=False)
     else:
         items = await in_turns(succeeded, _succeeded) + await in_turns(failed, _failed)
-    return AckBatch(request.queueName, items, bool(request.perItemErrors))
+    return AckBatch(request.queueName, items, per_item_errors)
 
 
 async def dequeue_command(request: Any) -> DequeueCommand:
@@ -115,7 +115,7 @@ async def dequeue_command(request: Any) -> DequeueCommand:
     return DequeueCommand(
         request.queueName,
         request.limit,
-        None if riding is None else await ack_batch(riding),
+        None if riding is None else await ack_batch(riding, per_item_errors=bool(riding.perItemErrors)),
         request.dryRun,
         request.coverage,
         request.waitMillis or 0,

@@ -1,6 +1,6 @@
 """The listener: takes connections in, keeps them within bounds, sweeps out idle and stuck ones, and drains.
 
-Runs on asyncio's and on uvloop's event loop. Weakness: it trusts its operations to answer; a request that never ends keeps its
+Runs on asyncio's and on uvloop's event loop. Weakness: it trusts the service to answer; a request that never ends keeps its
 connection until the drain's grace is over.
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
+from collections.abc import Mapping
 
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
-from pinlater.server.operations.service import Operations
+from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.connection import ThriftConnection
+from pinlater.server.thrift.dispatch import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
 from pinlater.server.thrift.open_files import make_room
 from pinlater.server.thrift.settings import ThriftSettings
@@ -40,15 +42,15 @@ FRUITLESS_PAUSES = 9
 
 
 class ThriftServer:
-    """Serves `operations` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
+    """Serves `service` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
 
     `budget` counts the bytes in flight; not given, it has the settings' limit. `other_connections`: how many other listeners of this
-    process may hold; the system's bound on open files is shared with them.
+    process may hold; the system's bound on open files is shared with them. `handlers`: what each method calls.
     """
 
     def __init__(
         self,
-        operations: Operations,
+        service: Service,
         settings: ThriftSettings,
         metrics: Metrics,
         clock: Clock,
@@ -57,12 +59,15 @@ class ThriftServer:
         budget: ByteBudget | None = None,
         standstill: Standstill | None = None,
         other_connections: int = 0,
+        handlers: Mapping[str, Handler] = HANDLERS,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
         self.monotonic = clock.monotonic
         self._large_frames = LargeFrames(settings.wire_limits)
-        self.answering = Answering(operations, settings, metrics, clock, budget, large_frames=self._large_frames)
+        self.answering = Answering(
+            service, settings, metrics, clock, budget, large_frames=self._large_frames, handlers=handlers
+        )
         self.budget = self.answering.budget
         self._connections: dict[ThriftConnection, None] = {}
         self._silent: dict[ThriftConnection, None] = {}  # never sent a request, oldest first
