@@ -9,16 +9,8 @@ from bench.workplace import BODY, QUEUE
 from pinlater.domain.clock import Clock
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.storage.interface import (
-    Ack,
-    ClaimCall,
-    Claimed,
-    ClaimOrder,
-    Inserted,
-    InsertRequest,
-    JobKey,
-    Shard,
-)
+from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.values import Ack, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey
 
 CHUNK = 5_000
 _HOLDER = Holder("bench:0:0:bench:0", "bench", "bench")

@@ -12,7 +12,7 @@ from bench.redis_stores import RedisStore
 from bench.results import RowResult, median_of
 from bench.workplace import BODY, Workplace
 from pinlater.domain.clock import SystemClock
-from pinlater.server.storage.interface import JobKey
+from pinlater.server.storage.values import JobKey
 
 
 def memory(place: Workplace) -> RowResult:

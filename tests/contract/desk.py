@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, cast
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
@@ -16,7 +16,8 @@ from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import StatusRule
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.interface import Shard, SharedShard
+from pinlater.server.storage.values import (
     Ack,
     Acked,
     Checkpoint,
@@ -32,7 +33,6 @@ from pinlater.server.storage.interface import (
     Purge,
     Requeue,
     RunOrder,
-    Shard,
     TimeToLive,
     raise_error,
 )
@@ -86,6 +86,12 @@ class Desk:
         """How this store joins custom statuses."""
         capabilities = self.shard.capabilities
         return StatusRule(capabilities.custom_status_chars_max, capabilities.ack_replaces_status)
+
+    @property
+    def shared(self) -> SharedShard:
+        """The shard, of a store that several servers use."""
+        assert self.shard.capabilities.shared
+        return cast("SharedShard", self.shard)
 
     async def open(self) -> None:
         await self.shard.open(self.now)

@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.errors import RequestKeyConflict
 from pinlater.domain.job import UniqueScope
-from pinlater.server.storage.interface import Inserted, InsertRequest, RequestRef, TimedKeys, UniqueHeld, UniqueRef
+from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from tests.contract.desk import QUEUE, Desk, unique
 
 TWO_MINUTES_MS = 120_000

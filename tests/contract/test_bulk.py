@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import JobKey, Purge, Requeue
+from pinlater.server.storage.values import JobKey, Purge, Requeue
 from tests.contract.desk import QUEUE, Desk
 
 STATES = list(JobState)

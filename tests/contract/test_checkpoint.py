@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Checkpoint, raise_error
+from pinlater.server.storage.values import Checkpoint, raise_error
 from tests.contract.desk import TIMEOUT_MS, Desk
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
 
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.server.storage.values import Acked, Checkpoint, ClaimRef, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, Held, unique
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import ClaimCall, ClaimOrder, Swept
+from pinlater.server.storage.values import ClaimCall, ClaimOrder, Swept
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Ack
+from pinlater.server.storage.values import Ack
 from tests.contract.desk import Desk
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import InsertRequest, Swept, TimeToLive
+from pinlater.server.storage.values import InsertRequest, Swept, TimeToLive
 from tests.contract.desk import ALL, QUEUE, Desk
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, NewJob
-from pinlater.server.storage.interface import Checkpoint, JobKey
+from pinlater.server.storage.values import Checkpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, unique
 
 I64_MAX, I64_MIN = 2**63 - 1, -(2**63)

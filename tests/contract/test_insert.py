@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pinlater.domain.errors import QueueFull, QueueNotFound
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk
 
 

@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.errors import QueueFull
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, unique
 
 MANY = ServiceSettings().max_jobs_per_request

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
-from pinlater.server.storage.interface import DELETION_KEPT_MS
+from pinlater.server.storage.values import DELETION_KEPT_MS
 from tests.contract.desk import QUEUE, Desk
 
 LATE_MS = 1_767_225_600_000

@@ -7,7 +7,7 @@ import pytest
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import Queue, QueueConfig, Versions
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 
 CONFIG = QueueConfig(

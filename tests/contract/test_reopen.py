@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.storage.interface import Checkpoint, Inserted, InsertRequest
+from pinlater.server.storage.values import Checkpoint, Inserted, InsertRequest
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, unique
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, unique
 
 TWO_MINUTES_MS = 120_000

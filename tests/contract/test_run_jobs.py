@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.server.storage.interface import JobKey, RunOrder
+from pinlater.server.storage.values import JobKey, RunOrder
 from tests.contract.desk import QUEUE, Desk
 
 

@@ -15,7 +15,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.values import (
     Ack,
     Acked,
     Checkpoint,
@@ -276,16 +276,16 @@ async def test_a_server_that_remembers_the_queue_before_hears_of_jobs_in_the_new
     """Waiting dequeues are woken by this."""
     await know(other)
     await make_again(desk)
-    await other.shard.changed_queues()
+    await other.shared.changed_queues()
     await desk.put()
-    assert await other.shard.changed_queues() == [QUEUE]
+    assert await other.shared.changed_queues() == [QUEUE]
 
 
 async def test_priorities_that_only_another_server_used_are_claimed(other: Desk, desk: Desk) -> None:
     """This server's settings have fewer levels."""
     assert await other.claim() == []
     await desk.put(b"low", priority=7)
-    await other.shard.changed_queues()
+    await other.shared.changed_queues()
     assert [held.job.body for held in await other.claim()] == [b"low"]
     await desk.assert_counters_exact()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Swept
+from pinlater.server.storage.values import Swept
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.server.storage.interface import Inserted, InsertRequest, JobKey
+from pinlater.server.storage.values import Inserted, InsertRequest, JobKey
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, About, Desk, unique
 
 SCOPES = list(UniqueScope)

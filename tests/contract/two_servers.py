@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import ClaimCall, ClaimOrder
+from pinlater.server.storage.values import ClaimCall, ClaimOrder
 from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
 
 _JOBS = 60
@@ -27,7 +27,7 @@ async def hand_out_by_priority(desks: tuple[Desk, Desk], seed: int) -> None:
         held = await desk.claim(random.randint(1, 4))
         misses += not held
         if not held:  # it may not know yet of what the other has made ready
-            await desk.shard.changed_queues()
+            await desk.shared.changed_queues()
             assert misses < 10_000
         order += [stored.pop(one.job.id) for one in held]
     assert order == sorted(order)
@@ -46,7 +46,7 @@ async def expire_once(desks: tuple[Desk, Desk], seed: int) -> None:
         (expired if expires_in_ms == 500 else lasting).add(key.id)
     for desk in desks:
         desk.clock.advance(ms=501)
-        await desk.shard.changed_queues()
+        await desk.shared.changed_queues()
     handed_out: list[int] = []
     failed: list[int] = []
 

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.storage.interface import Inserted, InsertRequest
 from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.values import Inserted, InsertRequest
 
 BEHIND_SECONDS = 0.1
 

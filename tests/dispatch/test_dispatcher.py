@@ -18,9 +18,10 @@ from pinlater.server.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
 from pinlater.server.dispatch.limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Claimed, ClaimOrder, Inserted, InsertRequest, Shard
+from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.values import Claimed, ClaimOrder, Inserted, InsertRequest
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.
 _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))

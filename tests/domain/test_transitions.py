@@ -16,8 +16,8 @@ from pinlater.domain.transitions import (
     append_status,
     prepend_status,
 )
-from pinlater.server.storage.interface import Checkpoint, ClaimRef, JobKey
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import Checkpoint, ClaimRef, JobKey
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
 LATE_MS = TIMEOUT_MS + 1

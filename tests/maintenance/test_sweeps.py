@@ -19,7 +19,8 @@ from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import (
     Ack,
     ClaimCall,
     ClaimOrder,
@@ -30,7 +31,6 @@ from pinlater.server.storage.interface import (
     TimeToLive,
     raise_error,
 )
-from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 
 HOLDER = Holder("h:1:2:worker:1", "worker", "t1")

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.server.storage.interface import Checkpoint, InsertRequest
+from pinlater.server.storage.values import Checkpoint, InsertRequest
 from tests.contract.desk import Desk, Held, unique
 from tests.mysql.consistency import inconsistencies
 from tests.mysql.rig import QUEUE, Rig

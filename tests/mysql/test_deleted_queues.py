@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
-from pinlater.server.storage.interface import DELETION_KEPT_MS
+from pinlater.server.storage.values import DELETION_KEPT_MS
 from tests.contract.desk import Desk
 from tests.mysql.rig import QUEUE, Rig
 

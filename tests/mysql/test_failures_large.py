@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Outcome, UniqueScope
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.storage.interface import Ack, Acked, Checkpoint, Inserted, InsertRequest
+from pinlater.server.storage.values import Ack, Acked, Checkpoint, Inserted, InsertRequest
 from tests.contract.desk import Desk, unique
 from tests.mysql.rig import QUEUE, Rig
 

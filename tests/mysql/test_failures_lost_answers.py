@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Checkpoint, JobKey
+from pinlater.server.storage.values import Checkpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, Held
 from tests.mysql.rig import LIMITS, Rig, gathered, stats_of, until
 
@@ -332,7 +332,7 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
 
     # Nobody works on it: the next sweep gives it back unspent, and whoever waits is told.
     assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
-    assert QUEUE in await desk.shard.changed_queues()
+    assert QUEUE in await desk.shared.changed_queues()
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     await rig.assert_consistent()

@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import Outcome
-from pinlater.server.storage.interface import Checkpoint, ClaimCall, ClaimOrder, Inserted, InsertRequest, TimeToLive
+from pinlater.server.storage.values import Checkpoint, ClaimCall, ClaimOrder, Inserted, InsertRequest, TimeToLive
 from tests.contract.desk import Desk, Held
 from tests.mysql.rig import QUEUE, Rig
 

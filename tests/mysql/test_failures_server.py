@@ -13,7 +13,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.job import ClaimedJob, Holder, NewJob, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
-from pinlater.server.storage.interface import Ack, ClaimCall, InsertRequest, JobKey
+from pinlater.server.storage.values import Ack, ClaimCall, InsertRequest, JobKey
 from tests.crash.history import Recorder, check
 from tests.mysql.rig import QUEUE, Rig, gathered, rig_on, until
 from tests.servers.database import DatabaseServer

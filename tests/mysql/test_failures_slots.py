@@ -11,7 +11,7 @@ from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import Outcome
 from pinlater.server.sharding.shards import ShardLanes
-from pinlater.server.storage.interface import InsertRequest
+from pinlater.server.storage.values import InsertRequest
 from tests.contract.desk import Desk
 from tests.mysql.rig import QUEUE, Rig, stats_of, until
 
@@ -63,7 +63,7 @@ async def test_a_server_that_slept_takes_another_slot_at_its_next_sign_of_life(r
     sleeper, heir = await asleep(rig)
     await sleeper.shard.ping()
     assert (sleeper.shard.slot, heir.shard.slot) == (1, 0)
-    assert [member.slot for member in await heir.shard.members()] == [0, 1]
+    assert [member.slot for member in await heir.shared.members()] == [0, 1]
 
 
 async def test_a_server_that_slept_takes_another_slot_at_its_next_transaction(rig: Rig) -> None:

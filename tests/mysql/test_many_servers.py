@@ -26,7 +26,7 @@ async def desks(rig: Rig) -> AsyncIterator[list[Desk]]:
     await desks[0].shard.create_queues([queue_of(number) for number in range(SERVERS)], desks[0].now)
     for desk in desks:
         await desk.shard.list_queues()
-        await desk.shard.changed_queues()
+        await desk.shared.changed_queues()
     yield desks
     for desk in desks:
         await desk.shard.close()
@@ -40,7 +40,7 @@ async def assert_seen_by_others(desks: list[Desk], number: int) -> None:
     """By its queue, and nothing else."""
     for other, desk in enumerate(desks):
         expected = [] if other == number else [queue_of(number)]
-        assert list(await desk.shard.changed_queues()) == expected, f"server {other} of what server {number} did"
+        assert list(await desk.shared.changed_queues()) == expected, f"server {other} of what server {number} did"
 
 
 async def test_each_sees_what_each_other_does(desks: list[Desk], rig: Rig) -> None:
@@ -60,14 +60,14 @@ async def test_what_several_do_between_two_looks_is_seen_whole(desks: list[Desk]
     """By who did nothing, and by who did something as well."""
     for number, desk in enumerate(desks[1:], start=1):
         await desk.put(queue=queue_of(number))
-    assert sorted(await desks[0].shard.changed_queues()) == sorted(queue_of(number) for number in range(1, SERVERS))
-    assert sorted(await desks[1].shard.changed_queues()) == sorted(queue_of(number) for number in range(2, SERVERS))
+    assert sorted(await desks[0].shared.changed_queues()) == sorted(queue_of(number) for number in range(1, SERVERS))
+    assert sorted(await desks[1].shared.changed_queues()) == sorted(queue_of(number) for number in range(2, SERVERS))
 
 
 async def test_each_knows_all(desks: list[Desk]) -> None:
     for desk in desks:
         assert isinstance(desk.shard, MysqlShard)
-        assert [member.slot for member in await desk.shard.members()] == list(range(SERVERS))
+        assert [member.slot for member in await desk.shared.members()] == list(range(SERVERS))
 
 
 async def test_each_sweeps_what_any_other_left(desks: list[Desk]) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import InsertRequest
 from pinlater.server.storage.mysql.server_requirements import judge
 from pinlater.server.storage.mysql.statements import lock_name
+from pinlater.server.storage.values import InsertRequest
 from tests.mysql.rig import QUEUE, rig_on
 from tests.mysql.test_layout import READ_LIMIT
 from tests.servers.database import DatabaseServer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pinlater.server.storage.interface import Inserted, InsertRequest
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.mysql.rig import QUEUE, Rig
 
 _TRIES = 20

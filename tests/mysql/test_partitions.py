@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import TimeToLive
 from pinlater.server.storage.mysql.connection import MysqlConnection, connect
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.values import TimeToLive
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
 from tests.servers.database import DatabaseServer
 

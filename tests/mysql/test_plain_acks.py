@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.server.storage.interface import Ack, JobKey
+from pinlater.server.storage.values import Ack, JobKey
 from tests.contract.desk import Desk, Held
 from tests.mysql.rig import QUEUE, Rig, stats_of
 

@@ -35,7 +35,7 @@ async def changed(desk: Desk) -> list[str]:
     """What is told at last, looks being shared for a second."""
     deadline = SystemClock().monotonic() + 10
     while SystemClock().monotonic() < deadline:
-        found = list(await desk.shard.changed_queues())
+        found = list(await desk.shared.changed_queues())
         if found:
             return found
     return []
@@ -47,7 +47,7 @@ async def test_what_another_server_makes_ready_is_seen(desks: tuple[Desk, Desk])
     await other.shard.list_queues()
     key = await one.put()
     assert await changed(other) == [QUEUE]
-    assert list(await other.shard.changed_queues()) == []
+    assert list(await other.shared.changed_queues()) == []
 
     held = await other.take()
     assert held.key == key
@@ -60,12 +60,12 @@ async def test_servers_have_slots_of_their_own(desks: tuple[Desk, Desk]) -> None
     one, other = desks
     assert {one.shard.slot, other.shard.slot} == {0, 1}
     assert isinstance(one.shard, MysqlShard)
-    assert [member.slot for member in await one.shard.members()] == [0, 1]
+    assert [member.slot for member in await one.shared.members()] == [0, 1]
 
 
 async def test_a_server_with_two_places_is_counted_once(desks: tuple[Desk, Desk]) -> None:
     """After a failover its old one came along with the replica. Who listens elsewhere, or has not said where, is another server."""
-    one, other = (desk.shard for desk in desks)
+    one, other = (desk.shared for desk in desks)
     assert isinstance(one, MysqlShard)
 
     async def slots() -> list[int]:

@@ -22,7 +22,7 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
     other.shard._unknown_claims.add(held.holder.token)
     await other.shard.time_out_claims(desk.now, 100)
     assert (await desk.look(held.key)).state is JobState.PENDING
-    assert QUEUE in await other.shard.changed_queues()
+    assert QUEUE in await other.shared.changed_queues()
     await rig.assert_consistent()
 
 

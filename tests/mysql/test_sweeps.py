@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import Ack, TimeToLive
 from pinlater.server.storage.mysql.connection import Result
 from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.values import Ack, TimeToLive
 from tests.contract.desk import Desk
 from tests.mysql.rig import QUEUE, Rig
 from tests.mysql.test_failures_locks import stranger

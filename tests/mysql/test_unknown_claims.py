@@ -14,8 +14,8 @@ from pinlater.server.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
 from pinlater.server.dispatch.limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import InsertRequest
 from pinlater.server.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.values import InsertRequest
 from tests.contract.desk import QUEUE, Desk
 from tests.mysql.rig import Rig, rig_on, until
 

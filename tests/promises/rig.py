@@ -23,9 +23,10 @@ from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Shard, TimeToLive
+from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.values import TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings

@@ -11,17 +11,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import (
-    Ack,
-    ClaimCall,
-    ClaimOrder,
-    InsertRequest,
-    JobKey,
-    Purge,
-    Requeue,
-    TimeToLive,
-)
 from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.values import Ack, ClaimCall, ClaimOrder, InsertRequest, JobKey, Purge, Requeue, TimeToLive
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk
 from tests.redis.rig import FRONT, Rig
 

@@ -10,8 +10,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Checkpoint, InsertRequest, JobKey
 from pinlater.server.storage.redis.scripts import script
+from pinlater.server.storage.values import Checkpoint, InsertRequest, JobKey
 from tests.contract.desk import QUEUE, Desk, Held
 from tests.redis.rig import LIMITS, Rig, stats_of, until
 
@@ -280,7 +280,7 @@ async def test_a_claim_with_an_unknown_outcome_is_given_back(rig: Rig, desk: Des
     assert (await desk.counts()).in_progress == 1
 
     assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
-    assert QUEUE in await desk.shard.changed_queues()
+    assert QUEUE in await desk.shared.changed_queues()
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     rig.assert_consistent()

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
-from pinlater.server.storage.interface import Inserted, JobKey
+from pinlater.server.storage.values import Inserted, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk, unique
 from tests.redis.rig import FRONT, Rig, stats_of
 
@@ -129,5 +129,5 @@ async def test_a_shard_whose_keys_are_all_gone_goes_on(rig: Rig, desk: Desk) -> 
     key = await desk.put(b"new")
     assert (await desk.take()).key == key
     await desk.shard.ping()
-    assert [member.slot for member in await desk.shard.members()] == [desk.shard.slot]
+    assert [member.slot for member in await desk.shared.members()] == [desk.shard.slot]
     rig.assert_consistent()

@@ -12,7 +12,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.storage.interface import InsertRequest, JobKey, Page, raise_error
+from pinlater.server.storage.values import InsertRequest, JobKey, Page, raise_error
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
 from tests.redis.consistency import keys_of
 from tests.redis.lost_keys import KINDS, keys_of_kind
@@ -45,7 +45,7 @@ async def live(desk: Desk) -> Life:
     await desk.shard.create_queues(["gone"], desk.now)
     await desk.put(b"gone", queue="gone")
     await desk.shard.delete_queues(["gone"], desk.now)
-    await desk.shard.announce("127.0.0.1:9010")
+    await desk.shared.announce("127.0.0.1:9010")
     await desk.shard.note_map("{}", desk.now)
     bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
     return Life(bodies, held, finished)
@@ -67,7 +67,7 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
         await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
         await desk.shard.count_jobs()
         await desk.shard.list_unique_queues()
-        await desk.shard.changed_queues()
+        await desk.shared.changed_queues()
 
 
 async def look_after(desk: Desk) -> None:
@@ -81,7 +81,7 @@ async def look_after(desk: Desk) -> None:
         await desk.shard.time_out_claims(desk.now, ALL)
         await desk.shard.expire_jobs(desk.now, ALL)
         await desk.collect(succeeded_ms=100 * TIMEOUT_MS, failed_ms=100 * TIMEOUT_MS)
-        await desk.shard.changed_queues()
+        await desk.shared.changed_queues()
 
 
 @pytest.mark.parametrize("kind", KINDS)

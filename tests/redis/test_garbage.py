@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import Swept
+from pinlater.server.storage.values import Swept
 from tests.contract.desk import ALL, QUEUE, Desk
 from tests.redis.consistency import keys_of
 from tests.redis.rig import FRONT, Rig

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.server.storage.interface import Checkpoint, InsertRequest
 from pinlater.server.storage.redis import keys
 from pinlater.server.storage.redis.scripts import names, script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.values import Checkpoint, InsertRequest
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 from tests.redis.consistency import keys_of
 from tests.redis.rig import FRONT, Rig
@@ -27,7 +27,7 @@ async def live_through_everything(desk: Desk) -> None:
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put(queue="other")
     await desk.shard.delete_queues(["other"])
-    await desk.shard.announce("127.0.0.1:9010")
+    await desk.shared.announce("127.0.0.1:9010")
     await desk.shard.note_map("{}", desk.now)
 
 

@@ -13,7 +13,7 @@ from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, Passwor
 from pinlater.domain.job import Job, JobState
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.values import AckBatch, AckItem, CheckpointItem, DequeueCommand, JobFilter, ScanCommand
-from pinlater.server.storage.interface import JobKey, Page
+from pinlater.server.storage.values import JobKey, Page
 from pinlater.server.thrift.costs import PAGES_BYTES
 from tests.service.conftest import CALLER, World
 

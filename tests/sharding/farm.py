@@ -34,8 +34,8 @@ from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, ope
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_monitor import ShardMonitor
 from pinlater.server.sharding.shards import ShardLanes
-from pinlater.server.storage.interface import TimeToLive
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.testing._loop import TurnedLoop
 from tests.sharding.faulty import FaultyShard

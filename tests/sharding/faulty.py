@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.interface import Shard, SharedShard
+from pinlater.server.storage.values import Member
 
 
 class Fault:
@@ -50,8 +52,24 @@ class Fault:
             raise cancelled
 
 
+class _Alone:
+    """What a store that several servers can use answers while one does."""
+
+    async def time_ms(self) -> int:
+        return SystemClock().now_ms()
+
+    async def announce(self, address: str) -> str:
+        return ""
+
+    async def members(self) -> Sequence[Member]:
+        return ()
+
+    async def changed_queues(self) -> Sequence[str]:
+        return ()
+
+
 class FaultyShard:
-    """Has the methods of the shard within. `calls` counts them, `dead` is the reason for which each fails."""
+    """Has the methods of the shard within, and those of `SharedStore`. `calls` counts them, `dead` is the reason for which each fails."""
 
     def __init__(self, within: Shard) -> None:
         self.within = within
@@ -73,7 +91,7 @@ class FaultyShard:
 
     def stops(self) -> Fault:
         """As a server that was sent SIGSTOP: everything hangs."""
-        names = [name for name, _ in inspect.getmembers(Shard, inspect.iscoroutinefunction)]
+        names = [name for name, _ in inspect.getmembers(SharedShard, inspect.iscoroutinefunction)]
         return self.hangs(*[name for name in names if name != "close"])
 
     def _plan(self, methods: tuple[str, ...], fault: Fault) -> Fault:
@@ -82,7 +100,7 @@ class FaultyShard:
         return fault
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.within, name)
+        found = getattr(_Alone() if hasattr(_Alone, name) else self.within, name)
         if not inspect.iscoroutinefunction(found):
             return found
 

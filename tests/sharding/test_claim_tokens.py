@@ -12,7 +12,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.values import ClaimItem
-from pinlater.server.storage.interface import Claimed, ClaimOrder
+from pinlater.server.storage.values import Claimed, ClaimOrder
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
 from tests.sharding.test_trouble import InOrder
 

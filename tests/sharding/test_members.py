@@ -12,8 +12,9 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.reload import DesiredShard, open_shards
-from pinlater.server.storage.interface import Member, Shard
+from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import Member
 from tests.sharding.faulty import FaultyShard
 
 

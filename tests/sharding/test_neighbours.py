@@ -5,11 +5,13 @@ from __future__ import annotations
 from pinlater.domain.clock import ManualClock
 from pinlater.server.sharding.peers import Peers
 from pinlater.server.sharding.shard_lanes import ShardLanes
-from pinlater.server.storage.interface import Member
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import Member
 
 
 class Shared(MemoryShard):
+    capabilities = MemoryShard.capabilities._replace(shared=True)
+
     async def announce(self, address: str) -> str:
         return "secret"
 

@@ -20,7 +20,7 @@ from pinlater.server.operations.values import (
     HandedOut,
     JobFilter,
 )
-from pinlater.server.storage.interface import Ack, Acked
+from pinlater.server.storage.values import Ack, Acked
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
 
 APPLIED, STALE, ERROR = Outcome.APPLIED, Outcome.STALE_CLAIM, Outcome.ERROR

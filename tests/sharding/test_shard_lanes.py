@@ -13,9 +13,9 @@ from pinlater.domain.errors import PinLaterError, RequestTooOld
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.shard_lanes import ClaimRequest
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 
 MIB = 1 << 20
 

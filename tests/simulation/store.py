@@ -1,7 +1,7 @@
 """Shards that several servers share, kept in memory, with the ways in which a database over a network fails its callers.
 
-A `SharedStore` is one database: the memory store's data, the servers' leases of slots, and what servers tell each other through it. A
-`Session` is one server's view of it, which is a `storage.interface.Shard` as MySQL's and Redis' are: with a slot of its own that it may
+A `SharedStore` is one database: the memory store's data, the leases of slots, and what servers tell each other through it. A `Session` is
+one server's view of it, which is a `storage.interface.SharedShard` as those of MySQL and Redis are: with a slot of its own that it may
 lose, claims whose outcome it does not know, and a note of what other servers did. Each call is a message there, a transaction, and a
 message back, and each of the three may be late, lost, or come after its caller has given up.
 
@@ -19,17 +19,10 @@ from typing import Any, NamedTuple, cast
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS, slot_of
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import (
-    Capabilities,
-    ClaimOrder,
-    ClaimRef,
-    InsertRequest,
-    JobKey,
-    Member,
-    Shard,
-)
+from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.values import Capabilities, ClaimOrder, ClaimRef, InsertRequest, JobKey, Member
 from tests.simulation.loop import ProcessLoop, Timeline, new_process
 
 _READS = frozenset(
@@ -342,7 +335,7 @@ class _Call:
 
 
 class Session:
-    """Implements `storage.interface.Shard`: one server's view of a shared store."""
+    """Implements `storage.interface.SharedShard`: one server's view of a shared store."""
 
     capabilities = Capabilities(kind="simulated", shared=True, durable=True)
 

@@ -12,11 +12,11 @@ from pinlater.domain.queue import Queue
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.identity import Identity
-from pinlater.server.storage.interface import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
 from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
 from pinlater.server.storage.together import BytesTogether
+from pinlater.server.storage.values import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
 from tests.simulation.run import SMALL, Run, Verdict, carry_out, plan_of, simulate
 from tests.simulation.store import Session, SharedStore, at_once
 

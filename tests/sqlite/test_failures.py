@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import pytest
 
 from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
-from pinlater.server.storage.interface import JobKey
 from pinlater.server.storage.sqlite import SqliteSettings
 from pinlater.server.storage.sqlite.queue_cache import Transaction
+from pinlater.server.storage.values import JobKey
 from tests.sqlite.conftest import QUEUE, Bench
 
 EITHER = [SqliteSettings(inline_commit_us=10_000_000), SqliteSettings(inline_commit_us=0)]

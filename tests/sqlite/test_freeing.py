@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import Purge
 from pinlater.server.storage.sqlite import reading
+from pinlater.server.storage.values import Purge
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
 

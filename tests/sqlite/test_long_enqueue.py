@@ -12,9 +12,9 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, TooManyWaiting
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
-from pinlater.server.storage.interface import Inserted, InsertRequest
 from pinlater.server.storage.sqlite import SqliteSettings, inserting
 from pinlater.server.storage.sqlite.writer import Writer
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sqlite.conftest import NOW, QUEUE, Bench
 
 LONG = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.storage.interface import Inserted, InsertRequest, JobKey, TimeToLive
+from pinlater.server.storage.values import Inserted, InsertRequest, JobKey, TimeToLive
 from tests.sqlite.conftest import NOW, Bench
 
 QUEUES = 450

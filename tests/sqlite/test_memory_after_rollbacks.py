@@ -14,9 +14,9 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
-from pinlater.server.storage.interface import Ack, Checkpoint, JobKey, TimeToLive
 from pinlater.server.storage.sqlite.queue_cache import QueueCache
 from pinlater.server.storage.sqlite.shard import SqliteShard
+from pinlater.server.storage.values import Ack, Checkpoint, JobKey, TimeToLive
 from tests.contract.desk import Desk, Held
 from tests.contract.stores import make_store
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.domain.queue import QueueConfig, QueueCounts
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.values import (
     Ack,
     Checkpoint,
     ClaimCall,

@@ -19,8 +19,9 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import StatusRule
-from pinlater.server.storage.interface import Shard, Swept
+from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import Swept
 from tests.contract.stores import make_store, never_old
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from pinlater.server.storage.decide import (
     decide,
     event_of,
 )
-from pinlater.server.storage.interface import Ack, Checkpoint, JobKey
 from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.values import Ack, Checkpoint, JobKey
 
 NOW_MS = 5_000
 KEY = JobKey("emails", 1, 7)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.storage.interface import FIGURES
+from pinlater.server.storage.values import FIGURES
 from pinlater.server.telemetry import catalogue
 
 ROOT = Path(__file__).parents[2]

@@ -39,7 +39,7 @@ from pinlater.server.sharding.gauges import show_shards
 from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
 from pinlater.server.sharding.shard_monitor import ShardMonitor
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import TimeToLive
+from pinlater.server.storage.values import TimeToLive
 from pinlater.server.stores import make_shards, sharded
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import TICK_S, Metrics

@@ -20,8 +20,8 @@ from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import TimeToLive
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.dispatch import HANDLERS, Handler

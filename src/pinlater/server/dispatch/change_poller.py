@@ -27,8 +27,8 @@ class ChangePoller:
         """
         if not self._dispatcher.waiting():
             return
-        shards = [shard for shard in self._shards.in_reach() if shard.shard.capabilities.shared]
-        answers = await asyncio.gather(*(shard.shard.changed_queues() for shard in shards), return_exceptions=True)
+        stores = [shard.shared for shard in self._shards.in_reach() if shard.shared is not None]
+        answers = await asyncio.gather(*(store.changed_queues() for store in stores), return_exceptions=True)
         found = (queue for answer in answers if not isinstance(answer, BaseException) for queue in answer)
         for queue in dict.fromkeys(found):
             self._dispatcher.look_again(queue)

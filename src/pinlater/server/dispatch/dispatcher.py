@@ -28,7 +28,7 @@ from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
-from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimRef, InsertRequest, JobKey
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimRef, InsertRequest, JobKey
 
 logger = logging.getLogger(__name__)
 

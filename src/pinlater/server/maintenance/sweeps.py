@@ -16,7 +16,8 @@ from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import Shard, Swept, TimeToLive
+from pinlater.server.storage.interface import Maintenance
+from pinlater.server.storage.values import Swept, TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Sweeps:
     async def time_out_claims(self) -> float | None:
         """Claims past their deadline go back, or fail."""
 
-        async def sweep(shard: Shard) -> int:
+        async def sweep(shard: Maintenance) -> int:
             swept = await shard.time_out_claims(self._clock.now_ms(), self._batch)
             for row in swept:
                 self._count_timeouts(row)
@@ -71,7 +72,7 @@ class Sweeps:
     async def expire_jobs(self) -> float | None:
         """Waiting jobs past their expiry become FAILED `expired`."""
 
-        async def sweep(shard: Shard) -> int:
+        async def sweep(shard: Maintenance) -> int:
             swept = await shard.expire_jobs(self._clock.now_ms(), self._settings.batch_max)
             for row in swept:
                 self._metrics.queue(row.queue).expired += row.failed
@@ -83,7 +84,7 @@ class Sweeps:
         """Jobs that became due are counted so."""
         limit = self._settings.batch_max * 10
 
-        async def sweep(shard: Shard) -> int:
+        async def sweep(shard: Maintenance) -> int:
             return await shard.advance_due(self._clock.now_ms(), limit)
 
         return await self._pause_after(sweep, limit)
@@ -93,7 +94,7 @@ class Sweeps:
         ttls = self._ttls()
         known = {ttl.queue for ttl in ttls}
 
-        async def sweep(shard: Shard) -> int:
+        async def sweep(shard: Maintenance) -> int:
             swept = await shard.collect_garbage(ttls, self._clock.now_ms(), self._settings.batch_max)
             for row in swept:
                 if row.queue in known:
@@ -104,14 +105,14 @@ class Sweeps:
 
         return await self._pause_after(sweep, self._settings.batch_max)
 
-    async def _pause_after(self, sweep: Callable[[Shard], Awaitable[int]], limit: int) -> float | None:
+    async def _pause_after(self, sweep: Callable[[Maintenance], Awaitable[int]], limit: int) -> float | None:
         """Sweeps, and says when to do so again: soon where some shard had its fill of `limit` rows, None for the usual interval."""
         began = self._clock.monotonic()
         if await self._most_on_a_shard(sweep) < limit:
             return None
         return max(_PAUSE_SECONDS_MIN, self._clock.monotonic() - began)
 
-    async def _most_on_a_shard(self, sweep: Callable[[Shard], Awaitable[int]]) -> int:
+    async def _most_on_a_shard(self, sweep: Callable[[Maintenance], Awaitable[int]]) -> int:
         """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
         shards = self._shards.in_reach()
         if len(shards) == 1:

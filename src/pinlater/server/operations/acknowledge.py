@@ -27,7 +27,7 @@ from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
+from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)

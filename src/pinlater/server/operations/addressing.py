@@ -14,7 +14,7 @@ from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_tu
 from pinlater.server.operations.values import AckResult
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Acked, JobKey
+from pinlater.server.storage.values import Acked, JobKey
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)

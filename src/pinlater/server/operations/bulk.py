@@ -23,7 +23,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import AckResult, JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Acked, Purge, Requeue, RunOrder, raise_error
+from pinlater.server.storage.values import Acked, Purge, Requeue, RunOrder, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 _ROWS_A_TRANSACTION = 1_000

@@ -17,7 +17,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import AckResult, Caller, DequeueCommand, Dequeued, HandedOut
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import raise_error
+from pinlater.server.storage.values import raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
 
 # Long enough that a caller who sends the same acks with each dequeue does not spin.

@@ -31,7 +31,7 @@ from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.turns import ITEMS_A_TURN
 from pinlater.server.operations.values import Caller, Enqueued, JobToEnqueue
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
 
 REQUEST_KEY_BYTES_MAX = 128

@@ -30,7 +30,7 @@ from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings
 from pinlater.server.operations.turns import in_turns
 from pinlater.server.operations.values import JobCount, JobFilter, ScanCommand, Scanned
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import JobKey, Page, PageRow, raise_error
+from pinlater.server.storage.values import JobKey, Page, PageRow, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 START, END = "0", "-1"

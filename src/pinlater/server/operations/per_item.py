@@ -18,7 +18,7 @@ from pinlater.server.operations.addressing import KEYS_A_CALL, OnShard
 from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer, too_late
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Acked
+from pinlater.server.storage.values import Acked
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.server.operations.searches import PatternInvalid, SearchOutOfTime, SearchProcesses
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.storage.interface import PageRow
+from pinlater.server.storage.values import PageRow
 
 _PIECE_STEPS = 100_000_000
 _PIECE_BYTES = 1024 * 1024

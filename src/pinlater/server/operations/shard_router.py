@@ -35,7 +35,7 @@ from pinlater.domain.queue import Queue
 from pinlater.server.operations.values import Enqueued, JobToEnqueue
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Inserted, InsertRequest, RequestRef, UniqueRef
+from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
 
 Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Awaitable[Inserted]]
 Finish = Callable[[Queue, Sequence[JobToEnqueue], str, Inserted], Enqueued]

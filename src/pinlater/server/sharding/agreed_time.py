@@ -11,40 +11,38 @@ import asyncio
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.interface import SharedStore
 
 _LOOKS = 3
 
 
 async def ahead_ms(shards: Shards, clock: Clock) -> int:
     """How far the shards' time is ahead of `clock` (less than 0: behind); 0 where they have none, or none answers."""
-    shared = [shard for shard in shards.in_reach() if shard.shard.capabilities.shared]
-    found = await asyncio.gather(*(_ahead_ms(shard, clock) for shard in shared))
+    stores = [shard.shared for shard in shards.in_reach() if shard.shared is not None]
+    found = await asyncio.gather(*(_ahead_ms(store, clock) for store in stores))
     known = sorted(ahead for ahead in found if ahead is not None)
     return known[len(known) // 2] if known else 0
 
 
 async def tell_time(shards: Shards, clock: Clock) -> None:
     """Says which time this server goes by, at once, so that whoever starts next knows. A shard that fails hears it later."""
-    shared = [shard for shard in shards.in_reach() if shard.shard.capabilities.shared]
+    shared = [shard for shard in shards.in_reach() if shard.shared is not None]
     answers = await asyncio.gather(*(shard.shard.ping(clock.now_ms()) for shard in shared), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, PinLaterError):
             raise answer
 
 
-async def _ahead_ms(shard: ShardLanes, clock: Clock) -> int | None:
+async def _ahead_ms(store: SharedStore, clock: Clock) -> int | None:
     """By the quickest of a few answers, which is the nearest to the truth."""
     best: tuple[float, int] | None = None
     for _ in range(_LOOKS):
         asked, asked_ms = clock.monotonic(), clock.now_ms()
         try:
-            there_ms = await shard.shard.time_ms()
+            there_ms = await store.time_ms()
         except PinLaterError:
             break
-        if there_ms is None:
-            return None
         took_s = clock.monotonic() - asked
         if best is None or took_s < best[0]:
             best = (took_s, round(there_ms - asked_ms - took_s * 500))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import Member
+from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +41,11 @@ class ClusterMembers:
     async def look(self) -> bool:
         """Asks the shards in reach; whether the number has changed. Raises what a shard raised where none answered."""
         before = self.servers
-        shards = [shard for shard in self._shards.in_reach() if shard.shard.capabilities.shared]
-        answers = await asyncio.gather(*(shard.shard.members() for shard in shards), return_exceptions=True)
+        stores = {shard: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
+        answers = await asyncio.gather(*(store.members() for store in stores.values()), return_exceptions=True)
         self.by_shard = {
             shard: answer
-            for shard, answer in zip(shards, answers, strict=True)
+            for shard, answer in zip(stores, answers, strict=True)
             if not isinstance(answer, BaseException)
         }
         found = list(self.by_shard.values())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import FIGURES
+from pinlater.server.storage.values import FIGURES
 from pinlater.server.telemetry.metrics import Metrics
 
 Counted = Callable[[], Mapping[str, Sequence[QueueCounts]]]

@@ -1,47 +1,35 @@
-"""A shard as everyone but the lanes sees it: no call lasts longer than its time limit, and each outcome counts for the shard's health.
+"""A shard as all code but the lanes sees it: no call lasts longer than its time limit, and each outcome counts for the shard's health.
 
 A shard out of use is left alone: its calls are refused at once, all but `ping`. A call that is given up is cancelled and not waited
-for, so that a store that hangs while it is cancelled holds nobody up. After a take-over (`redirect`) calls go to the new shard.
+for, so that a store that hangs while it is cancelled holds no caller up. After a take-over (`redirect`) calls go to the new shard.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from enum import Enum, auto
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
-from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import (
-    Ack,
-    Acked,
-    Capabilities,
-    Checkpoint,
-    Claimed,
-    ClaimOrder,
-    ClaimRef,
-    Inserted,
-    InsertRequest,
-    JobKey,
-    Member,
-    Page,
-    PageRow,
-    Purge,
-    RequestRef,
-    Requeue,
-    RunOrder,
-    Shard,
-    Swept,
-    TimedKeys,
-    TimeToLive,
-    UniqueHeld,
-    UniqueRef,
-)
+from pinlater.server.storage.interface import JobStore, KeyLookup, Maintenance, QueueStore, Shard, SharedStore
+from pinlater.server.storage.values import Capabilities
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class _Limit(Enum):
+    """How long a call may take, and what it fails with after that."""
+
+    LOOK = auto()
+    """`call_timeout_ms`; changes nothing, so it was surely not done."""
+    CHANGE = auto()
+    """`call_timeout_ms`; may have been done or not."""
+    WORK = auto()
+    """`work_timeout_ms`; may have been done or not."""
 
 
 def slow_to_answer(shard: str) -> ShardConnectionFailed:
@@ -54,8 +42,31 @@ def out_of_reach(name: str) -> ShardConnectionFailed:
     return ShardConnectionFailed(f"Shard {name} is out of reach", retry_after_ms=1000)
 
 
+def _guarded(
+    limit: _Limit, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+) -> Callable[Concatenate[GuardedShard, P], Coroutine[Any, Any, T]]:
+    """`method` of the shard behind a `GuardedShard`, with a time limit; its outcome counts."""
+    name = method.__name__
+
+    @wraps(method)
+    async def call(guard: GuardedShard, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        seconds, late = guard.limit(limit)
+        try:
+            result: T = await within(getattr(guard.shard, name)(*args, **kwargs), seconds, late)
+        except PinLaterError as error:
+            guard.observe(error, error is late)
+            raise
+        guard.observe(None, False)
+        return result
+
+    return call
+
+
 class GuardedShard:
-    """Implements `storage.interface.Shard`. `observe` is told of each call's end: its error or None, and whether it took too long."""
+    """Implements `storage.interface.SharedShard`. `observe` is told of each call's end: its error or None, and whether it took too long.
+
+    A method of a protocol is guarded by its line below.
+    """
 
     def __init__(
         self,
@@ -66,185 +77,87 @@ class GuardedShard:
     ) -> None:
         self.name = shard.name
         self.capabilities: Capabilities = shard.capabilities
-        self._shard = shard
+        self.shard = shard
+        self.observe = observe
         self._call_s = settings.call_timeout_ms / 1000
         self._work_s = settings.work_timeout_ms / 1000
         self._in_use = in_use
-        self._observe = observe
 
     def redirect(self, shard: Shard) -> None:
-        """Another shard of this name has taken over: who still holds this one gets that one."""
-        self._shard = shard
+        """Another shard of this name has taken over: holders of this one get that one."""
+        self.shard = shard
 
-    # --- time limits ------------------------------------------------------------------------------------------------------
-
-    async def _look(self, call: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    def limit(self, limit: _Limit) -> tuple[float, PinLaterError]:
+        """A call's seconds, and its error if it takes longer. Raises if the shard is out of use."""
         if not self._in_use():
             raise out_of_reach(self.name)
-        late = ShardConnectionFailed(f"Shard {self.name} did not answer within {self._call_s:g} s", retry_after_ms=1000)
-        return await self.bounded(call(*args, **kwargs), self._call_s, late)
-
-    async def _change(self, call: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._in_use():
-            raise out_of_reach(self.name)
-        return await self.bounded(call(*args, **kwargs), self._call_s, too_late(self.name, self._call_s))
-
-    async def _work(self, call: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._in_use():
-            raise out_of_reach(self.name)
-        return await self.bounded(call(*args, **kwargs), self._work_s, too_late(self.name, self._work_s))
-
-    async def bounded(self, call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:
-        """As `within`; the outcome counts."""
-        try:
-            result = await within(call, seconds, late)
-        except PinLaterError as error:
-            self._observe(error, error is late)
-            raise
-        self._observe(None, False)
-        return result
+        if limit is _Limit.LOOK:
+            return self._call_s, _unanswered(self.name, self._call_s)
+        seconds = self._work_s if limit is _Limit.WORK else self._call_s
+        return seconds, too_late(self.name, seconds)
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
     @property
     def slot(self) -> int:
-        return self._shard.slot
+        return self.shard.slot
 
     @property
     def highest_id(self) -> int:
-        return self._shard.highest_id
+        return self.shard.highest_id
 
     def figures(self) -> Mapping[str, float]:
-        return self._shard.figures()
-
-    async def time_ms(self) -> int | None:
-        return await self._look(self._shard.time_ms)
-
-    async def announce(self, address: str) -> str:
-        return await self._work(self._shard.announce, address)
-
-    async def members(self) -> Sequence[Member]:
-        return await self._look(self._shard.members)
+        return self.shard.figures()
 
     async def open(self, now_ms: int) -> None:
-        await within(self._shard.open(now_ms), self._work_s, too_late(self.name, self._work_s))
+        await within(self.shard.open(now_ms), self._work_s, too_late(self.name, self._work_s))
 
     async def close(self) -> None:
-        await self._shard.close()
+        await self.shard.close()
 
     async def ping(self, now_ms: int | None = None) -> None:
         """Also while the shard is out of use; says nothing of its other calls."""
-        await ping(self._shard, self._call_s, now_ms)
+        await ping(self.shard, self._call_s, now_ms)
 
-    # --- queues -----------------------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------------------------------
 
-    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
-        return await self._work(self._shard.create_queues, names, now_ms, life=life)
+    insert_jobs = _guarded(_Limit.CHANGE, JobStore.insert_jobs)
+    claim_jobs = _guarded(_Limit.CHANGE, JobStore.claim_jobs)
+    finish_jobs = _guarded(_Limit.CHANGE, JobStore.finish_jobs)
+    checkpoint_jobs = _guarded(_Limit.CHANGE, JobStore.checkpoint_jobs)
+    extend_claims = _guarded(_Limit.CHANGE, JobStore.extend_claims)
+    release_jobs = _guarded(_Limit.CHANGE, JobStore.release_jobs)
+    cancel_jobs = _guarded(_Limit.CHANGE, JobStore.cancel_jobs)
+    run_jobs = _guarded(_Limit.CHANGE, JobStore.run_jobs)
+    requeue_failed_jobs = _guarded(_Limit.WORK, JobStore.requeue_failed_jobs)
+    purge_jobs = _guarded(_Limit.WORK, JobStore.purge_jobs)
+    delete_jobs = _guarded(_Limit.WORK, JobStore.delete_jobs)
+    peek_jobs = _guarded(_Limit.LOOK, JobStore.peek_jobs)
+    lookup_jobs = _guarded(_Limit.LOOK, JobStore.lookup_jobs)
+    scan_jobs = _guarded(_Limit.WORK, JobStore.scan_jobs)
+    count_jobs = _guarded(_Limit.WORK, JobStore.count_jobs)
 
-    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        return await self._work(self._shard.merge_queues, queues, now_ms)
+    create_queues = _guarded(_Limit.WORK, QueueStore.create_queues)
+    merge_queues = _guarded(_Limit.WORK, QueueStore.merge_queues)
+    delete_queues = _guarded(_Limit.WORK, QueueStore.delete_queues)
+    list_queues = _guarded(_Limit.LOOK, QueueStore.list_queues)
+    configure_queue = _guarded(_Limit.WORK, QueueStore.configure_queue)
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
-        return await self._work(self._shard.delete_queues, names, deleted_ms)
+    find_requests = _guarded(_Limit.LOOK, KeyLookup.find_requests)
+    find_unique = _guarded(_Limit.LOOK, KeyLookup.find_unique)
+    list_unique_queues = _guarded(_Limit.WORK, KeyLookup.list_unique_queues)
+    timed_keys = _guarded(_Limit.WORK, KeyLookup.timed_keys)
+    note_map = _guarded(_Limit.WORK, KeyLookup.note_map)
 
-    async def list_queues(self) -> Sequence[Queue]:
-        return await self._look(self._shard.list_queues)
+    advance_due = _guarded(_Limit.WORK, Maintenance.advance_due)
+    time_out_claims = _guarded(_Limit.WORK, Maintenance.time_out_claims)
+    expire_jobs = _guarded(_Limit.WORK, Maintenance.expire_jobs)
+    collect_garbage = _guarded(_Limit.WORK, Maintenance.collect_garbage)
 
-    async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
-    ) -> None:
-        await self._work(self._shard.configure_queue, name, config=config, paused=paused, version=version)
-
-    # --- the three hot paths ------------------------------------------------------------------------------------------------
-
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        return await self._change(self._shard.insert_jobs, requests, now_ms)
-
-    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
-        return await self._change(self._shard.claim_jobs, orders, now_ms)
-
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
-        return await self._change(self._shard.finish_jobs, acks, now_ms)
-
-    # --- keys across shards -------------------------------------------------------------------------------------------------
-
-    async def find_requests(
-        self, requests: Sequence[RequestRef], now_ms: int
-    ) -> Sequence[Inserted | PinLaterError | None]:
-        return await self._look(self._shard.find_requests, requests, now_ms)
-
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return await self._look(self._shard.find_unique, keys, now_ms)
-
-    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._work(self._shard.list_unique_queues)
-
-    async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._work(self._shard.timed_keys, now_ms)
-
-    async def changed_queues(self) -> Sequence[str]:
-        return await self._look(self._shard.changed_queues)
-
-    async def note_map(self, shard_map: str, now_ms: int) -> int:
-        return await self._work(self._shard.note_map, shard_map, now_ms)
-
-    # --- jobs in hand -------------------------------------------------------------------------------------------------------
-
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
-        return await self._change(self._shard.checkpoint_jobs, checkpoints, now_ms)
-
-    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._change(self._shard.extend_claims, claims, now_ms)
-
-    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._change(self._shard.release_jobs, claims, now_ms)
-
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return await self._change(self._shard.cancel_jobs, keys, now_ms)
-
-    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return await self._change(self._shard.run_jobs, orders, now_ms)
-
-    # --- bulk ---------------------------------------------------------------------------------------------------------------
-
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        return await self._work(self._shard.requeue_failed_jobs, order, now_ms)
-
-    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
-        return await self._work(self._shard.purge_jobs, order)
-
-    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        return await self._work(self._shard.delete_jobs, keys, state)
-
-    # --- looking ------------------------------------------------------------------------------------------------------------
-
-    async def peek_jobs(
-        self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
-        return await self._look(self._shard.peek_jobs, queue, limit, now_ms, max_bytes)
-
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
-        return await self._look(self._shard.lookup_jobs, keys, bodies=bodies)
-
-    async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._work(self._shard.scan_jobs, page)
-
-    async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
-        return await self._work(self._shard.count_jobs, queues)
-
-    # --- maintenance --------------------------------------------------------------------------------------------------------
-
-    async def advance_due(self, now_ms: int, limit: int) -> int:
-        return await self._work(self._shard.advance_due, now_ms, limit)
-
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        return await self._work(self._shard.time_out_claims, now_ms, limit)
-
-    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        return await self._work(self._shard.expire_jobs, now_ms, limit)
-
-    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
-        return await self._work(self._shard.collect_garbage, ttls, now_ms, limit)
+    time_ms = _guarded(_Limit.LOOK, SharedStore.time_ms)
+    announce = _guarded(_Limit.WORK, SharedStore.announce)
+    members = _guarded(_Limit.LOOK, SharedStore.members)
+    changed_queues = _guarded(_Limit.LOOK, SharedStore.changed_queues)
 
 
 async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:
@@ -266,8 +179,12 @@ async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterErr
 
 async def ping(shard: Shard, seconds: float, now_ms: int | None = None) -> None:
     """Raises `WorldError` where the shard couldn't serve a write now, or doesn't answer in time."""
-    late = ShardConnectionFailed(f"Shard {shard.name} did not answer within {seconds:g} s", retry_after_ms=1000)
-    await within(shard.ping(now_ms), seconds, late)
+    await within(shard.ping(now_ms), seconds, _unanswered(shard.name, seconds))
+
+
+def _unanswered(name: str, seconds: float) -> ShardConnectionFailed:
+    """A call that changes nothing was given up."""
+    return ShardConnectionFailed(f"Shard {name} did not answer within {seconds:g} s", retry_after_ms=1000)
 
 
 # Calls that were given up, until they have ended: the loop itself holds tasks only weakly.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ShardLanes
-from pinlater.server.storage.interface import Member
+from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +38,10 @@ class Peers:
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Announces this server on shards where it isn't yet, and learns of the others. One that fails is asked again next time."""
         self._announced = {shard: known for shard, known in self._announced.items() if shard in members}
-        new = [shard for shard in members if not self._is_known(shard)]
-        secrets = await asyncio.gather(*(shard.shard.announce(self._address) for shard in new), return_exceptions=True)
+        new = {shard: shard.shared for shard in members if shard.shared is not None and not self._is_known(shard)}
+        secrets = await asyncio.gather(
+            *(store.announce(self._address) for store in new.values()), return_exceptions=True
+        )
         for shard, secret in zip(new, secrets, strict=True):
             if isinstance(secret, str):
                 self._announced[shard] = (shard.shard.slot, secret.encode())

@@ -18,7 +18,8 @@ from pinlater.server.sharding.guarded import GuardedShard, out_of_reach, slow_to
 from pinlater.server.sharding.health import Health, speaks_of_shard
 from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.interface import Shard, SharedStore
+from pinlater.server.storage.values import (
     Ack,
     Acked,
     Checkpoint,
@@ -28,7 +29,6 @@ from pinlater.server.storage.interface import (
     ClaimRef,
     Inserted,
     InsertRequest,
-    Shard,
 )
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,9 @@ class ShardLanes:
         self.is_new = not opened  # never was in use by this server
         self.is_behind = False  # came back when no other shard could be asked what queues there are
         self.trusted = not shard.capabilities.shared
-        self.shard: Shard = shard if self.trusted else self._guard()
+        guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
+        self.shard: Shard = guard or shard
+        self.shared: SharedStore | None = guard
         self.hooks = Hooks()
         self._full_until = 0.0
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
@@ -134,9 +136,6 @@ class ShardLanes:
         if not opened:
             self.put_out_of_use("not opened yet")
             self.health.suspect()
-
-    def _guard(self) -> GuardedShard:
-        return GuardedShard(self.raw, self.settings, lambda: self.healthy, self._observe)
 
     def _lane(self, name: str, execute: Callable[[list[Any]], Awaitable[Sequence[Any]]], **more: Any) -> Lane[Any, Any]:
         elsewhere = self.raw.capabilities.shared

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule, Transition
 from pinlater.server.storage.decide import Happening, decide
-from pinlater.server.storage.interface import JobKey
 from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.values import JobKey
 
 
 class Move(NamedTuple):

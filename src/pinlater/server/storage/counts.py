@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import Swept
 from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.values import Swept
 
 
 class SweepCounts:

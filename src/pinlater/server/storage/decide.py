@@ -25,8 +25,8 @@ from pinlater.domain.transitions import (
     Transition,
     transition_of,
 )
-from pinlater.server.storage.interface import Ack, Checkpoint
 from pinlater.server.storage.record import JobRecord, later
+from pinlater.server.storage.values import Ack, Checkpoint
 
 # A tenth of what the standard library takes.
 _encode = msgspec.json.Encoder().encode

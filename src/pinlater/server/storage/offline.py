@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.queue import QueueCounts
-from pinlater.server.storage.interface import Member, TimedKeys
+from pinlater.server.storage.values import Member, TimedKeys
 
 
 class Look(NamedTuple):

@@ -11,8 +11,8 @@ from typing import TypeVar
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Cancel, Happening, Heartbeat, Release, Run
-from pinlater.server.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
 from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
 
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
 PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pinlater.domain.errors import PinLaterError, RequestKeyConflict, RequestTooOld
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.domain.request_keys import REQUEST_KEY_KEPT_MS as REQUEST_KEY_KEPT_MS
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 
 
 class KeyedAnswer(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.server.storage.interface import ClaimOrder
+from pinlater.server.storage.values import ClaimOrder
 
 
 class BytesTogether:

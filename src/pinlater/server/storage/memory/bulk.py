@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.finishing import answer
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
 
 
 def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> int:

@@ -15,8 +15,8 @@ from pinlater.domain.transitions import (
     STATUS_EXPIRED,
     after_failure,
 )
-from pinlater.server.storage.interface import Ack, Checkpoint
 from pinlater.server.storage.memory.record import Claim, Record
+from pinlater.server.storage.values import Ack, Checkpoint
 
 
 def claim(job: Record, holder: Holder, timeout_ms: int, now_ms: int) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.interface import Ack, Acked, Checkpoint, ClaimRef
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.queue_state import Line, QueueState
 from pinlater.server.storage.memory.record import Claim, Record
+from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef
 
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
 from pinlater.domain.request_keys import REQUEST_KEY_KEPT_MS as REQUEST_KEY_KEPT_MS
-from pinlater.server.storage.interface import Inserted, InsertRequest
 from pinlater.server.storage.memory.queue_state import QueueState, RequestSeen
 from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.values import Inserted, InsertRequest
 
 
 def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted | PinLaterError:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import Page, PageRow
 from pinlater.server.storage.memory.queue_state import QueueState
+from pinlater.server.storage.values import Page, PageRow
 
 
 def scan(queue: QueueState, page: Page) -> list[PageRow]:

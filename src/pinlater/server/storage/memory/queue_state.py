@@ -10,9 +10,9 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState, NewJob, UniqueScope
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
-from pinlater.server.storage.interface import Inserted, JobKey
 from pinlater.server.storage.memory.record import Record
 from pinlater.server.storage.memory.sorted_keys import Key, SortedKeys
+from pinlater.server.storage.values import Inserted, JobKey
 
 
 @dataclass(slots=True)

@@ -11,7 +11,11 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
+from pinlater.server.storage.memory.queue_state import QueueState
+from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.together import BytesTogether
+from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
     TIMED_KEYS_COUNTED,
     Ack,
@@ -24,7 +28,6 @@ from pinlater.server.storage.interface import (
     Inserted,
     InsertRequest,
     JobKey,
-    Member,
     Page,
     PageRow,
     Purge,
@@ -37,10 +40,6 @@ from pinlater.server.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
-from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import Record
-from pinlater.server.storage.together import BytesTogether
 
 
 class MemoryShard:
@@ -88,15 +87,6 @@ class MemoryShard:
 
     def figures(self) -> Mapping[str, float]:
         return {}
-
-    async def time_ms(self) -> int | None:
-        return None
-
-    async def announce(self, address: str) -> str:
-        return ""
-
-    async def members(self) -> Sequence[Member]:
-        return ()
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 
@@ -200,9 +190,6 @@ class MemoryShard:
             if hold.scope is UniqueScope.TIME and hold.until_ms > now_ms
         ]
         return TimedKeys(min(len(ends), TIMED_KEYS_COUNTED), max(ends, default=None))
-
-    async def changed_queues(self) -> Sequence[str]:
-        return ()
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         if self._map is None or self._map[0] != shard_map:

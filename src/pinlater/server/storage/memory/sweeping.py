@@ -7,11 +7,11 @@ from heapq import merge
 from itertools import islice
 
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.server.storage.interface import Swept, TimeToLive
 from pinlater.server.storage.memory import claiming, events, finishing
 from pinlater.server.storage.memory.inserting import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.values import Swept, TimeToLive
 
 
 class Tally:

@@ -13,7 +13,6 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import ClaimedJob
-from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
@@ -33,6 +32,7 @@ from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
 from pinlater.server.storage.together import BytesTogether
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.

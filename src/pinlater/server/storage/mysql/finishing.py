@@ -11,13 +11,13 @@ import json
 from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.storage.interface import Ack, Acked, Checkpoint
 from pinlater.server.storage.mysql.dialect import MysqlDialect
 from pinlater.server.storage.mysql.errors import BodyTooLong
 from pinlater.server.storage.mysql.statements import Sql, delete_rows, escaped, literal, sql
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
+from pinlater.server.storage.values import Ack, Acked, Checkpoint
 
 _LOCK_CLAIMS = sql("lock_claims")
 _FINISH_CLAIMS = sql("finish_claims")

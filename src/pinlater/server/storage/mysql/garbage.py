@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
-from pinlater.server.storage.interface import Swept, TimeToLive
 from pinlater.server.storage.mysql.dialect import MysqlDialect
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
@@ -20,6 +19,7 @@ from pinlater.server.storage.relational.bulk import delete_ids, finished
 from pinlater.server.storage.relational.sweeping import READ_MAX
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.snapshots import NEVER_MS
+from pinlater.server.storage.values import Swept, TimeToLive
 
 # Clocks of servers differ a little: a finish may be written down after a later one was collected.
 _LOOK_BEHIND_MS = 60_000

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.server.storage.interface import Inserted, InsertRequest
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
@@ -31,6 +30,7 @@ from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
+from pinlater.server.storage.values import Inserted, InsertRequest
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")

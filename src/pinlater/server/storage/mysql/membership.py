@@ -22,10 +22,10 @@ from collections.abc import Callable
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.server.storage.interface import Member
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
+from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.domain.queue import Queue, QueueConfig, queue_of, settings_text
-from pinlater.server.storage.interface import DELETION_KEPT_MS
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.values import DELETION_KEPT_MS
 
 _FIND_SETTINGS = sql("find_settings")
 _FIND_DELETED = sql("find_deleted_queue")

@@ -8,11 +8,6 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
-from pinlater.server.storage.interface import (
-    JobKey,
-    Page,
-    PageRow,
-)
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
@@ -20,6 +15,7 @@ from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.relational.looking import page_order, queue_id_of
+from pinlater.server.storage.values import JobKey, Page, PageRow
 
 _LOOKUP_MAX = 200
 _PEEK_MAX = 1_000

@@ -21,7 +21,28 @@ from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, reading
+from pinlater.server.storage.mysql import queues as queue_rows
+from pinlater.server.storage.mysql.change_poller import ChangePoller
+from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, connect
+from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
+from pinlater.server.storage.mysql.errors import is_ours, translate
+from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
+from pinlater.server.storage.mysql.membership import Membership, members
+from pinlater.server.storage.mysql.partitions import Partitions
+from pinlater.server.storage.mysql.queue_cache import QueueCache
+from pinlater.server.storage.mysql.readers import Readers
+from pinlater.server.storage.mysql.server_requirements import check_server
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.statements import body_bytes_max, sql
+from pinlater.server.storage.mysql.stats import Stats
+from pinlater.server.storage.mysql.transaction import Writer
+from pinlater.server.storage.relational import bulk, in_hand, looking, sweeping
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.shard_map import note_map
+from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
+from pinlater.server.storage.values import (
     Ack,
     Acked,
     Capabilities,
@@ -45,27 +66,6 @@ from pinlater.server.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, reading
-from pinlater.server.storage.mysql import queues as queue_rows
-from pinlater.server.storage.mysql.change_poller import ChangePoller
-from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, connect
-from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
-from pinlater.server.storage.mysql.errors import is_ours, translate
-from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
-from pinlater.server.storage.mysql.membership import Membership, members
-from pinlater.server.storage.mysql.partitions import Partitions
-from pinlater.server.storage.mysql.queue_cache import QueueCache
-from pinlater.server.storage.mysql.readers import Readers
-from pinlater.server.storage.mysql.server_requirements import check_server
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.server.storage.mysql.statements import body_bytes_max, sql
-from pinlater.server.storage.mysql.stats import Stats
-from pinlater.server.storage.mysql.transaction import Writer
-from pinlater.server.storage.relational import bulk, in_hand, looking, sweeping
-from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.shard_map import note_map
-from pinlater.server.storage.request_keys import Turn
-from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -79,7 +79,7 @@ _HASTY_LOCK_WAIT_MS = 1_000
 
 
 class MysqlShard:
-    """Implements `storage.interface.Shard` on one database. `monotonic` in seconds."""
+    """Implements `storage.interface.SharedShard` on one database. `monotonic` in seconds."""
 
     # Of the longest body more is known with each connection for reading: it is the server's setting, as it was then.
     capabilities = Capabilities(

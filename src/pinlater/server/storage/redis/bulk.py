@@ -14,13 +14,13 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound,
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import RetryFailed
-from pinlater.server.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.reading import is_held
+from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
 
 logger = logging.getLogger(__name__)
 

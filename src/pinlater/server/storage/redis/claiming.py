@@ -11,7 +11,6 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound, WorldError
 from pinlater.domain.job import ClaimedJob
 from pinlater.server.storage.decide import Expire
-from pinlater.server.storage.interface import Claimed, ClaimOrder
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis.access import Access
@@ -20,6 +19,7 @@ from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import line_of
 from pinlater.server.storage.redis.packing import HEAD, HEAD_BYTES, I64, pack_holder, read_job, read_past
 from pinlater.server.storage.together import BytesTogether
+from pinlater.server.storage.values import Claimed, ClaimOrder
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import Release
-from pinlater.server.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, may_exist, ref_of
 from pinlater.server.storage.redis.packing import I64
+from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey
 
 _TRIES = 10
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
-from pinlater.server.storage.interface import TimeToLive
 from pinlater.server.storage.redis.access import Access
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.claiming import time_of
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, SUCCEEDED
 from pinlater.server.storage.redis.walking import walk
+from pinlater.server.storage.values import TimeToLive
 
 # Rows, or lines, that one script handles: Redis serves no other client meanwhile.
 _ROWS_MAX = 500

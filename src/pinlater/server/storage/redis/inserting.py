@@ -15,7 +15,6 @@ from pinlater.domain.errors import PinLaterError, QueueFull, QueueNotFound, Requ
 from pinlater.domain.ids import slot_of
 from pinlater.domain.job import NewJob, UniqueScope
 from pinlater.domain.transitions import REDIS_STATUS
-from pinlater.server.storage.interface import Inserted, InsertRequest
 from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis.access import Access
@@ -24,6 +23,7 @@ from pinlater.server.storage.redis.errors import SlotLost
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
 from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.values import Inserted, InsertRequest
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)

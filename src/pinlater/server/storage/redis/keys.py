@@ -38,7 +38,7 @@ from __future__ import annotations
 from struct import Struct
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import JobKey
+from pinlater.server.storage.values import JobKey
 
 _REF = Struct(">4sBq")
 _ID = Struct(">q")

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.server.storage.interface import Member
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.keys import id_of
 from pinlater.server.storage.redis.migration import NEWEST, check
+from pinlater.server.storage.values import Member
 
 logger = logging.getLogger(__name__)
 

@@ -9,17 +9,6 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts, queue_of, settings_text
-from pinlater.server.storage.interface import (
-    TIMED_KEYS_COUNTED,
-    Inserted,
-    JobKey,
-    Page,
-    PageRow,
-    RequestRef,
-    TimedKeys,
-    UniqueHeld,
-    UniqueRef,
-)
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import later
@@ -33,6 +22,17 @@ from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.packing import read_claim, read_job, read_past
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.server.storage.values import (
+    TIMED_KEYS_COUNTED,
+    Inserted,
+    JobKey,
+    Page,
+    PageRow,
+    RequestRef,
+    TimedKeys,
+    UniqueHeld,
+    UniqueRef,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,27 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound,
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts, settings_text
 from pinlater.domain.transitions import REDIS_STATUS
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.connection import Address, Connection, connect
+from pinlater.server.storage.redis.errors import StaleQueues
+from pinlater.server.storage.redis.failover import MasterWatch
+from pinlater.server.storage.redis.garbage import Finished
+from pinlater.server.storage.redis.index_repair import IndexRepair
+from pinlater.server.storage.redis.keys import QUEUE_BYTES, front_of
+from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
+from pinlater.server.storage.redis.membership import Membership, members
+from pinlater.server.storage.redis.migration import migrate
+from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.server_requirements import Memory, check_server
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
+from pinlater.server.storage.redis.stats import Stats
+from pinlater.server.storage.redis.writer import Writer
+from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
+from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
     Ack,
     Acked,
@@ -43,26 +63,6 @@ from pinlater.server.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
-from pinlater.server.storage.redis.access import Access, conflict
-from pinlater.server.storage.redis.arguments import encode
-from pinlater.server.storage.redis.connection import Address, Connection, connect
-from pinlater.server.storage.redis.errors import StaleQueues
-from pinlater.server.storage.redis.failover import MasterWatch
-from pinlater.server.storage.redis.garbage import Finished
-from pinlater.server.storage.redis.index_repair import IndexRepair
-from pinlater.server.storage.redis.keys import QUEUE_BYTES, front_of
-from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
-from pinlater.server.storage.redis.membership import Membership, members
-from pinlater.server.storage.redis.migration import migrate
-from pinlater.server.storage.redis.queue_cache import QueueCache
-from pinlater.server.storage.redis.readers import Readers
-from pinlater.server.storage.redis.server_requirements import Memory, check_server
-from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
-from pinlater.server.storage.redis.stats import Stats
-from pinlater.server.storage.redis.writer import Writer
-from pinlater.server.storage.request_keys import Turn
-from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ _BODY_BYTES_MAX = 256 * 1024 * 1024
 
 
 class RedisShard:
-    """Implements `storage.interface.Shard` on the keys of one hash tag. `monotonic` in seconds."""
+    """Implements `storage.interface.SharedShard` on the keys of one hash tag. `monotonic` in seconds."""
 
     capabilities = Capabilities(
         kind="redis",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class Stats:
-    """Added to where it happens; `figures` by the names of `storage.interface.FIGURES`."""
+    """Added to where it happens; `figures` by the names of `storage.values.FIGURES`."""
 
     def __init__(self) -> None:
         self.transactions = 0

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.decide import Expire, TimeOut
-from pinlater.server.storage.interface import Swept, TimeToLive
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
@@ -16,6 +15,7 @@ from pinlater.server.storage.redis.garbage import Finished
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, parts_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.server.storage.values import Swept, TimeToLive
 
 logger = logging.getLogger(__name__)
 

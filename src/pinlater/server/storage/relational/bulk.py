@@ -10,12 +10,12 @@ from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import RetryFailed
-from pinlater.server.storage.interface import Acked, JobKey, Purge, Requeue, RunOrder
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import STATES, StateRow, key_of_job, state_of
+from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
 
 # Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
 _PASSED_OVER_MAX = 1_000

@@ -12,9 +12,9 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Release, renewed_deadline_ms
-from pinlater.server.storage.interface import Ack, Acked, Checkpoint, ClaimRef, JobKey
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey
 
 Item = TypeVar("Item")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import QueueFull
 from pinlater.domain.job import NewJob
-from pinlater.server.storage.interface import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest
 
 Existing = dict[int, tuple[int, int]]
 """By the index of a job in its request: (id, priority) of the job that has its unique key."""

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import (
+from pinlater.server.storage.request_keys import KeyedAnswer
+from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
     Inserted,
     Page,
@@ -17,7 +18,6 @@ from pinlater.server.storage.interface import (
     UniqueHeld,
     UniqueRef,
 )
-from pinlater.server.storage.request_keys import KeyedAnswer
 
 NEWEST = (I64_MAX, I64_MAX)
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.decide import Expire, TimeOut
-from pinlater.server.storage.interface import Swept
 from pinlater.server.storage.relational.bulk import delete_ids
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.values import Swept
 
 READ_MAX = 2_000
 # Expiries of jobs that do not wait any more do not count against the limit; this bounds how many of them one call reads.

@@ -12,7 +12,6 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob
-from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
@@ -21,6 +20,7 @@ from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
 from pinlater.server.storage.together import BytesTogether
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 # An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.
 _EXPIRED_MAX = 1_000

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.server.storage.interface import Ack, Acked
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import Transaction
 from pinlater.server.storage.sqlite.statements import delete_rows, sql
+from pinlater.server.storage.values import Ack, Acked
 
 _SELECT_CLAIMS = sql("select_claims")
 _FINISH_CLAIMS = sql("finish_claims")

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
-from pinlater.server.storage.interface import Swept, TimeToLive
 from pinlater.server.storage.relational.bulk import delete_ids, finished, oldest
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueCache, Transaction
 from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.values import Swept, TimeToLive
 
 _DELETE_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
 _DELETE_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")

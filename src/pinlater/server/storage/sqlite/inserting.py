@@ -12,13 +12,13 @@ from collections.abc import Generator, Iterator, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.server.storage.interface import Inserted, InsertRequest
 from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueCache, QueueEntry, Transaction
 from pinlater.server.storage.sqlite.statements import Rows, Wanted, sql
+from pinlater.server.storage.values import Inserted, InsertRequest
 
 _INSERT_JOBS = Rows("insert_jobs")
 _INSERT_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")

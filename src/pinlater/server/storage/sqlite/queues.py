@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.domain.queue import Queue, QueueConfig, settings_text
-from pinlater.server.storage.interface import DELETION_KEPT_MS
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, Transaction
 from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.values import DELETION_KEPT_MS
 
 # How many old deletions each deletion forgets at most.
 _FORGOTTEN_MAX = 1_000

@@ -11,12 +11,12 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
-from pinlater.server.storage.interface import JobKey, Page, PageRow, Purge
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.relational.looking import page_order, queue_id_of
 from pinlater.server.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.values import JobKey, Page, PageRow, Purge
 
 _PEEK_READ_MAX = 10_000
 

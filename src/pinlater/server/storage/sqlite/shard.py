@@ -14,30 +14,6 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnection
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
-from pinlater.server.storage.interface import (
-    Ack,
-    Acked,
-    Capabilities,
-    Checkpoint,
-    Claimed,
-    ClaimOrder,
-    ClaimRef,
-    Inserted,
-    InsertRequest,
-    JobKey,
-    Member,
-    Page,
-    PageRow,
-    Purge,
-    RequestRef,
-    Requeue,
-    RunOrder,
-    Swept,
-    TimedKeys,
-    TimeToLive,
-    UniqueHeld,
-    UniqueRef,
-)
 from pinlater.server.storage.relational import bulk, in_hand, looking
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.shard_map import note_map
@@ -64,6 +40,29 @@ from pinlater.server.storage.sqlite.readers import Readers
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.writer import Writer
+from pinlater.server.storage.values import (
+    Ack,
+    Acked,
+    Capabilities,
+    Checkpoint,
+    Claimed,
+    ClaimOrder,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobKey,
+    Page,
+    PageRow,
+    Purge,
+    RequestRef,
+    Requeue,
+    RunOrder,
+    Swept,
+    TimedKeys,
+    TimeToLive,
+    UniqueHeld,
+    UniqueRef,
+)
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -174,15 +173,6 @@ class SqliteShard:
     def figures(self) -> Mapping[str, float]:
         return {} if self._opened is None else {"transactions": self._opened.writer.commits}
 
-    async def time_ms(self) -> int | None:
-        return None
-
-    async def announce(self, address: str) -> str:
-        return ""
-
-    async def members(self) -> Sequence[Member]:
-        return ()
-
     @property
     def commits(self) -> int:
         """How many transactions changed something since the shard was opened."""
@@ -248,9 +238,6 @@ class SqliteShard:
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await self._open.readers.long(lambda c: at_once(looking.timed_keys(SqliteReader(c), now_ms)))
-
-    async def changed_queues(self) -> Sequence[str]:
-        return ()
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._change(note_map, shard_map, now_ms)

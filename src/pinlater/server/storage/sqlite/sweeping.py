@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pinlater.server.storage.interface import Swept
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import QueueCache, Transaction
+from pinlater.server.storage.values import Swept
 
 
 def time_out_wanted(queue_cache: QueueCache) -> bool:

@@ -1,0 +1,309 @@
+"""The values that go into the methods of a shard and come out of them (`interface.py`): frozen, in the words of jobs.
+
+Times are integer milliseconds since the epoch, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, Outcome
+
+
+class Capabilities(NamedTuple):
+    """What differs between stores, declared."""
+
+    kind: str
+    shared: bool  # other servers may use the same shard at the same time
+    durable: bool  # what was answered survives a kill -9
+    custom_status_chars_max: int = 5_000
+    ack_replaces_status: bool = False  # an ack's status takes the place of the old one, an empty one too
+    body_bytes_max: int = 2**31 - 1
+    body_bytes_bound: str = "its store"  # what bounds them, for who could change it
+    in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
+
+
+FIGURES: Mapping[str, str] = {
+    "transactions": "Transactions carried out",
+    "transaction_seconds": "How long these took together",
+    "statements": "Statements sent",
+    "round_trips": "Packets of statements sent",
+    "deadlocks": "Transactions tried again after a deadlock",
+    "lock_waits": "Transactions tried again after waiting too long for a lock",
+    "lost_connections": "Connections lost in the middle of something",
+    "outcomes_settled": "Commits without a clear answer that turned out to be committed",
+    "slots_lost": "How often another server took over the slot of this server",
+    "connections": "Connections open now",
+    "conflicts": "Changes that were decided again because another server had changed one of the jobs",
+    "jobs_lost": "Jobs whose data was gone, taken out of the indexes",
+    "jobs_mended": "Jobs whose index entry or claim was missing and was rebuilt",
+}
+"""What a store may count of itself, and what that is."""
+
+
+class JobKey(NamedTuple):
+    """Names one job within a shard; queue and priority (at enqueue) must match, or it counts as not found."""
+
+    queue: str
+    priority: int
+    id: int
+
+
+class InsertRequest(NamedTuple):
+    """The jobs of one enqueue request for this shard: stored together or not at all.
+
+    `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
+    answer; another fingerprint gives `RequestKeyConflict`. `max_pending` gives `QueueFull` when the queue would grow beyond it.
+    `begin_by_ms`: the request is not to be begun later; who hands requests to a store sees to it.
+    `awaited`: somebody waits for these jobs and claims them within the next few turns of the loop; where that may share a
+    transaction with the insert, it is worth waiting for.
+    """
+
+    queue: str
+    jobs: Sequence[NewJob]
+    request_key: str | None = None
+    fingerprint: bytes = b""
+    max_pending: int | None = None
+    awaited: bool = False
+    begin_by_ms: int = 2**63
+
+
+class Inserted(NamedTuple):
+    """What an insert did. `existing` maps an index to (id, priority) of the job that was there already under its unique key.
+
+    `ids` are in the order of the jobs, with the existing ones' ids in their places. `repeated`: the request key was known.
+    """
+
+    ids: Sequence[int]
+    existing: dict[int, tuple[int, int]]
+    repeated: bool = False
+
+
+class RequestRef(NamedTuple):
+    """A keyed enqueue request that is looked for; the words mean what they do in `InsertRequest`."""
+
+    queue: str
+    request_key: str
+    fingerprint: bytes
+
+
+class UniqueRef(NamedTuple):
+    """A unique key that is looked for."""
+
+    queue: str
+    key: str
+
+
+class UniqueHeld(NamedTuple):
+    """A queue has unique keys on this shard; `oldest_id` is the lowest id of a job that one of them names."""
+
+    queue: str
+    oldest_id: int
+
+
+class TimedKeys(NamedTuple):
+    """Unique keys that time alone will free (scope TIME) and that still count: how many, at most `TIMED_KEYS_COUNTED`, and when the
+    last of them ends."""
+
+    number: int = 0
+    until_ms: int | None = None
+
+    def __str__(self) -> str:
+        if self.until_ms is None:
+            return "no unique keys for a time"
+        until = datetime.fromtimestamp(self.until_ms / 1000, UTC).isoformat(timespec="seconds")
+        many = f"at least {self.number}" if self.number >= TIMED_KEYS_COUNTED else str(self.number)
+        return f"{many} unique keys for a time, the last until {until}"
+
+
+TIMED_KEYS_COUNTED = 100_000
+
+
+class ClaimCall(NamedTuple):
+    """One dequeue call's share of a joined claim: at most `limit` jobs and about `max_bytes` of bodies, but one job always fits."""
+
+    limit: int
+    holder: Holder
+    max_bytes: int = 16 * 1024 * 1024
+
+
+class ClaimOrder(NamedTuple):
+    """All calls that claim from one queue now. The first call gets the first jobs.
+
+    A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
+    Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies (the lowest of theirs), they hand out no more.
+    """
+
+    queue: str
+    calls: Sequence[ClaimCall]
+    claim_timeout_ms: int
+    bytes_together_max: int = 64 * 1024 * 1024
+
+
+class Claimed(NamedTuple):
+    """`jobs[i]` is what the order's call i got: priority first, then run-after, then id.
+
+    `next_due_ms` is the earliest run-after of the jobs that still wait, where a call got fewer than it asked for (else None): when
+    to look again. It may be in the past where a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
+    `cut_short`: a due job stayed because of `bytes_together_max`; calls that got none may come again at once.
+    """
+
+    jobs: Sequence[Sequence[ClaimedJob]]
+    next_due_ms: int | None = None
+    expired: int = 0
+    cut_short: bool = False
+
+
+class Ack(NamedTuple):
+    """The end of an attempt. Without a token any holder's claim counts; with one, only its own."""
+
+    key: JobKey
+    succeeded: bool
+    token: str | None = None
+    append_status: str = ""
+    retry_delay_ms: int = 0
+    final: bool = False
+    error_type: str = ""
+    error_text: str = ""
+
+
+class Acked(NamedTuple):
+    """What became of an ack, checkpoint, heartbeat, release or cancel.
+
+    `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after where it is PENDING now.
+    With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None where nobody holds it.
+    `deadline_ms` is the claim's new deadline where it was renewed.
+    """
+
+    outcome: Outcome
+    state: JobState | None = None
+    due_at_ms: int | None = None
+    holder: str = ""
+    held_since_ms: int | None = None
+    deadline_ms: int | None = None
+
+
+class Checkpoint(NamedTuple):
+    """Progress of a job in hand. Fenced by `token`, or, without one, by `source` being equal to the holder's."""
+
+    key: JobKey
+    source: str
+    token: str | None = None
+    new_body: bytes | None = None
+    move_to_pending: bool = False
+    run_after_ms: int | None = None  # None: now
+    attempts_allowed: int | None = None  # also resets what remains
+    prepend_status: str = ""
+
+
+class ClaimRef(NamedTuple):
+    """A claim as its holder names it: for heartbeats and releases. `delay_ms` is used by releases only."""
+
+    key: JobKey
+    token: str
+    delay_ms: int = 0
+
+
+class Requeue(NamedTuple):
+    """retryFailedJobs: up to `limit` FAILED jobs of one priority, oldest finish first."""
+
+    queue: str
+    priority: int
+    attempts: int
+    run_after_ms: int
+    limit: int
+
+
+class RunOrder(NamedTuple):
+    """runJobs: this job becomes due at `run_after_ms`. A PENDING one keeps its attempts, a FAILED one gets `attempts`."""
+
+    key: JobKey
+    attempts: int
+    run_after_ms: int
+
+
+class Purge(NamedTuple):
+    """deleteJobs without a regex: up to `limit` jobs of one state and priority, oldest first."""
+
+    queue: str
+    state: JobState
+    priority: int
+    limit: int
+
+
+class Page(NamedTuple):
+    """A part of a scan of one queue, state and priority, newest first.
+
+    Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
+    (time, id) of the last row of the page before, or any other place in that order. `due_by_ms`: PENDING only: with `future` False
+    rows with run-after ≤ it, with True rows after it. Bodies come along if `bodies`; a page also ends once they exceed `max_bytes`.
+    """
+
+    queue: str
+    state: JobState
+    priority: int
+    limit: int
+    after: tuple[int, int] | None = None
+    due_by_ms: int = 0
+    future: bool = False
+    bodies: bool = False
+    max_bytes: int = 8 * 1024 * 1024
+
+
+class PageRow(NamedTuple):
+    """A row of a scan with the time it is ordered by."""
+
+    sort_ms: int
+    job: Job
+
+
+class Swept(NamedTuple):
+    """What one sweep did in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back.
+
+    A row with the queue '' stands for what belongs to none: `freed` old keys and rows of deleted queues.
+    """
+
+    queue: str
+    priority: int
+    retried: int = 0
+    failed: int = 0
+    deleted_succeeded: int = 0
+    deleted_failed: int = 0
+    due_at_ms: int | None = None
+    freed: int = 0
+    lost: int = 0  # jobs whose data was gone
+
+
+class TimeToLive(NamedTuple):
+    """How long a queue's finished jobs are kept, counted from the finish."""
+
+    queue: str
+    succeeded_ms: int
+    failed_ms: int
+
+
+class Member(NamedTuple):
+    """A server that uses a shard. Times in milliseconds, the store's."""
+
+    slot: int
+    name: str
+    address: str
+    started_at_ms: int
+    seen_at_ms: int
+
+
+DELETION_KEPT_MS = 24 * 3_600_000
+"""How long a shard remembers that it deleted a queue: a server that stood still for less does not make it again."""
+
+
+Value = TypeVar("Value")
+
+
+def raise_error(answer: Value | PinLaterError) -> Value:
+    """The answer of a call about one thing, with an error value raised."""
+    if isinstance(answer, PinLaterError):
+        raise answer
+    return answer
