@@ -26,7 +26,7 @@ from pinlater import Worker
 worker = Worker()
 VERSION = {version}
 
-@worker.handler("{queue}", attempts=20)
+@worker.task("{queue}", attempts=20)
 async def run(what: str) -> None:
     os.write(1, b"ran %b %d %d\\n" % (what.encode(), os.getpid(), VERSION))  # a whole line: other processes write here, too
     if what == "crash":
@@ -39,7 +39,7 @@ async def run(what: str) -> None:
     if what == "log":
         logging.getLogger("shop").warning("hello from the handler")
 
-@worker.handler("{queue}", process=True)
+@worker.task("{queue}", process=True)
 def apart() -> None:
     logging.getLogger("shop").warning("hello from a process")
 """

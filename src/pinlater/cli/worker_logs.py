@@ -1,4 +1,4 @@
-"""The logs of `pinlater worker`, set up in the worker and in the processes of its handlers alike; so it imports little."""
+"""The logs of `pinlater worker`, set up in the worker and in the processes of its tasks alike; so it imports little."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from pinlater.client.values import ClaimedJob
+from pinlater.domain.durations import duration_text
 from pinlater.worker import envelope
 from pinlater.worker._attempts.attempt import Attempt, AttemptResult
 from pinlater.worker._attempts.endings import Ending, Kind, failure
@@ -195,9 +196,13 @@ class Executor:
         if now - self._unknown_logged.get(task, -1e9) >= delay_ms / 1000:
             recent = list(self._unknown_logged.items())[-_UNKNOWN_TASKS_REMEMBERED:]
             self._unknown_logged = {**dict(recent), task: now}
-            named = f"task {task!r} is not known here"
+            named = f"no task {task!r} here"
             unnamed = "the job names no task and the queue has no default task"
-            _log.warning("queue %s: %s; such jobs are given back", self._queue, named if task else unnamed)
+            known = ", ".join(sorted(self._tasks))
+            _log.warning(
+                "queue %s: %s (known: %s); such jobs wait %s more, unspent, for a worker that knows it",
+                self._queue, named if task else unnamed, known, duration_text(delay_ms), extra=fields_of(held.job),
+            )  # fmt: skip
         await self._reporter.release([held.hand_over_lease()], delay_ms)
 
     def _log_failure(self, job: ClaimedJob, ending: Ending, error: BaseException | None) -> None:
