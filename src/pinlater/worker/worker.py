@@ -176,7 +176,7 @@ class Worker:
 
         return cast("Register", register)
 
-    handler = task
+    handler = task  # an alias, so that `@worker.handler` works too
 
     def cron(
         self,
