@@ -143,6 +143,19 @@ def children_of(process: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
+def test_the_applications_own_logs_appear_at_the_level_asked_for(workers: Workers) -> None:
+    with (workers.folder / "shop.py").open("a") as module:
+        module.write("logging.getLogger('shop').info('loaded')\nlogging.getLogger('quiet').setLevel('ERROR')\n")
+        module.write("logging.getLogger('quiet').info('loaded quietly')\nlogging.getLogger('shop').debug('details')\n")
+    process = workers.start()
+    wait_for(lambda: workers.logged("worker started"))
+    assert len(workers.logged("loaded")) == 1
+    assert workers.logged("details") == []
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert [entry for entry in workers.logged("") if entry["level"] not in ("info", "debug")] == []
+
+
 def test_processes_share_the_work_answer_probes_as_one_and_stop_in_order(workers: Workers) -> None:
     port = free_port()
     supervisor = workers.start("--processes", "2", "--health-port", str(port), "--grace", "100ms", "--concurrency", "1")

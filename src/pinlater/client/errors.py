@@ -126,7 +126,7 @@ class UnknownMethod(CallerError):
 
 
 class TooManyWaiting(WorldError):
-    """So many jobs wait in this process to be enqueued that one more would only add to the pile."""
+    """The batcher of this process holds as many jobs as it may; none of this call was enqueued."""
 
 
 class ClientClosed(CallerError):

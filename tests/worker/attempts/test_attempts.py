@@ -157,7 +157,7 @@ async def test_a_failure_is_logged_without_any_logging_set_up(
     await fail.enqueue_async()
     async with running(worker):
         await eventually(lambda: worker.counts.failed == 1)
-    assert [record.levelname for record in caplog.records if "the reason" in record.message] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "the reason" in record.message] == ["ERROR"]
 
 
 async def test_options_of_a_job(client: AsyncClient) -> None:
