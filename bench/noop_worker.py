@@ -43,13 +43,13 @@ def main(port: int, kind: str, count: int) -> None:
 
     if kind == "async":
 
-        @worker.handler(QUEUE, name=TASK)
+        @worker.task(QUEUE, name=TASK)
         async def noop(body: bytes) -> None:
             seen.one()
 
     else:
 
-        @worker.handler(QUEUE, name=TASK)
+        @worker.task(QUEUE, name=TASK)
         def noop_in_thread(body: bytes) -> None:
             seen.one()
 

@@ -18,7 +18,7 @@ async def work(port: int) -> None:
     """One queue, one handler that says when it was called."""
     worker = Worker(f"127.0.0.1:{port}")
 
-    @worker.handler(QUEUE)
+    @worker.task(QUEUE)
     async def handle(job: ClaimedJob) -> None:
         began_ns = time.monotonic_ns()
         print(began_ns, flush=True)

@@ -112,7 +112,7 @@ def enqueue_many(place: Workplace) -> RowResult:
 def _many_rate(address: str, count: int) -> float:
     worker = Worker(address)
 
-    @worker.handler(QUEUE)
+    @worker.task(QUEUE)
     def task(text: str) -> None:
         """What takes an argument, as most tasks do."""
 

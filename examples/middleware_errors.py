@@ -25,7 +25,7 @@ class ErrorReports(Middleware):
 worker = Worker(middleware=[ErrorReports()], settings=WorkerSettings(retry_delay_ms=0))
 
 
-@worker.handler("bills", attempts=3)
+@worker.task("bills", attempts=3)
 def charge(card: str) -> None:
     if card == "expired":
         raise ValueError("the card has expired")

@@ -36,7 +36,7 @@ registry = CollectorRegistry()
 worker = Worker(middleware=[Measuring(registry)])
 
 
-@worker.handler("parcels", attempts=1)
+@worker.task("parcels", attempts=1)
 async def weigh(grams: int) -> None:
     if grams < 0:
         raise ValueError("lighter than nothing")

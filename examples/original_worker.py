@@ -17,7 +17,7 @@ JOBS = 20
 worker = Worker(settings=WorkerSettings(concurrency=10, prefetch_max=40), retry=linear(1))
 
 
-@worker.handler(QUEUE, attempts=10)
+@worker.task(QUEUE, attempts=10)
 def log_and_sometimes_fail(body: bytes) -> None:
     """A plain function, so it runs in one of ten threads. It also gets the jobs of old producers, which name no task."""
     number = int(body.removeprefix(b"task_"))

@@ -15,13 +15,13 @@ done: list[str] = []
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 
 
-@worker.handler("thumbnails")
+@worker.task("thumbnails")
 def make_thumbnail(file: str, width: int = 200) -> None:
     """Plain functions may block: each runs in a thread."""
     done.append(f"thumbnail of {file}, {width} wide")
 
 
-@worker.handler("mails", attempts=3)
+@worker.task("mails", attempts=3)
 async def send_mail(to: str) -> None:
     """An exception fails the attempt, and the job comes back after a delay."""
     if "@" not in to:

@@ -17,13 +17,13 @@ class Signup(BaseModel):
     name: str = ""
 
 
-@worker.handler("mails", attempts=8, time_limit=60)
+@worker.task("mails", attempts=8, time_limit=60)
 async def welcome(signup: Signup) -> None:
     """A slow mail server delays no visitor."""
     print("welcome", signup.name, flush=True)
 
 
-@worker.handler("reports", process=True)
+@worker.task("reports", process=True)
 def report(month: str) -> None:
     """Work for a processor runs in a child process, not on an event loop."""
     print("report of", month, flush=True)

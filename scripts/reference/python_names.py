@@ -51,6 +51,8 @@ def _members(found: type) -> Iterator[tuple[str, Any]]:
 
 
 def _item(name: str, found: Any, *, takes: bool = True) -> str:
+    if name.startswith(".") and getattr(found, "__name__", name[1:]) != name[1:]:
+        return f"- `{name}`: Another name of `.{found.__name__}`."
     text = _text(found).replace("\n", "\n  ").replace("\n  \n", "\n\n")
     return f"- `{_heading(name, found, takes=takes)}`: {text}"
 

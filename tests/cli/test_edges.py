@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -161,6 +163,54 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert (
         options.moment_ms("2030-01-31T12:00:00") == options.moment_ms("2030-01-31T13:00:00+01:00") == 1_896_091_200_000
     )
+
+
+@pytest.mark.parametrize("text", ["2030-01-31", "20300131", "1896048000000", "2030-01-31T00:00Z"])
+def test_a_time_is_iso_or_milliseconds_of_at_least_12_digits(text: str) -> None:
+    """`20300131` is 8 digits: a date to ISO 8601, and 5.6 hours after 1970 as milliseconds."""
+    if text == "20300131":
+        with pytest.raises(typer.BadParameter, match="has 12 to 15 digits; write 2030-01-31T12:00:00Z"):
+            options.moment_ms(text)
+    else:
+        assert options.moment_ms(text) == 1_896_048_000_000
+
+
+@pytest.mark.parametrize("text", ["2020", "0", "1896048000", "9" * 16, "9" * 40, "tomorrow", "", "-1"])
+def test_what_is_no_plausible_time_is_refused_with_the_forms_that_are(text: str) -> None:
+    """`--at 2020` was two seconds after 1970."""
+    with pytest.raises(typer.BadParameter, match=r"is no time.* write 2030-01-31T12:00:00Z, 2030-01-31, now, or"):
+        options.moment_ms(text)
+
+
+def test_now_is_a_time() -> None:
+    before = time.time_ns() // 1_000_000
+    assert before - 1 <= (options.moment_ms("now") or 0) <= time.time_ns() // 1_000_000 + 1
+
+
+def test_errors_of_the_command_line_are_json_too_where_json_is_asked_for(offline: Pinlater) -> None:
+    for arguments in (("queue", "stats", "--json", "--evry", "2s"), ("enqueue", "--json"), ("enque", "--json")):
+        done = offline(*arguments)
+        said = json.loads(done.err)
+        assert (done.code, said["exit_code"]) == (exits.USAGE, exits.USAGE), arguments
+    assert offline("enqueue").err.startswith("error: ")
+
+
+def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offline: Pinlater) -> None:
+    assert "Did you mean 'stats'?" in offline("queue", "stat").err
+    assert "Did you mean 'queue'?" in offline("queues").err
+
+
+def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PINLATER_JOBS_MAX_QUEUES", "some")
+    done = offline("demo")
+    assert done.err.startswith("error: the server did not start: ")
+    assert done.err.count("error: ") == 1
+
+
+def test_hints_say_what_to_do_about_a_queue() -> None:
+    assert "`pinlater queue create NAME` creates one" in exits.hint_for(errors.QueueNotFound("x"))
+    assert "letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
+    assert exits.hint_for(errors.ServerUnreachable("x")) == ""
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from pinlater.client import AsyncClient, Client, Job, JobCount, QueueStats
-from tests.cli.conftest import COMMAND, Pinlater
+from pinlater.client import Ack, AsyncClient, Claim, Client, Job, JobCount, QueueStats
+from tests.cli.conftest import COMMAND, Pinlater, start_server
 
 CRON_MODULE = """\
 from pinlater import Worker
@@ -160,6 +163,85 @@ def test_stats_are_shown_again_and_again_until_an_interrupt(pinlater: Pinlater, 
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(30) == 130
+
+
+def test_a_watch_outlives_a_restart_of_the_server_and_says_so(tmp_path: Path) -> None:
+    address, server = start_server(tmp_path)
+    with Client(address) as client:
+        client.create_queue("watched")
+    command = [*COMMAND, "queue", "stats", "watched", "--watch", "--every", "100ms", "--server", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        _read_until(watch.stdout, "watched")
+        server.kill()
+        server.wait(30)
+        _read_until(watch.stderr, "no answer, still watching: ")
+        assert watch.poll() is None
+        (tmp_path / "again").mkdir()
+        port = address.rpartition(":")[2]
+        _, server = start_server(tmp_path / "again", "--store", f"sqlite:{tmp_path / 'jobs.db'}", "--thrift-port", port)
+        with Client(address) as client:
+            client.enqueue("watched", [Job(b"")] * 4321)
+        _read_until(watch.stdout, "4321")
+        watch.send_signal(signal.SIGINT)
+        watch.communicate(timeout=30)
+        assert watch.returncode == 130
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+
+
+def _read_until(lines: IO[str], text: str) -> None:
+    assert any(text in line for line in lines)
+
+
+def test_a_watch_of_a_server_that_never_answered_ends_at_once(offline: Pinlater) -> None:
+    """The address is wrong, probably."""
+    assert offline("queue", "stats", "--watch", "--timeout", "0.1").code == 3
+
+
+def test_a_job_that_a_worker_put_off_says_so(pinlater: Pinlater, queue: str) -> None:
+    """A worker that does not know the task gives the job back with a delay."""
+    [descriptor] = put(pinlater.address, queue, "newer")
+    assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["waits"] is None
+    with Client(pinlater.address) as client:
+        [job] = client.dequeue(queue, 1).jobs
+        client.release(queue, [Claim(job.descriptor, job.token)], delay_ms=600_000)
+    shown = pinlater.ok("lookup", descriptor).out
+    assert re.search(r"put off unspent \d+m?s ago, due in 9m \d+s", shown)
+    assert "a worker does not know the task 'newer' (its log says so)" in shown
+    assert "put off unspent" in pinlater.ok("scan", queue, "--future").out
+
+
+def test_a_job_that_waits_for_its_time_or_its_retry_says_so(pinlater: Pinlater, queue: str) -> None:
+    with Client(pinlater.address) as client:
+        [later] = client.enqueue(queue, [Job(b"", run_after_ms=int(time.time() * 1000) + 600_000)]).descriptors
+        [failed] = client.enqueue(queue, [b""]).descriptors
+        [job] = client.dequeue(queue, 1).jobs
+        client.ack(queue, [Ack(job.descriptor, succeeded=False, token=job.token, retry_delay_ms=600_000)])
+    shown = pinlater.ok("lookup", later, failed, "--json").json["jobs"]
+    waits = {job["descriptor"]: job["waits"] for job in shown}
+    assert waits[later].startswith("due in 9m ")
+    assert waits[failed].startswith("retry in 9m ")
+
+
+def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_of_the_past(
+    pinlater: Pinlater, queue: str
+) -> None:
+    descriptor = pinlater.ok("enqueue", queue, "--body", "x").out.strip()
+    with Client(pinlater.address) as client:
+        [job] = client.dequeue(queue, 1).jobs
+        ack = Ack(job.descriptor, succeeded=False, token=job.token, error_type="Oops", error_text="no\nframes")
+        client.ack(queue, [ack])
+        pinlater.ok("cancel", descriptor)
+        assert "cancelled" in pinlater.ok("lookup", descriptor).out
+        pinlater.ok("run-now", descriptor)
+        pinlater.ok("dequeue", queue, "--ack")
+    shown = pinlater.ok("lookup", descriptor).out
+    assert "state\tsucceeded" in shown
+    assert "cancelled" not in shown
+    assert "error_type" not in shown
+    assert "error of an earlier attempt:\nno\nframes" in shown
 
 
 def test_an_incomplete_answer_is_marked_in_table_and_json(

@@ -24,13 +24,13 @@ from pinlater import Worker
 
 worker = Worker()
 
-@worker.handler("{queue}")
+@worker.task("{queue}")
 async def note(job):
     print("ran", job.body.decode(), flush=True)
     if job.body == b"long":
         await asyncio.Event().wait()
 
-@worker.handler("{queue}_threads")
+@worker.task("{queue}_threads")
 def block(job):
     print("ran", job.body.decode(), flush=True)
     time.sleep(3600)

@@ -170,6 +170,15 @@ def test_on_a_real_terminal_output_has_its_width(
     assert lines[0].startswith("descriptor") == (columns == 200)
 
 
+def test_bodies_alone_get_a_line_each_on_a_terminal_and_are_exact_elsewhere(pinlater: Pinlater, queue: str) -> None:
+    """A shell's prompt must not stick to a body, and a file must hold nothing but the body."""
+    for _ in range(2):
+        pinlater.ok("enqueue", queue, "--body", "one", "--body", "two\n")
+    assert pinlater.ok("dequeue", queue, "--limit", "2", "--ack", "--body-only").out == "onetwo\n"
+    words = ("dequeue", queue, "--limit", "2", "--ack", "--body-only")
+    assert on_terminal(pinlater.address, 80, False, *words) == "one\ntwo\n"
+
+
 def on_terminal(address: str, columns: int, colour: bool, *arguments: str) -> str:
     """What `pinlater ...` writes to a terminal of that width."""
     ours, its = pty.openpty()

@@ -26,7 +26,7 @@ from pinlater import Worker
 worker = Worker()
 VERSION = {version}
 
-@worker.handler("{queue}", attempts=20)
+@worker.task("{queue}", attempts=20)
 async def run(what: str) -> None:
     os.write(1, b"ran %b %d %d\\n" % (what.encode(), os.getpid(), VERSION))  # a whole line: other processes write here, too
     if what == "crash":
@@ -39,7 +39,7 @@ async def run(what: str) -> None:
     if what == "log":
         logging.getLogger("shop").warning("hello from the handler")
 
-@worker.handler("{queue}", process=True)
+@worker.task("{queue}", process=True)
 def apart() -> None:
     logging.getLogger("shop").warning("hello from a process")
 """
@@ -141,6 +141,19 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 def children_of(process: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def test_the_applications_own_logs_appear_at_the_level_asked_for(workers: Workers) -> None:
+    with (workers.folder / "shop.py").open("a") as module:
+        module.write("logging.getLogger('shop').info('loaded')\nlogging.getLogger('quiet').setLevel('ERROR')\n")
+        module.write("logging.getLogger('quiet').info('loaded quietly')\nlogging.getLogger('shop').debug('details')\n")
+    process = workers.start()
+    wait_for(lambda: workers.logged("worker started"))
+    assert len(workers.logged("loaded")) == 1
+    assert workers.logged("details") == []
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert [entry for entry in workers.logged("") if entry["level"] not in ("info", "debug")] == []
 
 
 def test_processes_share_the_work_answer_probes_as_one_and_stop_in_order(workers: Workers) -> None:

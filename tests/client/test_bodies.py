@@ -84,7 +84,7 @@ def test_a_checkpoint_of_what_is_no_body_is_refused_by_name(client: Client) -> N
 def test_a_task_that_takes_bytes_takes_nothing_else(body: Any) -> None:
     worker = Worker(NOBODY)
 
-    @worker.handler("q")
+    @worker.task("q")
     def store(data: bytes) -> None: ...
 
     with pytest.raises(TypeError, match=r"store\(\) argument 'data' must be bytes, not "):
@@ -98,7 +98,7 @@ async def test_many_jobs_of_a_task_are_jobs(job: Any, message: str) -> None:
     async with FakeServer(getServerInfo=info) as server, AsyncClient(server.address) as asynchronous:
         worker = Worker(asynchronous)
 
-        @worker.handler("q")
+        @worker.task("q")
         def store(data: bytes) -> None: ...
 
         with pytest.raises(TypeError, match=saying(message.replace("a Job or bytes", "a Job"))):

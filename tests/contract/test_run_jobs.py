@@ -83,6 +83,45 @@ async def test_a_failed_job_whose_key_another_has_stays_and_one_whose_key_is_fre
     await desk.assert_counters_exact()
 
 
+@pytest.mark.parametrize("by_retry", [False, True])
+@pytest.mark.parametrize("in_hand", [False, True])
+async def test_a_cancelled_job_that_waits_again_is_no_longer_called_cancelled(
+    desk: Desk, in_hand: bool, by_retry: bool
+) -> None:
+    """The status is the present one; the cancel of an attempt stays in the history."""
+    key = (await desk.put_and_take(status="mine ")).key if in_hand else await desk.put(status="mine ")
+    await desk.cancel(key)
+    assert (await desk.look(key)).custom_status == "mine cancelled"
+    if by_retry:
+        assert await desk.retry_failed() == 1
+    else:
+        await desk.run(key)
+    assert (await desk.look(key)).custom_status == "mine "
+    held = await desk.take()
+    await desk.succeed(held.key, token=held.ref.token)
+    job = await desk.look(key)
+    assert (job.state, job.custom_status) == (JobState.SUCCEEDED, desk.status_rule.after_ack("mine ", ""))
+    assert [attempt.outcome for attempt in job.attempts] == (["cancelled", "succeeded"] if in_hand else [])
+
+
+async def test_an_expired_job_that_waits_again_is_no_longer_called_expired(desk: Desk) -> None:
+    """Its expiry has passed, so it may fail again; until then it waits."""
+    key = await desk.put(expires_in_ms=1000)
+    desk.clock.advance(ms=1001)
+    assert await desk.claim() == []
+    assert (await desk.look(key)).custom_status == "expired"
+    await desk.run(key)
+    assert (await desk.look(key)).custom_status == ""
+
+
+async def test_a_status_of_the_producer_stays_though_it_ends_like_a_cancel(desk: Desk) -> None:
+    """It failed, so no cancel has appended the word."""
+    key = (await desk.put_and_take()).key
+    await desk.fail(key, final=True, status="order was cancelled")
+    await desk.run(key)
+    assert (await desk.look(key)).custom_status == "order was cancelled"
+
+
 async def failed_with(desk: Desk, unique: UniqueKey) -> JobKey:
     key = await desk.put(unique=unique)
     await desk.take()

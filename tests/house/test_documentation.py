@@ -72,6 +72,19 @@ def test_install_lines_install_from_a_checkout_or_a_wheel(pages: dict[str, str])
     assert [page for page, text in pages.items() if re.search(r"pip install ['\"]?pinlater", text)] == []
 
 
+def test_pages_and_examples_call_a_task_a_task(repository: Path, tracked_files: list[Path]) -> None:
+    """`@worker.handler` still works, which one page says."""
+    old = [
+        f"{path.relative_to(repository)}: {line}"
+        for path in tracked_files
+        if path.suffix in (".md", ".py")
+        and path.parts[len(repository.parts)] in ("README.md", "docs", "examples", "src")
+        for line in path.read_text().splitlines()
+        if "worker.handler" in line
+    ]
+    assert [line.partition(":")[0] for line in old] == ["docs/reference/worker.md", "src/pinlater/worker/worker.py"]
+
+
 def test_pages_are_plain_markdown(pages: dict[str, str]) -> None:
     """A directive or a remark of Sphinx is visible text in any other viewer."""
     marks = re.compile(r"^(?: *```\{|:::|% )", re.MULTILINE)

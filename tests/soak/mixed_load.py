@@ -77,7 +77,7 @@ class MixedLoad:
                 raise Snooze(0.1)
 
         for queue in QUEUES:
-            worker.handler(queue)(handle)
+            worker.task(queue)(handle)
         return worker
 
     async def _produce(self, client: AsyncClient, queue: str, dice: Random) -> None:

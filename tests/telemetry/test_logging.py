@@ -119,6 +119,16 @@ def test_a_traceback_comes_along(format: str) -> None:
     assert "KeyError: 'lost'" in stream.getvalue()
 
 
+def test_a_traceback_from_another_process_is_lines_in_text_and_a_field_in_json() -> None:
+    text, json_lines = io.StringIO(), io.StringIO()
+    trace = '  File "shop.py", line 1, in send\n    raise KeyError("\x1b")'
+    for name, stream in (("text", text), ("json", json_lines)):
+        setup(name, "info", stream)
+        log.warning("failed", extra={"traceback": trace})
+    assert text.getvalue().endswith('failed\n      File "shop.py", line 1, in send\n        raise KeyError("\\x1b")\n')
+    assert json.loads(json_lines.getvalue())["traceback"] == trace
+
+
 def test_a_second_setup_replaces_the_first() -> None:
     first, second = io.StringIO(), io.StringIO()
     setup("text", "info", first)

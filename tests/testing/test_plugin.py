@@ -25,7 +25,7 @@ async def test_the_real_server_runs_a_workers_jobs(pinlater_server: RealServer) 
     async with AsyncClient(pinlater_server.address) as client:
         worker = Worker(client)
 
-        @worker.handler("plugin")
+        @worker.task("plugin")
         async def note(name: str, again: bool = False) -> None:
             done.append(name)
             if again:
@@ -93,7 +93,7 @@ client = Client("127.0.0.1:1", wait_for_servers=False)
 worker = Worker("127.0.0.1:1")
 
 
-@worker.handler("q")
+@worker.task("q")
 def task(): ...
 
 

@@ -33,17 +33,17 @@ class Office:
         self.worker = worker = Worker("nowhere.invalid:1", retry=constant(60))
         done = self.done
 
-        @worker.handler("mail", attempts=3)
+        @worker.task("mail", attempts=3)
         async def send(to: str, copies: int = 1) -> None:
             done.append((to, copies))
             if to == "fails":
                 raise ValueError("no such address")
 
-        @worker.handler("mail")
+        @worker.task("mail")
         async def mail(mail: Mail) -> None:
             done.append(mail)
 
-        @worker.handler("files")
+        @worker.task("files")
         def convert(steps: int) -> None:
             done.append((steps, threading.current_thread() is threading.main_thread()))
             if steps:
@@ -134,7 +134,7 @@ async def test_everything_that_is_due_runs_and_what_it_enqueues(service: InProce
 async def test_handlers_run_on_the_tests_own_loop_one_at_a_time_by_priority(pinlater_service: InProcessService) -> None:
     worker, loops, order = Worker(), set(), []
 
-    @worker.handler("q")
+    @worker.task("q")
     async def note(name: str) -> None:
         loops.add(asyncio.get_running_loop())
         order.append(f"{name} begins")
@@ -152,7 +152,7 @@ async def test_handlers_run_on_the_tests_own_loop_one_at_a_time_by_priority(pinl
 async def test_jobs_that_wait_for_each_other_run_side_by_side_on_request(pinlater_service: InProcessService) -> None:
     worker, barrier = Worker(), asyncio.Barrier(3)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def meet() -> None:
         await barrier.wait()
 
@@ -164,13 +164,13 @@ async def test_jobs_that_wait_for_each_other_run_side_by_side_on_request(pinlate
 async def test_workers_that_enqueue_for_each_other_run_together(pinlater_service: InProcessService) -> None:
     one, other, seen = Worker(), Worker(), []
 
-    @one.handler("one")
+    @one.task("one")
     async def ping(left: int) -> None:
         seen.append(("ping", left))
         if left:
             await pong.enqueue_async(left - 1)
 
-    @other.handler("other")
+    @other.task("other")
     async def pong(left: int) -> None:
         seen.append(("pong", left))
         if left:
@@ -185,12 +185,12 @@ async def test_workers_that_enqueue_for_each_other_run_together(pinlater_service
 async def test_without_a_name_those_run_that_are_being_served(pinlater_service: InProcessService) -> None:
     one, other, seen = Worker(retry=constant(60)), Worker(), []
 
-    @one.handler("one")
+    @one.task("one")
     async def ping() -> None:
         seen.append("ping")
         await pong.using(delay=60).enqueue_async()
 
-    @other.handler("other")
+    @other.task("other")
     async def pong() -> None:
         seen.append("pong")
 
@@ -217,7 +217,7 @@ async def test_nothing_to_do_is_soon_done(service: InProcessService, office: Off
 async def test_a_job_that_enqueues_itself_for_ever_is_told(pinlater_service: InProcessService) -> None:
     worker = Worker()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def again() -> None:
         await again.enqueue_async()
 
@@ -243,7 +243,7 @@ async def test_jobs_wait_while_their_queue_is_paused_or_limited(service: InProce
 async def test_a_worker_without_a_queue_says_so(pinlater_service: InProcessService) -> None:
     worker = Worker()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def note() -> None: ...
 
     async with pinlater_service.async_client() as client:
@@ -252,7 +252,7 @@ async def test_a_worker_without_a_queue_says_so(pinlater_service: InProcessServi
 
 
 async def test_a_queue_that_nobody_serves_is_an_error(service: InProcessService, office: Office) -> None:
-    with pytest.raises(ValueError, match="no handler for queue 'mial'"):
+    with pytest.raises(ValueError, match="no task for queue 'mial'"):
         await service.run_until_idle(office.worker, queues=["mial"])
 
 
@@ -271,7 +271,7 @@ async def test_a_served_worker_runs_here_and_nowhere_else(service: InProcessServ
 async def test_a_run_that_is_cancelled_leaves_the_job_to_its_claim(pinlater_service: InProcessService) -> None:
     worker, attempts, started = Worker(), [], asyncio.Event()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def hang() -> None:
         attempts.append(current_job().attempt)
         started.set()
@@ -294,7 +294,7 @@ async def test_jobs_of_several_queues_run_one_at_a_time_too(pinlater_service: In
     worker, running, most = Worker(), 0, 0
 
     def register(queue: str) -> Any:
-        @worker.handler(queue)
+        @worker.task(queue)
         async def note() -> None:
             nonlocal running, most
             running += 1
@@ -316,7 +316,7 @@ async def test_many_jobs_of_many_queues_side_by_side_all_run(pinlater_service: I
     worker, done = Worker(), []
 
     def register(number: int) -> Any:
-        @worker.handler(f"q{number}", name="note")
+        @worker.task(f"q{number}", name="note")
         async def note(left: int) -> None:
             await asyncio.sleep(0)
             done.append(left)
@@ -337,10 +337,10 @@ async def test_many_jobs_of_many_queues_side_by_side_all_run(pinlater_service: I
 async def test_a_batch_run_says_that_the_server_is_away_instead_of_waiting_for_it() -> None:
     worker = Worker()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def note() -> None: ...
 
-    @worker.handler("other")
+    @worker.task("other")
     async def other() -> None: ...
 
     async with AsyncClient("127.0.0.1:1", retries=0) as client:
@@ -382,11 +382,11 @@ async def test_retries_wait_for_the_clock_and_end(service: InProcessService, off
 async def test_giving_up_and_snoozing_are_told_apart(pinlater_service: InProcessService) -> None:
     worker = Worker()
 
-    @worker.handler("q")
+    @worker.task("q")
     async def reject() -> None:
         raise Reject("never")
 
-    @worker.handler("q")
+    @worker.task("q")
     async def snooze() -> None:
         if current_job().job.created_at_ms == pinlater_service.clock.now_ms():
             raise Snooze(60)
@@ -406,11 +406,11 @@ async def test_giving_up_and_snoozing_are_told_apart(pinlater_service: InProcess
 async def test_a_failure_without_an_exception_of_its_own_is_raised_as_one(pinlater_service: InProcessService) -> None:
     worker = Worker()
 
-    @worker.handler("q", time_limit=0.05)
+    @worker.task("q", time_limit=0.05)
     async def slow() -> None:
         await asyncio.sleep(10)
 
-    @worker.handler("q")
+    @worker.task("q")
     async def rude() -> None:
         raise SystemExit(3)
 
@@ -427,7 +427,7 @@ async def test_a_handler_that_takes_longer_than_its_claim_loses_it(pinlater_serv
     """The clock may be turned by a handler, for what happens when time passes meanwhile: in a moment, not at once."""
     worker, seen = Worker(), []
 
-    @worker.handler("q")
+    @worker.task("q")
     async def slow() -> None:
         seen.append(current_job().attempt)
         if seen == [1]:
@@ -472,7 +472,7 @@ async def test_time_passes_with_the_worker_at_work(pinlater_service: InProcessSe
     service, moments = pinlater_service, []
     worker = office.worker
 
-    @worker.handler("mail")
+    @worker.task("mail")
     async def when(name: str) -> None:
         moments.append((name, (service.clock.now - start).total_seconds()))
 
@@ -491,7 +491,7 @@ async def test_time_passes_with_the_worker_at_work(pinlater_service: InProcessSe
 async def test_reschedule_and_checkpoint_go_by_the_services_clock(pinlater_service: InProcessService) -> None:
     worker, bodies = Worker(), []
 
-    @worker.handler("q")
+    @worker.task("q")
     async def steps(done: int = 0) -> None:
         job = current_job()
         bodies.append(done)

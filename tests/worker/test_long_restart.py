@@ -32,7 +32,7 @@ async def test_snoozed_and_rescheduled_jobs_outlast_a_real_restart_of_nine_secon
             runs: list[bytes] = []
             is_away = asyncio.Event()
 
-            @worker.handler("q", default=True)
+            @worker.task("q", default=True)
             async def handle(job: ClaimedJob) -> None:
                 runs.append(job.body)
                 if runs.count(job.body) > 1 or job.body == b"moved":
@@ -66,14 +66,14 @@ async def test_a_restart_of_the_server_costs_a_checkpointing_job_no_attempt(tmp_
             begun: list[str] = []
             is_away = threading.Event()
 
-            @worker.handler("q", attempts=1)
+            @worker.task("q", attempts=1)
             async def on_loop(done: int = 0) -> None:
                 begun.append("loop")
                 await asyncio.to_thread(is_away.wait, 60)
                 await current_job().checkpoint_async({"done": done + 1})
                 await current_job().progress_async(1, "done")
 
-            @worker.handler("q", attempts=1)
+            @worker.task("q", attempts=1)
             def in_thread(done: int = 0) -> None:
                 begun.append("thread")
                 is_away.wait(60)

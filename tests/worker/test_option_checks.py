@@ -24,7 +24,7 @@ def task_of(**options: Any) -> Task[..., Any]:
 
     def send(to: object, count: int = 1) -> None: ...
 
-    return worker.handler("q", **options)(send)
+    return worker.task("q", **options)(send)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_a_job_is_enqueued_with_is_checked(options: dict[str, Any], kind: t
 def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_argument() -> None:
     worker = Worker()
 
-    @worker.handler("q")
+    @worker.task("q")
     def send() -> None: ...
 
     with InProcessService() as service, service.serving(worker):

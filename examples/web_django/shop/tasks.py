@@ -43,7 +43,7 @@ def with_database(function: Callable[P, R]) -> Callable[P, R]:
     return around
 
 
-@worker.handler("orders", attempts=8, time_limit=60)
+@worker.task("orders", attempts=8, time_limit=60)
 @with_database
 def ship(order_id: int) -> None:
     """A plain function, in a thread, which may use models. It is safe to repeat: it ships an order once."""
@@ -52,7 +52,7 @@ def ship(order_id: int) -> None:
 
 
 @worker.cron("* * * * * *", queue="outbox")
-@worker.handler("outbox", attempts=1, time_limit=60)
+@worker.task("outbox", attempts=1, time_limit=60)
 @with_database
 def relay_outbox() -> None:
     """Runs every second, on one of the workers."""

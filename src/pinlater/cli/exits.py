@@ -15,6 +15,8 @@ from pinlater.client.errors import (
     ConnectionLost,
     DeadlineExceeded,
     PinLaterError,
+    QueueNameInvalid,
+    QueueNotFound,
     ServerUnreachable,
 )
 
@@ -66,14 +68,28 @@ def code_for(error: PinLaterError) -> int:
     return REFUSED if isinstance(error, CallerError) else BUSY
 
 
+def hint_for(error: PinLaterError) -> str:
+    """What the operator can do about it; '' if the error's text says enough."""
+    if isinstance(error, QueueNotFound):
+        return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
+    if isinstance(error, QueueNameInvalid):
+        return "(a name has ASCII letters, digits and underscores only)"
+    return ""
+
+
 def fail(message: str, code: int, detail: str = "") -> NoReturn:
     """One line on standard error, then the end. `detail`: the wire contract's word for the error, for `--json`."""
+    write_error(message, code, detail)
+    raise typer.Exit(code)
+
+
+def write_error(message: str, code: int, detail: str = "") -> None:
+    """One line on standard error; a JSON document if the caller reads JSON."""
     text = " ".join(message.split())
     if _state["json"]:
         sys.stderr.write(json.dumps({"error": text, "detail": detail or None, "exit_code": code}) + "\n")
     else:
         sys.stderr.write(f"error: {text}\n")
-    raise typer.Exit(code)
 
 
 @contextlib.contextmanager
@@ -82,4 +98,4 @@ def reported() -> Iterator[None]:
     try:
         yield
     except PinLaterError as error:
-        fail(error.message, code_for(error), error.detail)
+        fail(f"{error.message} {hint_for(error)}", code_for(error), error.detail)

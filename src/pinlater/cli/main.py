@@ -172,7 +172,7 @@ def _say_usage(error: Any) -> int:
     else:
         where = error.ctx.command_path if getattr(error, "ctx", None) else "pinlater"
         message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # the checker's own words
-        sys.stderr.write(f"error: {message} (see: {where} --help)\n")
+        exits.write_error(f"{message} (see: {where} --help)", exits.USAGE)
     return int(error.exit_code)
 
 
@@ -190,7 +190,7 @@ def _reader_is_gone(error: str = "") -> NoReturn:
 def _say_bug(error: Exception) -> NoReturn:
     if exits.tracebacks():
         traceback.print_exc()
-    sys.stderr.write(f"error: unexpected: {type(error).__name__}: {error} (run with --traceback to see where)\n")
+    exits.write_error(f"unexpected: {type(error).__name__}: {error} (run with --traceback to see where)", exits.BUG)
     sys.exit(exits.BUG)
 
 
@@ -210,7 +210,7 @@ def main() -> None:
     """The process's entry. It ends with a code from `exits`; a bug is one line on standard error, `--traceback` shows where."""
     _open_standard_streams()
     exits.tracebacks(False)
-    exits.print_errors_as_json(False)
+    exits.print_errors_as_json("--json" in sys.argv)  # for mistakes that the parser finds before it reads this option
     try:
         code = app(standalone_mode=False, prog_name="pinlater") or exits.OK
         sys.stdout.flush()

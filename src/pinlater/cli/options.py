@@ -23,6 +23,9 @@ from pinlater.domain.job import JobState
 
 T = TypeVar("T")
 _COMPLETION_MS = 1_000
+_EPOCH_MS_MIN = 10**11  # 1973
+_EPOCH_MS_MAX = 253_402_300_799_999  # the end of the year 9999
+_MOMENTS = "write 2030-01-31T12:00:00Z, 2030-01-31, now, or milliseconds such as 1896091200000"
 
 Server = Annotated[
     str,
@@ -116,15 +119,24 @@ def span_ms(text: str | None) -> int | None:
 
 
 def moment_ms(text: str | None) -> int | None:
-    """Milliseconds since the epoch, from such a number or ISO 8601 (UTC where it names no zone)."""
+    """Milliseconds since the epoch, from ISO 8601 (UTC where it names no zone), `now`, or such a number of at least 12 digits.
+
+    A smaller number is a usage error: it is a year, a compact date or seconds, and as milliseconds it would be a time before 1974.
+    """
     if text is None:
         return None
+    if text == "now":
+        return SystemClock().now_ms()
     if text.isascii() and text.isdigit():
+        if not _EPOCH_MS_MIN <= int(text) <= _EPOCH_MS_MAX:
+            raise typer.BadParameter(
+                f"{text!r} is no time: a number is milliseconds since 1970 and has 12 to 15 digits; {_MOMENTS}"
+            )
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time; write 2030-01-31T12:00:00Z or milliseconds") from None
+        raise typer.BadParameter(f"{text!r} is no time; {_MOMENTS}") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

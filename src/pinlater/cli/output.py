@@ -17,6 +17,7 @@ from typing import Any
 from pinlater.cli import tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.job import JobState
 
 Row = Sequence[object]
 # As `pinlater.worker.envelope` writes it; importing that would load all of the worker.
@@ -183,6 +184,26 @@ def age_of(job: JobInfo) -> str | None:
     return age(max(0, SystemClock().now_ms() - job.created_at_ms))
 
 
+def waits_for(job: JobInfo) -> str | None:
+    """Why a PENDING job is not due yet; None for others. By this machine's clock.
+
+    The server does not record why a job was put off without an attempt that counts.
+    """
+    now_ms = SystemClock().now_ms()
+    if job.state is not JobState.PENDING or job.run_after_ms is None or job.run_after_ms <= now_ms:
+        return None
+    left = age(job.run_after_ms - now_ms)
+    if was_put_off(job):
+        return f"put off unspent {age(max(0, now_ms - (job.updated_at_ms or 0)))} ago, due in {left}"
+    return f"retry in {left}" if job.attempts else f"due in {left}"
+
+
+def was_put_off(job: JobInfo) -> bool:
+    """Whether a waiting job's latest change was neither its enqueue nor the end of an attempt."""
+    changed_ms = job.updated_at_ms or 0
+    return changed_ms > max(job.created_at_ms, *(attempt.ended_at_ms for attempt in job.attempts), 0)
+
+
 def first_line(error_type: str, error_text: str) -> str | None:
     """An error in one line; workers put where it was raised below that."""
     return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None
@@ -195,6 +216,7 @@ def info_json(job: JobInfo) -> dict[str, Any]:
     known["state"] = job.state.name
     known["task"] = task_of(job)
     known["holder"] = holder_of(job)
+    known["waits"] = waits_for(job)
     known["headers"] = dict(job.headers)
     known["attempts"] = [attempt._asdict() for attempt in job.attempts]
     return {**known, **body_json(job.body)}

@@ -126,7 +126,7 @@ class UnknownMethod(CallerError):
 
 
 class TooManyWaiting(WorldError):
-    """This process has reached its bound of jobs that wait to be enqueued."""
+    """The batcher of this process holds as many jobs as it may; none of this call was enqueued."""
 
 
 class ClientClosed(CallerError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from pinlater.domain.job import PROGRESS_MARK, JobState
+from pinlater.domain.job import PROGRESS_MARK, Attempt, JobState
 
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED
 
@@ -105,6 +105,19 @@ def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS
     if addition.startswith(PROGRESS_MARK):
         status = "".join(line for line in status.splitlines(keepends=True) if not line.startswith(PROGRESS_MARK))
     return (addition + status)[:chars_max]
+
+
+def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
+    """Custom status of a FAILED job that waits again: without the word that its cancel or expiry has appended, which is no longer so.
+
+    A job whose last attempt failed or timed out as the job finished was neither cancelled nor expired: that word is its producer's.
+    """
+    if last_attempt is not None and last_attempt.ended_at_ms == finished_at_ms and last_attempt.outcome != "cancelled":
+        return status
+    for word in (STATUS_CANCELLED, STATUS_EXPIRED):
+        if status.endswith(word):
+            return status.removesuffix(word)
+    return status
 
 
 class StatusRule(NamedTuple):

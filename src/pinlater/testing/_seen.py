@@ -44,7 +44,7 @@ class EnqueuedCall(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One attempt that a worker made. `error` is the handler's exception where there is one; `error_type` and `error_text` are what
+    """One attempt that a worker made. `error` is the task's exception where there is one; `error_type` and `error_text` are what
     the server keeps of it."""
 
     task: str

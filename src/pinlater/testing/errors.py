@@ -1,4 +1,4 @@
-"""What a test run can end with, beside the handlers' own exceptions."""
+"""What a test run can end with, beside the tasks' own exceptions."""
 
 from __future__ import annotations
 

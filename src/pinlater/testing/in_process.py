@@ -3,7 +3,7 @@
     with InProcessService() as service, service.serving(worker):
         send.enqueue("a@example.org")                # any code that enqueues
         service.assert_enqueued(send, "a@example.org")
-        await service.run_until_idle(worker)         # the worker's handlers run, on the test's event loop
+        await service.run_until_idle(worker)         # the worker's tasks run, on the test's event loop
         service.clock.advance(hours=1)               # delays, retries, expiry, claims, cron
 
 It is the server's own operations on the memory store, behind the real codec; only listeners and sockets are missing. Weakness: a clock
@@ -144,14 +144,14 @@ class InProcessService:
 
         By `workers`, or else by those that are being served. One job at a time unless `concurrency` says more. What is due later waits
         until the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
-        as if the worker had been there; more than ten thousand firings of one are a ValueError. Handlers that ask for a process run in
-        a thread, where they see what the test has put in place, unless `processes` says so. The first error of a handler is raised when
+        as if the worker had been there; more than ten thousand firings of one are a ValueError. Tasks that ask for a process run in
+        a thread, where they see what the test has put in place, unless `processes` says so. The first error of a task is raised when
         all is done, but for `raise_errors=False`; `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
         """
         workers = self._at_work(workers)
         unknown = set(queues or ()) - {queue for one in workers for queue in one.queues}
         if unknown:
-            raise ValueError(f"no handler for queue {min(unknown)!r}")
+            raise ValueError(f"no task for queue {min(unknown)!r}")
         run = _Run(concurrency, queues, processes, jobs_max, [])
         with self.serving(*workers):
             for one in workers:

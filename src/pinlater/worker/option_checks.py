@@ -32,7 +32,7 @@ class JobTimes(NamedTuple):
 def check_queue(name: object) -> None:
     """Raises TypeError or ValueError where no queue can have this name."""
     if not isinstance(name, str):
-        raise TypeError(f"queue must be a name, not {type(name).__name__}: @worker.handler('emails')")
+        raise TypeError(f"queue must be a name, not {type(name).__name__}: @worker.task('emails')")
     try:
         check_queue_name(name)
     except (QueueNameInvalid, QueueNameTooLong):

@@ -29,6 +29,7 @@ from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, WallClock
 from pinlater.supervision.signals import STOP_SIGNALS, handled
 from pinlater.worker._children.child import ChildSetup
+from pinlater.worker._consumer.banner import log_start, log_stop
 from pinlater.worker._consumer.consumer import Consumer
 from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
 from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_until_idle
@@ -176,7 +177,7 @@ class Worker:
 
         return cast("Register", register)
 
-    handler = task
+    handler = task  # an alias, so that `@worker.handler` works too
 
     def cron(
         self,
@@ -251,9 +252,9 @@ class Worker:
             stack.callback(background.stop)
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
-            _log.info("worker started", extra={"queues": ",".join(chosen)})
+            log_start(run, chosen, len(self._registry.crons_of(chosen)))
             await self._run_until_stopped(run, health, chosen)
-            _log.info("worker stopped", extra={"abandoned_functions": run.abandoned_functions})
+            log_stop(run)
 
     async def _run_until_stopped(self, run: WorkerRun, health: Health, chosen: Mapping[str, QueueTasks]) -> None:
         timetables = [Timetable(entry, self._clock) for entry in self._registry.crons_of(chosen)]

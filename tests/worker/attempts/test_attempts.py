@@ -157,7 +157,7 @@ async def test_a_failure_is_logged_without_any_logging_set_up(
     await fail.enqueue_async()
     async with running(worker):
         await eventually(lambda: worker.counts.failed == 1)
-    assert [record.levelname for record in caplog.records if "the reason" in record.message] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "the reason" in record.message] == ["ERROR"]
 
 
 async def test_options_of_a_job(client: AsyncClient) -> None:
@@ -287,7 +287,7 @@ async def test_a_job_of_an_unknown_task_is_given_back_with_a_delay(
     async with running(worker):
         await eventually(lambda: worker.counts.released == 3)
     assert worker.counts.unknown_tasks == 3
-    assert len([record for record in caplog.records if "'newer' is not known here" in record.message]) == 1
+    assert len([record for record in caplog.records if "no task 'newer' here" in record.message]) == 1
     for info in (await client.lookup(descriptors)).values():
         assert (info.state, info.attempts_remaining) == (JobState.PENDING, 1)
 

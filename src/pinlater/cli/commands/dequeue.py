@@ -20,7 +20,8 @@ def dequeue(
     wait: Annotated[str, typer.Option("--wait", help="How long to wait for a job, at most 60s.")] = "0",
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs as succeeded once they are printed.")] = False,
     body_only: Annotated[
-        bool, typer.Option("--body-only", help="Print nothing but the bodies, byte for byte.")
+        bool,
+        typer.Option("--body-only", help="Print nothing but the bodies, byte for byte; on a terminal a line each."),
     ] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -59,6 +60,7 @@ def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
 
 def _print_bodies(jobs: Sequence[ClaimedJob]) -> None:
     sys.stdout.flush()
+    end = b"\n" if output.on_terminal() else b""
     for job in jobs:
-        sys.stdout.buffer.write(job.body)
+        sys.stdout.buffer.write(job.body + (b"" if job.body.endswith(b"\n") else end))
     sys.stdout.buffer.flush()

@@ -27,7 +27,7 @@ def enqueue(
     lines: Annotated[bool, typer.Option("--lines", help="Standard input holds a job a line.")] = False,
     priority: Annotated[int, typer.Option("--priority", "-p", help="1 is the highest.")] = 1,
     delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
-    at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, or ms.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, now, or ms.")] = None,
     attempts: Annotated[int | None, typer.Option("--attempts", help="Attempts allowed.")] = None,
     status: Annotated[str, typer.Option("--status", help="Custom status.")] = "",
     header: Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="May be repeated.")] = None,

@@ -8,6 +8,7 @@ import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.client import JobInfo
+from pinlater.domain.job import JobState
 
 
 def lookup(
@@ -36,6 +37,14 @@ def lookup(
 
 def _print_job(job: JobInfo) -> None:
     output.print_fields(_fields(job))
+    if output.waits_for(job) and output.was_put_off(job):
+        task = output.task_of(job)
+        unknown = f"does not know the task {task!r}" if task else "has no default task for jobs that name none"
+        output.print_text(
+            [
+                f"put off unspent: a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
+            ]
+        )
     if job.attempts:
         rows = [
             (
@@ -50,7 +59,8 @@ def _print_job(job: JobInfo) -> None:
         output.print_blocks(["attempt", "outcome", "claimed by", "took", "error"], rows, head="attempt ")
     text, _, trace = job.error_text.partition("\n")
     if trace:
-        output.print_text(["last error:", text, *trace.splitlines()])
+        head = "error of an earlier attempt:" if job.state is JobState.SUCCEEDED else "last error:"
+        output.print_text([head, text, *trace.splitlines()])
 
 
 def _fields(job: JobInfo) -> dict[str, object]:
@@ -58,6 +68,7 @@ def _fields(job: JobInfo) -> dict[str, object]:
     shown: dict[str, object] = {
         "descriptor": job.descriptor,
         "state": job.state,
+        "waits": output.waits_for(job),
         "task": output.task_of(job),
         "holder": output.holder_of(job),
         "age": output.age_of(job),
@@ -69,6 +80,8 @@ def _fields(job: JobInfo) -> dict[str, object]:
             shown.setdefault(name, value)
     shown["custom_status"] = job.custom_status.rstrip()
     shown["error_text"] = job.error_text.partition("\n")[0]
+    if job.state is JobState.SUCCEEDED:  # the attempts show the error, which is one of the past
+        shown["error_type"] = shown["error_text"] = None
     if job.body is not None:
         shown["body"] = output.body_text(job.body)
     return {name: value for name, value in shown.items() if value not in (None, "", {}, ())}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
+from pinlater.client.errors import WorldError
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 
 app = typer.Typer(
@@ -108,17 +110,29 @@ def stats(
     pause_s = max(_WATCH_MS_MIN, options.span_ms(every) or 0) / 1000
 
     async def show(client: AsyncClient) -> None:
+        found: list[QueueStats] | None = await client.queue_stats(*(names or []))
         while True:
-            found = await client.queue_stats(*(names or []))
-            if watch:
-                output.clear_screen()
-            _print_stats(found, json)
+            if found is not None:
+                if watch:
+                    output.clear_screen()
+                _print_stats(found, json)
             if not watch:
                 return
             sys.stdout.flush()
             await asyncio.sleep(pause_s)
+            found = await _stats_or_complaint(client, names or [])
 
     options.ask(server, timeout, show)
+
+
+async def _stats_or_complaint(client: AsyncClient, names: Sequence[str]) -> list[QueueStats] | None:
+    """The counts; None if no server answers now, which standard error says."""
+    try:
+        return await client.queue_stats(*names)
+    except WorldError as error:
+        now = output.iso(SystemClock().now_ms())
+        sys.stderr.write(f"{now} no answer, still watching: {' '.join(error.message.split())}\n")
+        return None
 
 
 def _print_stats(found: list[QueueStats], as_json: bool) -> None:

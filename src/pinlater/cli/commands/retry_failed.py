@@ -22,7 +22,7 @@ def retry_failed(
     priority: options.Priority = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
     delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
-    at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, or ms.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, now, or ms.")] = None,
     limit: Limit = 1000,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,

@@ -161,7 +161,7 @@ async def _scan_queue(
 
 
 def _print_jobs(jobs: Sequence[JobInfo], bodies: bool) -> None:
-    columns = ["descriptor", "task", "state", "age", "holder", "left", "due", "error", "status"]
+    columns = ["descriptor", "task", "state", "age", "holder", "left", "due", "error", "status", "waits"]
     rows = [
         (
             job.descriptor,
@@ -173,6 +173,7 @@ def _print_jobs(jobs: Sequence[JobInfo], bodies: bool) -> None:
             output.iso(job.run_after_ms),
             output.first_line(job.error_type, job.error_text),
             job.custom_status.rstrip() or None,
+            output.waits_for(job),
             *([output.body_text(job.body or b"")] if bodies else []),
         )
         for job in jobs

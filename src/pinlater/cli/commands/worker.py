@@ -72,7 +72,7 @@ def worker(
     ] = None,
     line: Annotated[str | None, typer.Option("--line", hidden=True)] = None,
 ) -> None:
-    """Run the handlers of a Worker until SIGTERM or SIGINT; a second one hurries.
+    """Run the tasks of a Worker until SIGTERM or SIGINT; a second one skips the grace time.
 
     Example: pinlater worker jobs:worker --concurrency 32
     """

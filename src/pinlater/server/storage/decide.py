@@ -23,6 +23,7 @@ from pinlater.domain.transitions import (
     Event,
     StatusRule,
     Transition,
+    status_when_requeued,
     transition_of,
 )
 from pinlater.server.storage.record import JobRecord, later
@@ -221,16 +222,16 @@ def _expired(job: JobRecord, _: Expire, context: Context) -> Fields:
     return _given_up(Fields(), job, STATUS_EXPIRED, context)
 
 
-def _retried(_: JobRecord, retry: RetryFailed, __: Context) -> Fields:
-    return {"attempts_remaining": retry.attempts, "run_after_ms": retry.run_after_ms}
-
-
-def _run(job: JobRecord, run: Run, _: Context) -> Fields:
-    """A PENDING job keeps its attempts."""
-    fields: Fields = {"run_after_ms": run.run_after_ms}
-    if job.finished:
-        fields["attempts_remaining"] = run.attempts
+def _retried(job: JobRecord, retry: RetryFailed | Run, _: Context) -> Fields:
+    last = Attempt(*_decode(job.history)[-1]) if job.history != "[]" else None
+    fields = Fields(attempts_remaining=retry.attempts, run_after_ms=retry.run_after_ms)
+    _set_status(fields, job, status_when_requeued(job.custom_status, job.finished_at_ms, last))
     return fields
+
+
+def _run(job: JobRecord, run: Run, context: Context) -> Fields:
+    """A PENDING job keeps its attempts."""
+    return _retried(job, run, context) if job.finished else {"run_after_ms": run.run_after_ms}
 
 
 _EFFECTS: dict[type, Callable[[JobRecord, Any, Context], Fields]] = {

@@ -22,6 +22,8 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 _VALUE_CHARS_MAX = 2_000
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:/+@%")
 _HANDLER_NAME = "pinlater"
+# A field for the frames of an exception that is in another process.
+TRACEBACK = "traceback"
 
 
 def setup(
@@ -83,7 +85,7 @@ class JsonFormatter(logging.Formatter):
         for name, value in fields(record):
             entry.setdefault(name, value)
         if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
+            entry[TRACEBACK] = self.formatException(record.exc_info)
         return json.dumps(entry)
 
 
@@ -93,15 +95,19 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = _escaped(str(_showable(record.getMessage())))
         parts = [_time(record), f"{record.levelname:<7}", event]
-        parts += [f"{name}={_quoted(value)}" for name, value in fields(record)]
+        parts += [f"{name}={_quoted(value)}" for name, value in fields(record) if name != TRACEBACK]
         line = " ".join(parts)
-        if record.exc_info:
-            line += "\n" + "\n".join("    " + text for text in self.formatException(record.exc_info).splitlines())
-        return line
+        trace = self.formatException(record.exc_info) if record.exc_info else str(getattr(record, TRACEBACK, ""))
+        return "\n".join([line, *("    " + _printable(text) for text in trace.splitlines())])
 
 
 def _escaped(text: str) -> str:
     return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def _printable(text: str) -> str:
+    """Escapes control characters, and leaves quotes as they are."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _quoted(value: object) -> str:

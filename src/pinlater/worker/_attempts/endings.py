@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import traceback
 from enum import Enum
+from types import TracebackType
 from typing import NamedTuple
 
 from pinlater.worker.context import JobContext, Rescheduling
@@ -89,10 +90,18 @@ def _text_of(error: BaseException) -> str:
 def _with_trace(text: str, error: BaseException) -> str:
     """The text, then the end of the trace, which is nearest to the cause."""
     try:
-        frames = "".join(traceback.format_tb(error.__traceback__))
+        frames = "".join(traceback.format_tb(user_traceback(error)))
     except Exception:  # noqa: BLE001 - the text alone is worth having
         return text
     return f"{text}\n{frames[-_TRACE_CHARS_MAX:]}".rstrip()
+
+
+def user_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback from the task's own code on, without the worker's frames above it; None if there are only those."""
+    trace = error.__traceback__
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("pinlater.worker."):
+        trace = trace.tb_next
+    return trace
 
 
 def _sendable(text: str) -> str:

@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any
 
 from pinlater.client.values import ClaimedJob
+from pinlater.domain.durations import duration_text
 from pinlater.worker import envelope
 from pinlater.worker._attempts.attempt import Attempt, AttemptResult
 from pinlater.worker._attempts.endings import Ending, Kind, failure
+from pinlater.worker._consumer import job_log
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs, StopReason
 from pinlater.worker._consumer.job_stopper import CANCEL_S, JobStopper
 from pinlater.worker._consumer.runner import Runner
@@ -107,6 +109,8 @@ class Executor:
             later = asyncio.get_running_loop().call_later
             held.timer = later(limit_ms / 1000, self.stopper.stop, held, StopReason.TIME_LIMIT)
         held.started_s = self._clock.monotonic()
+        held.task_name = task.name
+        job_log.started(held.job, task.name)
         return True
 
     async def _run_attempt(self, held: HeldJob, task: Task[..., Any], opened: Opened) -> AttemptResult | None:
@@ -144,7 +148,7 @@ class Executor:
             self._run.counts.succeeded += 1
         elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
             self._run.counts.failed += 1
-            self._log_failure(job, ending, result.error)
+        job_log.ended(held, held.task_name, ending, result.error, self._clock.monotonic() - held.started_s)
         await self._reporter.end(job, ending, held.hand_over_lease()[1])
 
     def _finish(self, held: HeldJob) -> None:
@@ -195,17 +199,14 @@ class Executor:
         if now - self._unknown_logged.get(task, -1e9) >= delay_ms / 1000:
             recent = list(self._unknown_logged.items())[-_UNKNOWN_TASKS_REMEMBERED:]
             self._unknown_logged = {**dict(recent), task: now}
-            named = f"task {task!r} is not known here"
+            named = f"no task {task!r} here"
             unnamed = "the job names no task and the queue has no default task"
-            _log.warning("queue %s: %s; such jobs are given back", self._queue, named if task else unnamed)
+            known = ", ".join(sorted(self._tasks))
+            _log.warning(
+                "queue %s: %s (known: %s); such jobs wait %s more, unspent, for a worker that knows it",
+                self._queue, named if task else unnamed, known, duration_text(delay_ms), extra=fields_of(held.job),
+            )  # fmt: skip
         await self._reporter.release([held.hand_over_lease()], delay_ms)
-
-    def _log_failure(self, job: ClaimedJob, ending: Ending, error: BaseException | None) -> None:
-        without_trace = isinstance(error, ProcessDied | TimeLimitExceeded)  # theirs shows only the worker's frames
-        _log.warning(
-            "queue %s: job %s failed: %s", self._queue, job.descriptor, ending.status,
-            exc_info=None if without_trace else error, extra={**fields_of(job), "attempt": attempt_number(job)},
-        )  # fmt: skip
 
     def _count(self, held: HeldJob, kind: Kind) -> None:
         if held.counts is not None:

@@ -32,6 +32,7 @@ class HeldJob:
         "started_s",
         "stopped",
         "task",
+        "task_name",
         "timer",
     )
 
@@ -42,6 +43,7 @@ class HeldJob:
         self.timer: asyncio.TimerHandle | None = None  # of its time limit
         self.started_s = 0.0  # monotonic
         self.counts: TaskCounts | None = None  # known once its task is known
+        self.task_name = ""
         self.in_thread = False
         self.stopped: StopReason | None = None
         self.reporting = False  # its function has ended: the worker no longer stops it

@@ -12,7 +12,7 @@ import logging
 import random
 from typing import Protocol
 
-from pinlater.client.errors import PinLaterError
+from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import Dequeued
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
@@ -81,7 +81,12 @@ class PollingPace:
     async def failed(self, error: PinLaterError) -> None:
         self._failures += 1
         if self._failures == 1:
-            _log.warning("queue %s: can't claim, retrying: %s", self._queue, error)
+            hint = (
+                "; create it: worker.create_queues() or `pinlater queue create`"
+                if isinstance(error, QueueNotFound)
+                else ""
+            )
+            _log.warning("queue %s: can't claim, retrying: %s%s", self._queue, error, hint)
         delay_s = max(self._backoff_s(self._failures), (error.retry_after_ms or 0) / 1000)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):

@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from pinlater.cli import exits, output
+from pinlater.cli import exits, options, output
 from pinlater.cli.commands.demo.server import DemoServer, DemoServerFailed
 from pinlater.cli.commands.demo.view import DemoView, Figures
 from pinlater.client import AsyncClient, ClaimedJob, Job, QueueStats
@@ -59,7 +59,7 @@ def expected_of(jobs: int) -> Expected:
 
 def demo(
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_000_000, help="How many jobs.")] = 5_000,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Watch a service run some thousand jobs, a few of which fail and are retried. Takes a few seconds, leaves nothing behind.
 
@@ -140,7 +140,7 @@ async def _watch(
 def _worker(client: AsyncClient) -> Worker:
     worker = Worker(client, settings=WorkerSettings(concurrency=32, retry_delay_ms=250))
 
-    @worker.handler(QUEUE)
+    @worker.task(QUEUE)
     async def run(job: ClaimedJob) -> None:
         task = jsonlib.loads(job.body)
         await asyncio.sleep(task["milliseconds"] / 1000)

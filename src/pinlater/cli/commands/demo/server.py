@@ -64,7 +64,7 @@ class DemoServer:
         if self._process is None or self._process.stderr is None:
             return
         async for line in self._process.stderr:
-            text = line.decode("utf-8", "replace").strip()
+            text = line.decode("utf-8", "replace").strip().removeprefix("error: ")
             self._said.append(text)
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 entry = json.loads(text)

@@ -14,6 +14,7 @@ from pinlater.domain.transitions import (
     STATUS_CANCELLED,
     STATUS_EXPIRED,
     after_failure,
+    status_when_requeued,
 )
 from pinlater.server.storage.memory.record import Claim, Record
 from pinlater.server.storage.values import Ack, Checkpoint
@@ -101,7 +102,10 @@ def expire(job: Record, now_ms: int) -> None:
 
 
 def requeue(job: Record, attempts: int, run_after_ms: int, now_ms: int) -> None:
-    """An operator's retry of a FAILED job. What it went through stays to be seen, but not the old claim."""
+    """An operator's retry of a FAILED job, or run of a waiting one. Errors and attempts stay, not the old claim nor its `cancelled`."""
+    if job.state is JobState.FAILED:
+        last = job.attempts[-1] if job.attempts else None
+        job.custom_status = status_when_requeued(job.custom_status, job.finished_at_ms, last)
     job.attempts_remaining = attempts
     job.run_after_ms = run_after_ms
     job.finished_at_ms = None

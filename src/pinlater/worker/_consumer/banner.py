@@ -1,0 +1,35 @@
+"""The log lines with which a worker starts and stops."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from pinlater.domain.durations import duration_text
+from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker.registry import QueueTasks
+
+_log = logging.getLogger("pinlater.worker")
+
+
+def log_start(run: WorkerRun, queues: Mapping[str, QueueTasks], crons: int) -> None:
+    """One line for the worker, and one for each queue with its tasks."""
+    _log.info(
+        "worker started",
+        extra={
+            "servers": ",".join(map(str, run.client.servers)),
+            "concurrency": run.settings.concurrency,
+            "grace": duration_text(run.settings.grace_ms),
+            **({"cron_entries": crons} if crons else {}),
+        },
+    )
+    for name, queue in queues.items():
+        at_most = {} if queue.concurrency is None else {"concurrency": queue.concurrency}
+        _log.info("queue %s", name, extra={"tasks": ",".join(queue.tasks), **at_most})
+
+
+def log_stop(run: WorkerRun) -> None:
+    """What the worker has done; functions that still run if there are any."""
+    counts = run.counts
+    abandoned = {"abandoned_functions": run.abandoned_functions} if run.abandoned_functions else {}
+    _log.info("worker stopped", extra={"succeeded": counts.succeeded, "failed": counts.failed, **abandoned})

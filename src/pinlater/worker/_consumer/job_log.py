@@ -1,0 +1,79 @@
+"""The log lines of attempts: started at debug; how it ended at info, warning (runs again) or error (gave up).
+
+A failure is one line with one traceback, which begins with the task's own code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import TracebackType
+
+from pinlater.client.values import ClaimedJob
+from pinlater.worker._attempts.endings import Ending, Kind, user_traceback
+from pinlater.worker._consumer.held_jobs import HeldJob
+from pinlater.worker.context import attempt_number
+from pinlater.worker.errors import CantDecode, ProcessDied, Reject, Retry, TimeLimitExceeded
+from pinlater.worker.logs import fields_of
+
+_log = logging.getLogger("pinlater.worker")
+# Their text says all; a traceback would show only the worker, or what the task raised on purpose.
+_WITHOUT_TRACEBACK = (CantDecode, ProcessDied, Reject, Retry, TimeLimitExceeded)
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
+
+def started(job: ClaimedJob, task: str) -> None:
+    """An attempt starts."""
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("%s started", task, extra=_fields(job, task))
+
+
+def ended(held: HeldJob, task: str, ending: Ending, error: BaseException | None, took_s: float) -> None:
+    """An attempt ended. `error`: its exception if it is in this process."""
+    job, took = held.job, span(took_s)
+    if ending.kind is Kind.SUCCEEDED:
+        if _log.isEnabledFor(logging.INFO):
+            _log.info("%s succeeded in %s", task, took, extra=_fields(job, task))
+    elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
+        _log_failure(job, task, ending, error, took)
+    elif ending.kind is Kind.SNOOZED:
+        _log.info(
+            "%s snoozed after %s, again in %s", task, took, span(ending.delay_ms / 1000), extra=_fields(job, task)
+        )
+    elif ending.kind is Kind.RESCHEDULED:
+        _log.info("%s rescheduled after %s", task, took, extra=_fields(job, task))
+
+
+def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:
+    last = ending.kind is Kind.GIVEN_UP or (job.attempts_allowed > 0 and job.attempts_remaining <= 1)
+    then = "gave up" if last else f"again in {span(ending.delay_ms / 1000)}"
+    text, _, trace = ending.error_text.partition("\n")
+    fields = _fields(job, task)
+    exc_info: _ExcInfo | None = None
+    if error is not None and not isinstance(error, _WITHOUT_TRACEBACK):
+        exc_info = (type(error), error, user_traceback(error))
+    elif error is None and trace:
+        fields = {**fields, "traceback": trace}  # of a child process
+    _log.log(
+        logging.ERROR if last else logging.WARNING,
+        "%s failed in %s, %s: %s", task, took, then, f"{ending.error_type}: {text}",
+        exc_info=exc_info, extra=fields,
+    )  # fmt: skip
+
+
+def _fields(job: ClaimedJob, task: str) -> Mapping[str, object]:
+    return {**fields_of(job), "task": task, "attempt": attempt_number(job)}
+
+
+def span(seconds: float) -> str:
+    """A time for people: `0.8ms`, `12ms`, `1.5s`, `2m 5s`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f}ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest, "s")) if number]
+    return " ".join(parts[:2])

@@ -1,0 +1,154 @@
+"""The log lines of a worker: its start, one line for each attempt, its stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from pinlater.client import AsyncClient
+from pinlater.worker import Reject, Snooze, Worker
+from pinlater.worker._attempts.endings import user_traceback
+from pinlater.worker._consumer.job_log import span
+from tests.worker.attempts.test_attempts import FAST
+from tests.worker.conftest import eventually
+from tests.worker.test_worker import running
+
+
+def lines(caplog: pytest.LogCaptureFixture, word: str) -> list[tuple[str, str]]:
+    """Level and text of the worker's lines with that word."""
+    records = [record for record in caplog.records if record.name == "pinlater.worker"]
+    return [(record.levelname, record.getMessage()) for record in records if word in record.getMessage()]
+
+
+async def test_a_success_is_one_line_at_info_and_its_start_one_at_debug(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "pinlater.worker")
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q")
+    async def send(to: str) -> None: ...
+
+    await send.enqueue_async("ada")
+    async with running(worker):
+        await eventually(lambda: worker.counts.succeeded == 1)
+    [started, ended] = lines(caplog, "send ")
+    assert started == ("DEBUG", "send started")
+    assert ended[0] == "INFO"
+    assert ended[1].startswith("send succeeded in ")
+    [record] = [record for record in caplog.records if "succeeded in" in record.getMessage()]
+    assert (vars(record)["queue"], vars(record)["task"], vars(record)["attempt"]) == ("q", "send", 1)
+    assert vars(record)["job"].startswith("q:s1:p1:")
+
+
+async def test_a_failure_is_one_line_with_one_traceback_that_begins_with_the_task(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning while attempts are left, then an error."""
+    worker = Worker(client, settings=FAST)
+
+    def helper() -> None:
+        raise ValueError("no such address")
+
+    @worker.task("q", attempts=2)
+    async def on_loop() -> None:
+        helper()
+
+    @worker.task("q", attempts=2)
+    def in_thread() -> None:
+        helper()
+
+    await on_loop.enqueue_async()
+    await in_thread.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: worker.counts.failed == 4)
+    for name in ("on_loop", "in_thread"):
+        [first, last] = lines(caplog, name)
+        assert first[0] == "WARNING"
+        assert ", again in " in first[1]
+        assert first[1].endswith(": ValueError: no such address")
+        assert last[0] == "ERROR"
+        assert ", gave up: ValueError: no such address" in last[1]
+    for record in caplog.records:
+        assert record.exc_info
+        trace = record.exc_info[2]
+        functions = []
+        while trace is not None:
+            functions.append(trace.tb_frame.f_code.co_name)
+            trace = trace.tb_next
+        assert functions in (["on_loop", "helper"], ["in_thread", "helper"])
+
+
+async def test_what_a_task_raises_on_purpose_has_no_traceback(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q")
+    async def reject() -> None:
+        raise Reject("not mine")
+
+    @worker.task("q")
+    async def snooze() -> None:
+        raise Snooze("1h")
+
+    await reject.enqueue_async()
+    await snooze.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: len(lines(caplog, "reject ") + lines(caplog, "snooze ")) == 2)
+    [(level, text)] = lines(caplog, "reject ")
+    assert (level, text.endswith("gave up: pinlater.worker.errors.Reject: not mine")) == ("ERROR", True)
+    [(level, text)] = lines(caplog, "snooze ")
+    assert (level, text.endswith(", again in 1h")) == ("INFO", True)
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_the_start_names_servers_queues_and_tasks_and_a_clean_stop_warns_of_nothing(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    worker = Worker(client, concurrency=7)
+    worker.queue("q", concurrency=3)
+
+    @worker.task("q")
+    async def send() -> None: ...
+
+    @worker.task("q", name="other")
+    async def bill() -> None: ...
+
+    working = asyncio.create_task(worker.run_async())
+    await send.enqueue_async()
+    await eventually(lambda: worker.counts.succeeded == 1)
+    worker.request_stop()
+    await asyncio.wait_for(working, 20)
+    found = {record.getMessage(): vars(record) for record in caplog.records if record.name == "pinlater.worker"}
+    start = found["worker started"]
+    assert (start["servers"], start["concurrency"], start["grace"]) == (",".join(map(str, client.servers)), 7, "30s")
+    assert (found["queue q"]["tasks"], found["queue q"]["concurrency"]) == ("send,other", 3)
+    assert (found["worker stopped"]["succeeded"], found["worker stopped"]["failed"]) == (1, 0)
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_a_traceback_of_the_worker_alone_is_none() -> None:
+    error = ValueError("never raised")
+    assert user_traceback(error) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0004, "0.4ms"),
+        (0.012, "12ms"),
+        (1.5, "1.5s"),
+        (59.94, "59.9s"),
+        (60, "1m"),
+        (125, "2m 5s"),
+        (7205, "2h 5s"),
+        (7200, "2h"),
+    ],
+)
+def test_times_are_short(seconds: float, text: str) -> None:
+    assert span(seconds) == text
