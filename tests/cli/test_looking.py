@@ -208,9 +208,9 @@ def test_a_job_that_a_worker_put_off_says_so(pinlater: Pinlater, queue: str) -> 
         [job] = client.dequeue(queue, 1).jobs
         client.release(queue, [Claim(job.descriptor, job.token)], delay_ms=600_000)
     shown = pinlater.ok("lookup", descriptor).out
-    assert re.search(r"put off unspent \d+m?s ago, due in 9m \d+s", shown)
+    assert re.search(r"put off \d+m?s ago without an attempt, due in 9m \d+s", shown)
     assert "a worker does not know the task 'newer' (its log says so)" in shown
-    assert "put off unspent" in pinlater.ok("scan", queue, "--future").out
+    assert "without an attempt, due in 9m" in pinlater.ok("scan", queue, "--future").out
 
 
 def test_a_job_that_waits_for_its_time_or_its_retry_says_so(pinlater: Pinlater, queue: str) -> None:

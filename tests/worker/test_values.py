@@ -292,6 +292,8 @@ def test_a_checkpoint_of_a_lost_claim_raises_claim_lost() -> None:
         here.checkpoint({"to": "x"})
     with pytest.raises(ClaimLost):
         here.progress(0.5, "half")
+    with pytest.raises(TypeError, match="the part that is done, from 0 to 1, and then a note; not '1 of 2'"):
+        here.progress("1 of 2")  # type: ignore[arg-type]
     assert [(item.token, item.new_body, item.prepend_status) for item in sent] == [
         ("t", b'{"to":"x"}', ""),
         ("t", None, "[progress] 50 % half\n"),

@@ -118,7 +118,7 @@ def span_ms(text: str | None) -> int | None:
         raise typer.BadParameter(f"{text!r} {error}") from None
 
 
-def moment_ms(text: str | None) -> int | None:
+def moment_ms(text: str | None, option: str = "--at") -> int | None:
     """Milliseconds since the epoch, from ISO 8601 (UTC where it names no zone), `now`, or such a number of at least 12 digits.
 
     A smaller number is a usage error: it is a year, a compact date or seconds, and as milliseconds it would be a time before 1974.
@@ -130,13 +130,14 @@ def moment_ms(text: str | None) -> int | None:
     if text.isascii() and text.isdigit():
         if not _EPOCH_MS_MIN <= int(text) <= _EPOCH_MS_MAX:
             raise typer.BadParameter(
-                f"{text!r} is no time: a number is milliseconds since 1970 and has 12 to 15 digits; {_MOMENTS}"
+                f"{text!r} is no time: a number is milliseconds since 1970 and has 12 to 15 digits; {_MOMENTS}",
+                param_hint=option,
             )
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time; {_MOMENTS}") from None
+        raise typer.BadParameter(f"{text!r} is no time; {_MOMENTS}", param_hint=option) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -194,7 +194,7 @@ def waits_for(job: JobInfo) -> str | None:
         return None
     left = age(job.run_after_ms - now_ms)
     if was_put_off(job):
-        return f"put off unspent {age(max(0, now_ms - (job.updated_at_ms or 0)))} ago, due in {left}"
+        return f"put off {age(max(0, now_ms - (job.updated_at_ms or 0)))} ago without an attempt, due in {left}"
     return f"retry in {left}" if job.attempts else f"due in {left}"
 
 

@@ -135,6 +135,8 @@ def _check(result: AckResult) -> None:
 
 
 def _status(done: float, note: str) -> str:
+    if not isinstance(done, int | float):
+        raise TypeError(f"progress takes the part that is done, from 0 to 1, and then a note; not {done!r}")
     if not 0 <= done <= 1:
         raise ValueError(f"done must be from 0 to 1, not {done}")
     return f"{PROGRESS_MARK}{round(done * 100)} % {' '.join(note.split())}".rstrip() + "\n"

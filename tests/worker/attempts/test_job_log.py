@@ -100,7 +100,7 @@ async def test_what_a_task_raises_on_purpose_has_no_traceback(
     async with running(worker):
         await eventually(lambda: len(lines(caplog, "reject ") + lines(caplog, "snooze ")) == 2)
     [(level, text)] = lines(caplog, "reject ")
-    assert (level, text.endswith("gave up: pinlater.worker.errors.Reject: not mine")) == ("ERROR", True)
+    assert (level, text.endswith("gave up: Reject: not mine")) == ("ERROR", True)
     [(level, text)] = lines(caplog, "snooze ")
     assert (level, text.endswith(", again in 1h")) == ("INFO", True)
     assert [record for record in caplog.records if record.exc_info] == []

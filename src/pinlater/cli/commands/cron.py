@@ -26,7 +26,7 @@ def cron(
     Example: pinlater cron jobs:worker --next 3
     """
     entries = find_worker(application).cron_entries
-    after_ms = options.moment_ms(after)
+    after_ms = options.moment_ms(after, "--after")
     start = datetime.now(UTC) if after_ms is None else datetime.fromtimestamp(after_ms / 1000, UTC)
     if json:
         output.print_json({"cron": [_json(entry, start, firings) for entry in entries]})

@@ -42,7 +42,7 @@ def _print_job(job: JobInfo) -> None:
         unknown = f"does not know the task {task!r}" if task else "has no default task for jobs that name none"
         output.print_text(
             [
-                f"put off unspent: a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
+                f"put off without an attempt: a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
             ]
         )
     if job.attempts:

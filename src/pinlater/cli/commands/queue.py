@@ -120,18 +120,19 @@ def stats(
                 return
             sys.stdout.flush()
             await asyncio.sleep(pause_s)
-            found = await _stats_or_complaint(client, names or [])
+            found = await _stats_or_complaint(client, names or [], said=found is None)
 
     options.ask(server, timeout, show)
 
 
-async def _stats_or_complaint(client: AsyncClient, names: Sequence[str]) -> list[QueueStats] | None:
-    """The counts; None if no server answers now, which standard error says."""
+async def _stats_or_complaint(client: AsyncClient, names: Sequence[str], *, said: bool) -> list[QueueStats] | None:
+    """The counts; None if no server answers now, which standard error says once."""
     try:
         return await client.queue_stats(*names)
     except WorldError as error:
-        now = output.iso(SystemClock().now_ms())
-        sys.stderr.write(f"{now} no answer, still watching: {' '.join(error.message.split())}\n")
+        if not said:
+            now = output.iso(SystemClock().now_ms())
+            sys.stderr.write(f"{now} no answer, still watching: {' '.join(error.message.split())}\n")
         return None
 
 

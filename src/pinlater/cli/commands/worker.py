@@ -93,7 +93,18 @@ def worker(
     if processes is not None or reload:
         split_name(application)
         raise typer.Exit(_supervise(_command_of_one(context, application), processes or 1, reload))
-    found = find_worker(application)
+    raise typer.Exit(_run_one(find_worker(application), server, names, changes, set_up_logs, control))
+
+
+def _run_one(
+    found: Worker,
+    server: str | None,
+    names: list[str] | None,
+    changes: dict[str, Any],
+    set_up_logs: Callable[[], None],
+    control: ControlChannel | None,
+) -> int:
+    """Runs the Worker in this process, with its settings and these changes where they are not None. Returns the exit code."""
     try:
         client = None if server is None else options.client_for(server, options.TIMEOUT_S, connections=2)
         settings = dataclasses.replace(found.settings, **{k: v for k, v in changes.items() if v is not None})
@@ -109,7 +120,7 @@ def worker(
         # Threads can't be stopped, and the interpreter would wait for them; their jobs were given back.
         sys.stderr.flush()
         os._exit(code)
-    raise typer.Exit(code)
+    return code
 
 
 async def _run(

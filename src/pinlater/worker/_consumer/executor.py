@@ -35,6 +35,7 @@ _log = logging.getLogger("pinlater.worker")
 # A job that has killed this many processes is not retried, whatever attempts it has left.
 _CRASHES_MAX = 3
 _UNKNOWN_TASKS_REMEMBERED = 100
+_UNKNOWN_TASK_LOGGED_EVERY_S = 60.0
 
 
 class Executor:
@@ -196,14 +197,14 @@ class Executor:
         """A newer producer's task, probably: another worker may know it, or this one after its next deployment."""
         self._run.counts.unknown_tasks += 1
         delay_ms, now = self._run.settings.unknown_task_delay_ms, self._clock.monotonic()
-        if now - self._unknown_logged.get(task, -1e9) >= delay_ms / 1000:
+        if now - self._unknown_logged.get(task, -1e9) >= _UNKNOWN_TASK_LOGGED_EVERY_S:
             recent = list(self._unknown_logged.items())[-_UNKNOWN_TASKS_REMEMBERED:]
             self._unknown_logged = {**dict(recent), task: now}
             named = f"no task {task!r} here"
             unnamed = "the job names no task and the queue has no default task"
             known = ", ".join(sorted(self._tasks))
             _log.warning(
-                "queue %s: %s (known: %s); such jobs wait %s more, unspent, for a worker that knows it",
+                "queue %s: %s (known: %s); such jobs go back for %s, without an attempt, for a worker that knows it",
                 self._queue, named if task else unnamed, known, duration_text(delay_ms), extra=fields_of(held.job),
             )  # fmt: skip
         await self._reporter.release([held.hand_over_lease()], delay_ms)

@@ -19,6 +19,7 @@ from pinlater.worker.logs import fields_of
 _log = logging.getLogger("pinlater.worker")
 # Their text says all; a traceback would show only the worker, or what the task raised on purpose.
 _WITHOUT_TRACEBACK = (CantDecode, ProcessDied, Reject, Retry, TimeLimitExceeded)
+_OUR_ERRORS = "pinlater.worker.errors."  # `Reject` says as much
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
@@ -56,7 +57,7 @@ def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseExceptio
         fields = {**fields, "traceback": trace}  # of a child process
     _log.log(
         logging.ERROR if last else logging.WARNING,
-        "%s failed in %s, %s: %s", task, took, then, f"{ending.error_type}: {text}",
+        "%s failed in %s, %s: %s", task, took, then, f"{ending.error_type.removeprefix(_OUR_ERRORS)}: {text}",
         exc_info=exc_info, extra=fields,
     )  # fmt: skip
 

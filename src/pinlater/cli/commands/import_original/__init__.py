@@ -10,6 +10,7 @@ import csv
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ from pinlater.cli.commands.import_original.servers import PASSWORD_VARIABLE, end
 from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
-from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 
 if TYPE_CHECKING:  # its driver is an extra
     from pinlater.cli.commands.import_original.source import Original, Table
@@ -91,8 +92,9 @@ def import_original(
 
     Example: pinlater import-original --from mysql://pinlater@olddb:3306/ --queue emails --dry-run
     """
-    from pinlater.cli.commands.import_original.source import Original, SourceFailed
-
+    import_module(
+        "pinlater.cli.commands.import_original.source"
+    )  # a missing driver is said before a password is asked for
     plan = Plan(
         queue or (),
         (*_WAITING, JobState.IN_PROGRESS) if include_in_progress else _WAITING,
@@ -111,6 +113,20 @@ def import_original(
         raise typer.BadParameter("--dry-run and --map exclude each other")
     found = endpoints(source or [], from_shards, host_prefix, password_file)
     client = None if dry_run else options.client_for(server, timeout, request_keys=False)
+    _copy(plan, client, found, settings, map_file, json)
+
+
+def _copy(
+    plan: Plan,
+    client: AsyncClient | None,
+    found: Sequence[Endpoint],
+    settings: MysqlSettings,
+    map_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Copies, or counts if there is no client, and prints what was done, after a failure too."""
+    from pinlater.cli.commands.import_original.source import Original, SourceFailed
+
     progress = Progress()
     with _map(map_file) as told:
         copy = Copy(plan, client, told, progress.show, SystemClock().monotonic)
@@ -123,7 +139,7 @@ def import_original(
         finally:
             progress.close()
             if copy.tallies:
-                _print(copy.tallies, dry_run, json)
+                _print(copy.tallies, client is None, as_json)
 
 
 async def _run(copy: Copy, client: AsyncClient | None, originals: Sequence[Original]) -> None:
