@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pinlater.domain.job import PROGRESS_MARK, Attempt, JobState
 
+# A member by its class takes a call of Python in 3.11: code that runs for each job uses these.
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED
 
 CUSTOM_STATUS_CHARS_MAX = 5_000
@@ -39,6 +40,8 @@ class Event(Enum):
     EXPIRE = "past its expiry"
     RETRY_FAILED = "retryFailedJobs"
     RUN = "runJobs"
+
+    __hash__ = object.__hash__  # the one of `Enum` is a function in Python, and each decision looks an event up
 
 
 class Transition(NamedTuple):

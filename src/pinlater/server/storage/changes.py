@@ -6,20 +6,14 @@ Several events may hit one job in a call. A store writes only the difference bet
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from pinlater.domain.job import JobState
-from pinlater.domain.transitions import MYSQL_STATUS, StatusRule, Transition
+from pinlater.domain.transitions import FAILED, MYSQL_STATUS, PENDING, SUCCEEDED, StatusRule, Transition
 from pinlater.server.storage.decide import Happening, decide
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.values import JobKey
 
-
-class Move(NamedTuple):
-    """A job that the call changed."""
-
-    before: JobRecord
-    after: JobRecord
+Move = tuple[JobRecord, JobRecord]
+"""A job that the call changed, before and after."""
 
 
 class Totals:
@@ -31,11 +25,11 @@ class Totals:
         self.succeeded = self.failed = self.retried = 0
 
     def add(self, transition: Transition) -> None:
-        if transition.after is JobState.SUCCEEDED:
+        if transition.after is SUCCEEDED:
             self.succeeded += 1
-        elif transition.after is JobState.FAILED:
+        elif transition.after is FAILED:
             self.failed += 1
-        elif transition.after is JobState.PENDING and transition.spends:
+        elif transition.after is PENDING and transition.spends:
             self.retried += 1
 
 
@@ -75,7 +69,7 @@ class Changes:
         if change is None:
             return None
         self._now[job.id] = change.after
-        if change.transition.before is not change.transition.after:
+        if change.transition.spends or change.after.finished:  # nothing else is in the totals
             line = (job.queue_id, job.priority)
             totals = self.totals.get(line)
             if totals is None:
@@ -85,4 +79,4 @@ class Changes:
 
     def moves(self) -> list[Move]:
         """The changed jobs, by id."""
-        return [Move(self._loaded[job_id], self._now[job_id]) for job_id in sorted(self._now)]
+        return [(self._loaded[job_id], self._now[job_id]) for job_id in sorted(self._now)]

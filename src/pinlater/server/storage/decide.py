@@ -6,9 +6,10 @@ The stores load records, ask `decide` and write the result. The memory store doe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pinlater.domain.job import Attempt, JobState
@@ -17,7 +18,9 @@ from pinlater.domain.transitions import (
     ATTEMPTS_KEPT_MAX,
     ERROR_TEXT_CHARS_MAX,
     ERROR_TYPE_CHARS_MAX,
+    IN_PROGRESS,
     MYSQL_STATUS,
+    PENDING,
     STATUS_CANCELLED,
     STATUS_EXPIRED,
     Event,
@@ -33,40 +36,37 @@ from pinlater.server.storage.values import Ack, Checkpoint
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
-# A member by its class takes a tenth of a microsecond.
-PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
 
-
-class Heartbeat(NamedTuple):
+class Heartbeat(Struct, frozen=True):
     """The holder keeps its claim for another claim timeout."""
 
 
-class Release(NamedTuple):
+class Release(Struct, frozen=True):
     """The holder gives its claim back."""
 
     delay_ms: int = 0
 
 
-class Cancel(NamedTuple):
+class Cancel(Struct, frozen=True):
     """A caller ends the job."""
 
 
-class TimeOut(NamedTuple):
+class TimeOut(Struct, frozen=True):
     """The claim's deadline has passed."""
 
 
-class Expire(NamedTuple):
+class Expire(Struct, frozen=True):
     """The job's expiry has passed while it waited."""
 
 
-class RetryFailed(NamedTuple):
+class RetryFailed(Struct, frozen=True):
     """An operator retries a FAILED job."""
 
     attempts: int
     run_after_ms: int
 
 
-class Run(NamedTuple):
+class Run(Struct, frozen=True):
     """An operator makes a job due. A FAILED one gets `attempts`."""
 
     attempts: int
@@ -76,7 +76,7 @@ class Run(NamedTuple):
 Happening = Ack | Heartbeat | Checkpoint | Release | Cancel | TimeOut | Expire | RetryFailed | Run
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True):
     """The row of the table that applies, and the job afterwards."""
 
     transition: Transition
@@ -109,7 +109,7 @@ class Fields(TypedDict, total=False):
     new_body: bytes
 
 
-class Context(NamedTuple):
+class Context(Struct, frozen=True):
     """What an event's effect depends on besides the job."""
 
     transition: Transition
@@ -171,7 +171,7 @@ def _acked(job: JobRecord, ack: Ack, context: Context) -> Fields:
         if ack.error_type or ack.error_text:
             fields["error_type"] = ack.error_type[:ERROR_TYPE_CHARS_MAX]
             fields["error_text"] = ack.error_text[:ERROR_TEXT_CHARS_MAX]
-        if context.transition.after is not JobState.PENDING:
+        if context.transition.after is not PENDING:
             del fields["run_after_ms"]
     elif job.history != "[]":
         fields = _attempt(job, "succeeded", context.now_ms)
@@ -214,7 +214,7 @@ def _released(_: JobRecord, release: Release, context: Context) -> Fields:
 
 
 def _cancelled(job: JobRecord, _: Cancel, context: Context) -> Fields:
-    fields = Fields() if job.state is JobState.PENDING else _attempt(job, "cancelled", context.now_ms)
+    fields = Fields() if job.state is PENDING else _attempt(job, "cancelled", context.now_ms)
     return _given_up(fields, job, STATUS_CANCELLED, context)
 
 
@@ -250,7 +250,9 @@ _EFFECTS: dict[type, Callable[[JobRecord, Any, Context], Fields]] = {
 # --- parts of effects -------------------------------------------------------------------------------------------------------------
 
 
-_NO_CLAIM: Fields = {
+_WAITING: Fields = {
+    "state": PENDING,
+    "changed": True,
     "claimed_at_ms": None,
     "deadline_ms": None,
     "timeout_ms": None,
@@ -263,11 +265,9 @@ _NO_CLAIM: Fields = {
 
 def _wait(fields: Fields, job: JobRecord, now_ms: int) -> None:
     """The job waits again: without a claim, and all that it keeps has to be stored."""
-    fields["state"] = PENDING
     fields["updated_at_ms"] = now_ms
-    fields["changed"] = True
     fields["counted_future"] = fields.get("run_after_ms", job.run_after_ms) > now_ms
-    fields.update(_NO_CLAIM)
+    fields.update(_WAITING)
 
 
 def _given_up(fields: Fields, job: JobRecord, status: str, context: Context) -> Fields:
@@ -278,7 +278,7 @@ def _given_up(fields: Fields, job: JobRecord, status: str, context: Context) -> 
 
 
 def _remaining(job: JobRecord, transition: Transition) -> int:
-    return job.attempts_remaining - transition.spends if transition.after is JobState.PENDING else 0
+    return job.attempts_remaining - transition.spends if transition.after is PENDING else 0
 
 
 def _set_status(fields: Fields, job: JobRecord, status: str) -> None:

@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.transitions import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Cancel, Happening, Heartbeat, Release, Run
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
 
+APPLIED, ALREADY_FINAL, STALE_CLAIM = Outcome.APPLIED, Outcome.ALREADY_FINAL, Outcome.STALE_CLAIM
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
-PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
-SUCCEEDED = Acked(Outcome.APPLIED, JobState.SUCCEEDED)
+SUCCEEDED = Acked(APPLIED, JobState.SUCCEEDED)
 
 Item = TypeVar("Item", Ack, Checkpoint, ClaimRef)
 
@@ -56,14 +57,14 @@ def cancel(changes: Changes, keys: Sequence[JobKey]) -> list[Acked]:
         if job is None:
             results.append(NOT_FOUND)
         else:
-            results.append(_acked(Outcome.ALREADY_FINAL, job) if after is None else _acked(Outcome.APPLIED, after))
+            results.append(_acked(ALREADY_FINAL, job) if after is None else _acked(APPLIED, after))
     return results
 
 
 def failed_of(changes: Changes, orders: Sequence[RunOrder]) -> list[JobRecord]:
     """The FAILED jobs among those ordered to run, each once: they must take their unique keys again before `run`."""
     jobs = (changes.find(key) for key in dict.fromkeys(order.key for order in orders))
-    return [job for job in jobs if job is not None and job.state is JobState.FAILED]
+    return [job for job in jobs if job is not None and job.state is FAILED]
 
 
 def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -> list[Acked]:
@@ -74,14 +75,14 @@ def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -
         if job is None:
             results.append(NOT_FOUND)
             continue
-        is_barred = job.state is JobState.FAILED and job.id in barred
+        is_barred = job.state is FAILED and job.id in barred
         after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
         if after is not None:
-            results.append(_acked(Outcome.APPLIED, after))
+            results.append(_acked(APPLIED, after))
         elif job.state is IN_PROGRESS:
             results.append(_held(job))
         else:
-            results.append(_acked(Outcome.ALREADY_FINAL, job))
+            results.append(_acked(ALREADY_FINAL, job))
     return results
 
 
@@ -102,17 +103,17 @@ def _apply(
         if job is None:
             results.append(NOT_FOUND)
         elif job.state is not IN_PROGRESS:
-            results.append(_acked(Outcome.ALREADY_FINAL if job.finished else Outcome.STALE_CLAIM, job))
+            results.append(_acked(ALREADY_FINAL if job.finished else STALE_CLAIM, job))
         elif not allowed(job, item):
             results.append(_held(job))
         else:
-            results.append(_acked(Outcome.APPLIED, changes.apply(job, happening(item)) or job))
+            results.append(_acked(APPLIED, changes.apply(job, happening(item)) or job))
     return results
 
 
 def _held(job: JobRecord) -> Acked:
     """The refusal that names the holder."""
-    refused = _acked(Outcome.STALE_CLAIM, job)
+    refused = _acked(STALE_CLAIM, job)
     return refused._replace(holder=job.holder or "", held_since_ms=job.claimed_at_ms)
 
 
@@ -120,5 +121,5 @@ def _acked(outcome: Outcome, job: JobRecord) -> Acked:
     """The outcome with the job as it is now: when it is due, or until when the claim lasts that the event renewed."""
     if job.state is PENDING:
         return Acked(outcome, PENDING, job.run_after_ms)
-    renewed = outcome is Outcome.APPLIED and job.state is IN_PROGRESS
-    return Acked(outcome, job.state, deadline_ms=job.deadline_ms if renewed else None)
+    renewed = outcome is APPLIED and job.state is IN_PROGRESS
+    return Acked(outcome, job.state, deadline_ms=job.deadline_ms) if renewed else Acked(outcome, job.state)

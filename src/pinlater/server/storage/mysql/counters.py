@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.job import JobState
+from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.mysql.statements import Sql, sql
 from pinlater.server.storage.relational.dialect import Waiting
 
@@ -42,7 +43,7 @@ class Counter:
         self.future += bool(job.counted_future)
 
     def add_finished(self, state: JobState, count: int = 1) -> None:
-        if state is JobState.SUCCEEDED:
+        if state is SUCCEEDED:
             self.succeeded += count
         else:
             self.failed += count

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
-from pinlater.domain.job import JobState, UniqueScope
-from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.domain.job import UniqueScope
+from pinlater.domain.transitions import IN_PROGRESS, PENDING, REDIS_STATUS
 from pinlater.server.storage import changes
 from pinlater.server.storage.options import NONE, options_of
 from pinlater.server.storage.record import JobRecord, later
@@ -24,18 +22,20 @@ from pinlater.server.storage.redis.packing import (
     HAS_PAST,
     SIMPLE,
     Claim,
-    Past,
     is_simple,
     pack_claim,
     pack_finished,
     pack_past,
+    past_at_first,
+    past_of,
     read_claim,
     read_job,
     read_past,
 )
 from pinlater.server.storage.redis.readers import Readers
 
-PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
+# What `read_claim` would give for a job that waits.
+_WAITS = Claim(PENDING, 0, 0)
 
 
 class Found(NamedTuple):
@@ -64,38 +64,38 @@ class Found(NamedTuple):
 def found_of(ref: bytes, answer: Sequence[Any]) -> Found:
     """A job from what `load_jobs` answers about it."""
     front, size, claim_bytes, past_bytes = answer
-    stored, past, claim = read_job(front), read_past(past_bytes), read_claim(claim_bytes)
-    queue, priority, job_id = parts_of(ref)
+    stored, claim = read_job(front), read_claim(claim_bytes) or _WAITS
     options = options_of(stored.options) if stored.options is not None else NONE
+    past = read_past(past_bytes) or past_at_first(stored, options)
+    queue, priority, job_id = parts_of(ref)
+    is_held = claim.state is IN_PROGRESS
+    renewed_at_ms = claim.renewed_at_ms or 0
     record = JobRecord(
-        id=job_id,
-        queue_id=int.from_bytes(queue, "big"),
-        priority=priority,
-        created_at_ms=stored.created_at_ms,
-        options=options,
-        state=PENDING if claim is None else claim.state,
-        run_after_ms=stored.run_after_ms,
-        updated_at_ms=stored.created_at_ms,
-        attempts_allowed=stored.attempts_allowed,
-        attempts_remaining=stored.attempts_allowed,
-        custom_status=options.status,
+        job_id,
+        int.from_bytes(queue, "big"),
+        priority,
+        stored.created_at_ms,
+        past.run_after_ms,
+        past.updated_at_ms,
+        past.attempts_allowed,
+        past.attempts_remaining,
+        options,
+        claim.state,
+        claim.finished_at_ms,
+        past.attempts_ended,
+        past.custom_status,
+        past.error_type,
+        past.error_text,
+        past.history,
+        claim.claimed_at_ms,
+        later(renewed_at_ms, claim.timeout_ms or 0) if is_held else None,
+        claim.timeout_ms,
+        claim.flags if is_held else 0,
+        claim.token,
+        claim.source,
+        claim.holder,
+        bool(past_bytes),
     )
-    if past is not None:
-        record = replace(record, has_progress=True, **past._asdict())
-    renewed_at_ms = 0
-    if claim is not None:
-        record = replace(record, holder=claim.holder, finished_at_ms=claim.finished_at_ms)
-    if claim is not None and claim.state is IN_PROGRESS:
-        renewed_at_ms = claim.renewed_at_ms or 0
-        record = replace(
-            record,
-            claimed_at_ms=claim.claimed_at_ms,
-            deadline_ms=later(renewed_at_ms, claim.timeout_ms or 0),
-            timeout_ms=claim.timeout_ms,
-            flags=claim.flags,
-            token=claim.token,
-            source=claim.source,
-        )
     return Found(ref, front, size, claim_bytes, past_bytes, record, is_simple(stored), renewed_at_ms)
 
 
@@ -193,8 +193,7 @@ class Changes(changes.Changes):
     def _save(self, found: Found, job: JobRecord) -> None:
         """The past; and the job itself where it has a new body, or has to say that there is a past."""
         if job.changed:
-            past = Past(*(getattr(job, field) for field in Past._fields))
-            self.writing.enter("HSET", b"p", found.ref, pack_past(past))
+            self.writing.enter("HSET", b"p", found.ref, pack_past(past_of(job)))
         flags = bytes((found.front[0] | HAS_PAST,))
         if job.new_body is not None:
             self.writing.single("SET", b"j" + found.ref, flags + found.front[1:] + job.new_body)

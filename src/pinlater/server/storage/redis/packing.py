@@ -16,9 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.domain.job import JobState, NewJob, UniqueScope
-from pinlater.server.storage.options import options_of
+from pinlater.domain.transitions import IN_PROGRESS
+from pinlater.server.storage.options import Options, options_of
+from pinlater.server.storage.record import JobRecord
 
 HAS_OPTIONS, HAS_PAST = 1, 2
+_STATES = tuple(JobState)
 _TIMEOUT, _EXPIRES, _NOT_SIMPLE = 1, 2, 4
 SIMPLE, HAD_HOLDER = 1, 2
 
@@ -129,7 +132,7 @@ def pack_holder(token: str, descriptor: str, source: str) -> bytes:
 def pack_claim(claim: Claim) -> bytes:
     """A claim of a job in progress."""
     return _CLAIM.pack(
-        JobState.IN_PROGRESS,
+        IN_PROGRESS,
         claim.flags,
         claim.size,
         claim.claimed_at_ms,
@@ -149,8 +152,8 @@ def read_claim(packed: bytes) -> Claim | None:
     """None for a job that waits."""
     if not packed:
         return None
-    state = JobState(packed[0])
-    if state is not JobState.IN_PROGRESS:
+    state = _STATES[packed[0]]
+    if state is not IN_PROGRESS:
         _, flags, size, finished_at_ms = _DONE.unpack_from(packed)
         holder = packed[_DONE.size :].decode() if flags & HAD_HOLDER else None
         return Claim(state, flags, size, holder=holder, finished_at_ms=finished_at_ms)
@@ -167,6 +170,26 @@ def read_claim(packed: bytes) -> Claim | None:
         packed[_CLAIM.size : token_end].decode(),
         packed[token_end:holder_end].decode(),
         packed[holder_end:].decode(),
+    )
+
+
+def past_at_first(job: Stored, options: Options) -> Past:
+    """As the enqueue left it."""
+    attempts = job.attempts_allowed
+    return Past(attempts, attempts, 0, job.run_after_ms, job.created_at_ms, options.status, "", "", "[]")
+
+
+def past_of(job: JobRecord) -> Past:
+    return Past(
+        job.attempts_allowed,
+        job.attempts_remaining,
+        job.attempts_ended,
+        job.run_after_ms,
+        job.updated_at_ms,
+        job.custom_status,
+        job.error_type,
+        job.error_text,
+        job.history,
     )
 
 

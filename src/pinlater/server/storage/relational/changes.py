@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.job import JobState
+from pinlater.domain.transitions import IN_PROGRESS, PENDING
 from pinlater.server.storage.changes import Changes, Move
 from pinlater.server.storage.record import HAS_PROGRESS, JobRecord
 from pinlater.server.storage.relational.dialect import Dialect
@@ -17,16 +17,16 @@ from pinlater.server.storage.relational.rows import done_row, key_of_job, progre
 
 async def load(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> tuple[list[JobRecord], list[int]]:
     """The jobs that exist, in the order of `ids`; and the ids of those whose queue was deleted, in order."""
-    rows = await dialect.load_jobs(ids)
-    queues = await dialect.queues_of({row.queue_id for row in rows})
+    jobs = [record_of(row) for row in await dialect.load_jobs(ids)]
+    queues = await dialect.queues_of({job.queue_id for job in jobs})
     found: dict[int, JobRecord] = {}
     orphans: list[int] = []
-    for row in rows:
-        queue = queues.get(row.queue_id)
+    for job in jobs:
+        queue = queues.get(job.queue_id)
         if queue is None:
-            orphans.append(row.id)
+            orphans.append(job.id)
         else:
-            found[row.id] = job = record_of(row)
+            found[job.id] = job
             changes.add(job, queue.name)
     return [found[job_id] for job_id in dict.fromkeys(ids) if job_id in found], sorted(orphans)
 
@@ -36,15 +36,13 @@ def write(dialect: Dialect, changes: Changes) -> None:
     moves = changes.moves()
     if not moves:
         return
-    moved = [
-        move for move in moves if move.before.state is not move.after.state or move.after.state is JobState.PENDING
-    ]
+    moved = [move for move in moves if move[0].state is not move[1].state or move[1].state is PENDING]
     _count(dialect, changes, moved)
-    _save_progress(dialect, [move.after for move in moves if move.after.changed])
-    _leave(dialect, [move.before for move in moved])
-    _renew(dialect, [move.after for move in moves if move.after.state is JobState.IN_PROGRESS])
-    dialect.enter_ready([move.after for move in moved if move.after.state is JobState.PENDING])
-    finished = [move.after for move in moved if move.after.finished]
+    _save_progress(dialect, [after for _, after in moves if after.changed])
+    _leave(dialect, [before for before, _ in moved])
+    _renew(dialect, [after for _, after in moves if after.state is IN_PROGRESS])
+    dialect.enter_ready([after for _, after in moved if after.state is PENDING])
+    finished = [after for _, after in moved if after.finished]
     dialect.insert("insert_done", [done_row(job) for job in finished])
     _free_keys(dialect, finished)
 
@@ -52,13 +50,13 @@ def write(dialect: Dialect, changes: Changes) -> None:
 def _count(dialect: Dialect, changes: Changes, moved: Sequence[Move]) -> None:
     for before, after in moved:
         counter = dialect.counter(after.queue_id, after.priority)
-        if before.state is JobState.PENDING:
+        if before.state is PENDING:
             counter.leave_waiting(before)
-        elif before.state is JobState.IN_PROGRESS:
+        elif before.state is IN_PROGRESS:
             counter.in_progress -= 1
         else:
             counter.add_finished(before.state, -1)
-        if after.state is JobState.PENDING:
+        if after.state is PENDING:
             counter.enter_waiting(after, changes.now_ms)
         else:
             counter.add_finished(after.state)
@@ -78,9 +76,9 @@ def _save_progress(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
 
 def _leave(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
     """Rows out of the tables of their states as loaded."""
-    waiting = [job for job in jobs if job.state is JobState.PENDING]
+    waiting = [job for job in jobs if job.state is PENDING]
     dialect.for_each("delete_ready", [(job.queue_id, job.priority, job.run_after_ms, job.id) for job in waiting])
-    dialect.delete("claims", [job.id for job in jobs if job.state is JobState.IN_PROGRESS])
+    dialect.delete("claims", [job.id for job in jobs if job.state is IN_PROGRESS])
     dialect.delete("done", [job.id for job in jobs if job.finished])
 
 

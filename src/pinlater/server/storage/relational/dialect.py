@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.relational.rows import ClaimRow, JobRow, StateRow
+from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
 
 Keys = Sequence[tuple[int, ...]]
 
@@ -67,8 +67,8 @@ class Dialect(Protocol):
         """The counters to change."""
         ...
 
-    async def load_jobs(self, ids: Sequence[int]) -> Sequence[JobRow]:
-        """The jobs that exist, locked."""
+    async def load_jobs(self, ids: Sequence[int]) -> Sequence[Row]:
+        """The jobs that exist, locked: for `record_of`."""
         ...
 
     async def load_claims(self, ids: Sequence[int]) -> Sequence[ClaimRow]:

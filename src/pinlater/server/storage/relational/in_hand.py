@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.transitions import IN_PROGRESS
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Release, renewed_deadline_ms
@@ -45,7 +45,7 @@ async def extend(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> lis
             continue
         deadline_ms = renewed_deadline_ms(claim.deadline_ms, claim.timeout_ms, now_ms)
         renewed[job_id] = (job_id, deadline_ms, claim.flags)
-        answers.append(Acked(Outcome.APPLIED, JobState.IN_PROGRESS, deadline_ms=deadline_ms))
+        answers.append(Acked(outcomes.APPLIED, IN_PROGRESS, deadline_ms=deadline_ms))
     dialect.for_each("renew_claims", list(renewed.values()))
     if others:
         left = [refs[index] for index in others]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.transitions import IN_PROGRESS, PENDING
 from pinlater.server.storage.options import NONE, Options, options_of
 from pinlater.server.storage.record import JobRecord
 
 STATES = tuple(JobState)
-PENDING, IN_PROGRESS = JobState.PENDING, JobState.IN_PROGRESS
+Row = tuple[Any, ...]
 
 
 class JobRow(NamedTuple):
-    """The columns of the statement `load_jobs`, in its order. `p_`: of `progress`, NULL where the job has no row there."""
+    """Names the columns of the statement `load_jobs`, in its order; `record_of` reads them.
+
+    `p_`: of `progress`, NULL where the job has no row there.
+    """
 
     id: int
     queue_id: int
@@ -75,16 +79,17 @@ class StateRow(NamedTuple):
 def state_of(row: StateRow) -> JobState | None:
     """None for what remains of a deleted job."""
     if row.claim_id is not None:
-        return JobState.IN_PROGRESS
+        return IN_PROGRESS
     if row.done_state is not None:
         return STATES[row.done_state]
-    return JobState.PENDING if row.waits else None
+    return PENDING if row.waits else None
 
 
-def record_of(row: JobRow) -> JobRecord:
+def record_of(row: Row) -> JobRecord:
     """The job; fields that never changed since the enqueue have no row in `progress`.
 
-    Unpacked and made once, because this runs for each job of a call: a look at 29 columns by name takes longer than all the rest.
+    From a plain row of `load_jobs` (`JobRow`), and by position, because this runs for each job of a call: values by name would take
+    longer than all the rest of it.
     """
     (
         job_id,
@@ -130,32 +135,32 @@ def record_of(row: JobRow) -> JobRecord:
     elif done_state is not None:
         state = STATES[done_state]
     return JobRecord(
-        id=job_id,
-        queue_id=queue_id,
-        priority=priority,
-        created_at_ms=created_ms,
-        options=options,
-        state=state,
-        run_after_ms=run_after_ms,
-        updated_at_ms=updated_ms,
-        finished_at_ms=finished_at_ms,
-        attempts_allowed=allowed,
-        attempts_remaining=remaining,
-        attempts_ended=ended,
-        custom_status=status,
-        error_type=error_type,
-        error_text=error_text,
-        history=history,
-        claimed_at_ms=claimed_at_ms,
-        deadline_ms=deadline_ms,
-        timeout_ms=timeout_ms,
-        flags=flags or 0,
-        token=token,
-        source=source,
-        holder=holder,
-        has_progress=progress_id is not None,
-        counted_future=bool(counted_future),
-        body_bytes=body_bytes,
+        job_id,
+        queue_id,
+        priority,
+        created_ms,
+        run_after_ms,
+        updated_ms,
+        allowed,
+        remaining,
+        options,
+        state,
+        finished_at_ms,
+        ended,
+        status,
+        error_type,
+        error_text,
+        history,
+        claimed_at_ms,
+        deadline_ms,
+        timeout_ms,
+        flags or 0,
+        token,
+        source,
+        holder,
+        progress_id is not None,
+        bool(counted_future),
+        body_bytes,
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
-from pinlater.server.storage.relational.rows import ClaimRow, JobRow, StateRow
+from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry, Transaction
 from pinlater.server.storage.sqlite.statements import Rows, delete_rows, in_order, sql
 
 T = TypeVar("T")
 
+_LOAD_JOBS = sql("load_jobs")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _FIND_UNIQUE_KEY = sql("find_unique_key")
@@ -65,8 +66,8 @@ class SqliteDialect:
     def counter(self, queue_id: int, priority: int) -> Counter:
         return self._queue_cache.touch(self._queue_cache.by_id[queue_id].counters[priority])
 
-    async def load_jobs(self, ids: Sequence[int]) -> list[JobRow]:
-        return [JobRow._make(row) for row in self._transaction.execute(sql("load_jobs"), (str(ids),))]
+    async def load_jobs(self, ids: Sequence[int]) -> list[Row]:
+        return self._transaction.execute(_LOAD_JOBS, (str(ids),)).fetchall()
 
     async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
         return [ClaimRow._make(row) for row in self._transaction.execute(sql("load_claims"), (str(ids),))]

@@ -16,6 +16,7 @@ import sqlite3
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, queue_of
+from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.relational.dialect import Waiting
 from pinlater.server.storage.sqlite.statements import Execute, sql
 
@@ -111,7 +112,7 @@ class Counter:
         self.add_waiting(job.run_after_ms, job.id)
 
     def add_finished(self, state: JobState, count: int = 1) -> None:
-        if state is JobState.SUCCEEDED:
+        if state is SUCCEEDED:
             self.succeeded += count
         else:
             self.failed += count
