@@ -1,7 +1,7 @@
 """Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
 
-Who there is say the shards (`sharding.members`), where they listen, too (`sharding.neighbours`); wakes go from server to server
-(`dispatch.wakes`). This puts the three together.
+The shards tell which servers there are (`sharding.cluster_members`) and where they listen (`sharding.peers`); wakes go from server to
+server (`dispatch.wakes`). This puts the three together.
 """
 
 from __future__ import annotations
