@@ -117,11 +117,12 @@ def _missing(name: str, error: ImportError) -> Callable[[], None]:
 
 def _say_missing(name: str, error: ImportError) -> NoReturn:
     from pinlater.server.config.extras import install_line
+    from pinlater.server.config.kinds import SHARDED
 
     if exits.tracebacks():
         traceback.print_exception(error)
     module = error.name or ""
-    extra = {"asyncmy": "mysql", "redis": "redis", "hiredis": "redis"}.get(module, "server")
+    extra = next((name for name, kind in SHARDED.items() if module in kind.driver.modules), "server")
     exits.fail(f"`pinlater {name}` needs {module or 'more than is installed'}: {install_line(extra)}", exits.REFUSED)
 
 

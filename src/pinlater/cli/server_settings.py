@@ -14,6 +14,7 @@ from pinlater.cli import exits
 from pinlater.cli.hide_passwords import hide_passwords
 
 if TYPE_CHECKING:
+    from pinlater.server.config.kinds.kind import FileTools
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
 
@@ -70,14 +71,17 @@ def settings_for(config: Path | None, store: str | None) -> Settings:
     return load_settings(config, None, {"store": store}).settings
 
 
-def store_file(config: Path | None, store: str | None) -> Path:
-    """The SQLite file. Ends the command where the settings name another kind of store."""
+def store_file(config: Path | None, store: str | None) -> tuple[Path, FileTools]:
+    """The file of an embedded store, and what can be done with it. Ends the command where the settings name another kind of store."""
+    from pinlater.server.config.kinds import EMBEDDED
+
     location = settings_for(config, store).store
     if location.is_sharded:
         exits.fail(f"{location} is not kept in a file of ours; its databases have tools of their own", exits.REFUSED)
-    if location.path is None:
+    tools = EMBEDDED[location.kind].tools
+    if location.path is None or tools is None:
         exits.fail(f"{location} is not kept in a file", exits.REFUSED)
-    return location.path
+    return location.path, tools
 
 
 def _pairs(texts: list[str]) -> dict[str, object]:

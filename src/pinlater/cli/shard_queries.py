@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pinlater.cli import exits
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.storage.mysql.settings import Endpoint
 
 if TYPE_CHECKING:
+    from pinlater.server.config.kinds.kind import ShardedKind
     from pinlater.server.config.settings import Settings
     from pinlater.server.config.shard_place import ShardPlace
-    from pinlater.server.storage.offline import Look
+    from pinlater.server.storage.offline import Look, Migrated
 
 _HEALTHY = "shard-healthy-"
 
@@ -33,10 +33,12 @@ class Seen(NamedTuple):
 def places_of(settings: Settings) -> Sequence[ShardPlace]:
     """The shards; ends the command with a line where the store has none to speak of, or the file is broken."""
     from pinlater.server.config.files import FileBroken
+    from pinlater.server.config.kinds import SHARDED
     from pinlater.server.config.shard_file import find_shards
 
     if not settings.store.is_sharded:
-        exits.fail(f"{settings.store} is no MySQL or Redis store, and has but one shard", exits.REFUSED)
+        titles = " or ".join(kind.title for kind in SHARDED.values())
+        exits.fail(f"{settings.store} is no {titles} store, and has but one shard", exits.REFUSED)
     try:
         return find_shards(settings)
     except FileBroken as error:
@@ -46,51 +48,31 @@ def places_of(settings: Settings) -> Sequence[ShardPlace]:
 async def look_at(places: Sequence[ShardPlace], settings: Settings) -> list[Seen]:
     """Asks all at once, each within the settings' time limits."""
 
-    now_ms = SystemClock().now_ms()
+    now_ms, kind = SystemClock().now_ms(), _kind(settings)
 
     async def one(place: ShardPlace) -> Seen:
         try:
-            return Seen(place, await _look(place, settings, now_ms), None)
+            return Seen(place, await kind.look_at(place, settings, now_ms), None)
         except PinLaterError as error:
             return Seen(place, None, error.message)
 
     return list(await asyncio.gather(*(one(place) for place in places)))
 
 
-async def _look(place: ShardPlace, settings: Settings, now_ms: int) -> Look:
-    """Raises `WorldError` where it can't be asked."""
-    where = place.endpoint
-    if isinstance(where, Endpoint):
-        from pinlater.server.storage.mysql.offline import look_at_shard
-
-        return await look_at_shard(where, settings.mysql, now_ms)
-    from pinlater.server.storage.redis.offline import look_at_shard as look_at_redis
-
-    return await look_at_redis(where, settings.redis, place.name, now_ms)
-
-
 async def forget_timed_keys(place: ShardPlace, settings: Settings) -> int:
     """Deletes the shard's unique keys that only time would free; how many there were. Raises `WorldError`."""
-    where = place.endpoint
-    if isinstance(where, Endpoint):
-        from pinlater.server.storage.mysql.offline import forget_timed_keys as forget_in_mysql
-
-        return await forget_in_mysql(where, settings.mysql, SystemClock().now_ms())
-    from pinlater.server.storage.redis.offline import forget_timed_keys as forget_in_redis
-
-    return await forget_in_redis(where, settings.redis, place.name)
+    return await _kind(settings).forget_timed_keys(place, settings, SystemClock().now_ms())
 
 
-async def migrate_place(place: ShardPlace, settings: Settings) -> tuple[int, int, Sequence[str]]:
-    """Takes the shard's schema forward: (version before, version after, what was run). Raises `WorldError`."""
-    where = place.endpoint
-    if isinstance(where, Endpoint):
-        from pinlater.server.storage.mysql.offline import migrate_shard
+async def migrate_place(place: ShardPlace, settings: Settings) -> Migrated:
+    """Takes the shard's schema forward. Raises `WorldError`."""
+    return await _kind(settings).migrate(place, settings)
 
-        return await migrate_shard(where, settings.mysql)
-    from pinlater.server.storage.redis.offline import migrate_shard as migrate_redis
 
-    return await migrate_redis(where, settings.redis, place.name)
+def _kind(settings: Settings) -> ShardedKind:
+    from pinlater.server.config.kinds import SHARDED
+
+    return SHARDED[settings.store.kind]
 
 
 class ServerView(NamedTuple):

@@ -23,11 +23,10 @@ def backup(
     Example: pinlater backup --store sqlite:pinlater.db pinlater-backup.db
     """
     from pinlater.domain.errors import PinLaterError
-    from pinlater.server.storage.sqlite.backup import backup as copy
 
-    source = store_file(config, store)
+    source, tools = store_file(config, store)
     try:
-        size = copy(source, target)
+        size = tools.backup(source, target)
     except PinLaterError as error:
         exits.fail(error.message, exits.BUSY if error.retryable else exits.REFUSED)
     except OSError as error:

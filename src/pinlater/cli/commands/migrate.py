@@ -16,8 +16,7 @@ from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
     from pinlater.server.config.settings import Settings
-
-Migrated = tuple[int, int, Sequence[str]]
+    from pinlater.server.storage.offline import Migrated
 
 
 def migrate(
@@ -35,11 +34,9 @@ def migrate(
     if settings.store.is_sharded:
         _migrate_shards(settings, as_json)
         return
-    from pinlater.server.storage.sqlite.offline import migrate_file
-
-    path = store_file(config, chosen)
+    path, tools = store_file(config, chosen)
     try:
-        done = migrate_file(path)
+        done = tools.migrate(path)
     except PinLaterError as error:
         exits.fail(error.message, exits.BUSY if error.retryable else exits.REFUSED)
     if as_json:

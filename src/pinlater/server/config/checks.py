@@ -14,22 +14,16 @@ from pathlib import Path
 
 from pinlater.domain.passwords import HashMalformed, check_hash_form
 from pinlater.server.config.extras import install_line
-from pinlater.server.config.files import FileBroken, read_bytes, read_rate_limits, read_server_set
-from pinlater.server.config.redis_shards import default_sentinels
-from pinlater.server.config.redis_shards import parse as parse_redis_shards
-from pinlater.server.config.redis_url import RedisUrl
+from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set
+from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.sources import Origin
-from pinlater.server.storage.mysql.settings import Endpoint
-from pinlater.server.storage.mysql.tls import wants_tls
-from pinlater.server.storage.redis.tls import wants_tls as redis_wants_tls
 from pinlater.server.storage.tls import make_context
 
 _FRAME_OVERHEAD_BYTES = 64 * 1024
-_DRIVERS = {"mysql": ("asyncmy", "MySQL's driver"), "redis": ("redis", "Redis' client library")}
 
 
 def check_together(settings: Settings, origins: Mapping[str, Origin]) -> list[str]:
@@ -43,9 +37,10 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.store.is_sharded:
         yield from _shard_problems(settings)
     elif settings.processes > 1:
+        possible = " or ".join(kind.title for kind in SHARDED.values())
         yield (
             "processes",
-            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use MySQL or Redis",
+            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use {possible}",
         )
     least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
     frame = settings.thrift.max_frame_bytes
@@ -89,15 +84,13 @@ def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    kind = settings.store.kind
-    module, name = _DRIVERS[kind]
-    if find_spec(module) is None:
-        yield "store", f"{name} is not installed: {install_line(kind)}"
-    if kind == "redis":
-        problems = list(_sentinel_problems(settings))
-        yield from problems
-        if problems:
-            return
+    kind = SHARDED[settings.store.kind]
+    if find_spec(kind.driver.modules[0]) is None:
+        yield "store", f"{kind.driver.title} is not installed: {install_line(kind.name)}"
+    problems = list(kind.problems(settings))
+    yield from problems
+    if problems:
+        return
     try:
         places = find_shards(settings)
     except FileBroken as error:
@@ -107,30 +100,13 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         try:
             make_context(settings.database)
         except OSError as error:
-            yield f"{kind}.tls", str(error)
-
-
-def _sentinel_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    try:
-        default_sentinels(settings.redis)
-    except ValueError as error:
-        yield "redis.sentinels", str(error)
-    url = settings.store.url
-    if isinstance(url, RedisUrl) and url.master is not None and not url.sentinels and not settings.redis.sentinels:
-        yield (
-            "store",
-            f"{settings.store} names a master, and neither it nor redis.sentinels name Sentinels to ask for it",
-        )
+            yield f"{kind.name}.tls", str(error)
 
 
 def _any_tls(places: Sequence[ShardPlace], settings: Settings) -> bool:
     """Whether connections to any of the shards are encrypted."""
-    return any(
-        wants_tls(place.endpoint, settings.mysql)
-        if isinstance(place.endpoint, Endpoint)
-        else redis_wants_tls(place.endpoint, settings.redis)
-        for place in places
-    )
+    kind = SHARDED[settings.store.kind]
+    return any(kind.wants_tls(place, settings) for place in places)
 
 
 def _place(path: str, origins: Mapping[str, Origin]) -> str:
@@ -144,10 +120,10 @@ def warnings_about(settings: Settings) -> list[str]:
         for host in sorted(_hosts(settings))
         if not is_loopback(host)
     ]
-    if settings.store.kind == "memory":
-        found.append("store: jobs are kept in memory and are gone when the server stops")
     if settings.store.is_sharded:
         found += _shard_warnings(settings)
+    elif warning := EMBEDDED[settings.store.kind].warning:
+        found.append(f"store: {warning}")
     return found
 
 
@@ -155,21 +131,14 @@ def _shard_warnings(settings: Settings) -> Iterator[str]:
     kind = settings.store.kind
     database = settings.database
     places = find_shards(settings)
-    secrets = [settings.store.shard_file] if _has_password(settings) else []
+    path = settings.store.shard_file
+    secrets = [path] if path is not None and SHARDED[kind].has_password(path, settings) else []
     for path in (*secrets, database.password_file):
         if path is not None and _others_may_read(path):
             yield f"{path} can be read by every user of this machine, and holds a password (chmod o-r)"
     has_files = database.tls_ca is not None or database.tls_cert is not None
     if has_files and not _any_tls(places, settings):
         yield f"{kind}.tls is false: connections to the shards are not encrypted, though its files are named"
-
-
-def _has_password(settings: Settings) -> bool:
-    """Whether the shard file holds one; MySQL's always counts as one that does, as the original's has a password in each entry."""
-    path = settings.store.shard_file
-    if path is None or settings.store.kind == "mysql":
-        return True
-    return any(entry.password is not None for entry in parse_redis_shards(read_bytes(path), settings.redis))
 
 
 def _others_may_read(path: Path) -> bool:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pinlater.server.config.errors import did_you_mean
+from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.properties import PropertiesInvalid, Property, parse_properties
 from pinlater.server.config.schema import ENV_PREFIX, keys
 from pinlater.server.config.sources import Given, Origin, Source
-from pinlater.server.config.store import SHARDED
 
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?", re.ASCII)
 
@@ -84,7 +84,6 @@ _NO_SHARDS = (
     "SHARDS_FILE, the {name} shard file, is not set (the original took it from -Dbackend_config): set it, or start with --shards <file>;"
     " without a database set PINLATER_BACKEND=sqlite and SQLITE_PATH=<file>"
 )
-_NAMES = {"mysql": "MySQL", "redis": "Redis"}
 
 
 def own_names() -> Mapping[str, str]:
@@ -107,8 +106,8 @@ def read_original(path: Path, text: str) -> Source:
 
 
 def _backend_fault(name: str) -> str:
-    known = ("mysql", "redis", "sqlite", "memory")
-    return f"{name[:80]!r} is not a backend: mysql, redis, sqlite or memory is possible{did_you_mean(name, known)}"
+    *others, last = known = [*SHARDED, *EMBEDDED]
+    return f"{name[:80]!r} is not a backend: {', '.join(others)} or {last} is possible{did_you_mean(name, known)}"
 
 
 class _Reading:
@@ -160,7 +159,7 @@ class _Reading:
             yield self._given("store", shards, f"{kind}:{shards.value.strip()}")
         elif kind in SHARDED:
             absent = "" if backend else "PINLATER_BACKEND is not set, which means mysql, and "
-            yield self._given("store", backend)._replace(fault=absent + _NO_SHARDS.format(name=_NAMES[kind]))
+            yield self._given("store", backend)._replace(fault=absent + _NO_SHARDS.format(name=SHARDED[kind].title))
         elif backend is not None:
             yield self._given("store", backend)._replace(fault=_backend_fault(backend.value.strip()))
 

@@ -18,6 +18,7 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.sharding.settings import ShardingSettings
+from pinlater.server.storage.database_settings import DatabaseSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.redis.settings import RedisSettings
 from pinlater.server.storage.sqlite.settings import SqliteSettings
@@ -104,6 +105,7 @@ class Settings:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @property
-    def database(self) -> MysqlSettings | RedisSettings:
-        """Those of the kind of database that the shards are on."""
-        return self.redis if self.store.kind == "redis" else self.mysql
+    def database(self) -> DatabaseSettings:
+        """Those of the kind of database that the shards are on; MySQL's for other stores, whose shards tests take for shared ones."""
+        own: DatabaseSettings = getattr(self, self.store.kind) if self.store.is_sharded else self.mysql
+        return own

@@ -1,44 +1,27 @@
-"""The shards that the settings name: those of a shard file, read again when it changes, or the one of a URL. Whatever kind they are of.
+"""The shards that the settings name: those of a shard file, read again when it changes, or the one of a URL. Of any kind.
 
-What is in such a file is known to `mysql_shards` and `redis_shards`. Errors name the entry, and never a password.
+What is in such a file is known to its kind of store (`kinds`). Errors name the entry, and never a password.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pinlater.server.config.files import FileBroken, WatchedFile, read_bytes, understood
-from pinlater.server.config.mysql_shards import MysqlShards
-from pinlater.server.config.redis_shards import RedisShards
+from pinlater.server.config.kinds import SHARDED
+from pinlater.server.config.kinds.kind import ShardEntries
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_place import ShardPlace
-
-
-class ShardKind(Protocol):
-    """What a kind of store knows of its shard file. Entries are its own values, compared and handed back."""
-
-    @property
-    def password_file(self) -> Path | None:
-        """Where the settings say that the password is."""
-
-    def parse(self, content: bytes) -> Sequence[Any]:
-        """The entries. Raises ValueError that names the entry."""
-
-    def of_url(self, url: Any, from_file: str | None) -> ShardPlace:
-        """The one shard of a URL."""
-
-    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterable[ShardPlace]:
-        """The shards of a file's entries."""
 
 
 class ShardSource:
     """The shards that the settings name, and whether they have changed since. Raises `FileBroken` where they can't be told at the start."""
 
     def __init__(self, settings: Settings) -> None:
-        self._kind, self._url = _kind(settings), settings.store.url
+        self._kind, self._url = _entries(settings), settings.store.url
         path, password_file = settings.store.shard_file, self._kind.password_file
         self._shards = None if path is None else WatchedFile(path, self._kind.parse)
         self._password = None if password_file is None else WatchedFile(password_file, parse_password)
@@ -65,7 +48,7 @@ class ShardSource:
 
 def find_shards(settings: Settings) -> Sequence[ShardPlace]:
     """The shards that the settings name now. Raises `FileBroken`."""
-    kind = _kind(settings)
+    kind = _entries(settings)
     path, password_file = settings.store.shard_file, kind.password_file
     entries = () if path is None else understood(path, kind.parse, read_bytes(path))
     password = None if password_file is None else understood(password_file, parse_password, read_bytes(password_file))
@@ -73,12 +56,14 @@ def find_shards(settings: Settings) -> Sequence[ShardPlace]:
 
 
 def kind_of_file(path: Path) -> str:
-    """`redis` for a file that holds a list of shards; else `mysql`, also where it can't be read: opening it raises the error."""
+    """The kind of store that a shard file is of; the first where that can't be told, and reading the file then says why."""
+    kinds = iter(SHARDED.values())
     try:
         document = json.loads(read_bytes(path))
     except (FileBroken, ValueError, RecursionError):
-        return "mysql"
-    return "redis" if isinstance(document, dict) and isinstance(document.get("shards"), list) else "mysql"
+        document = None
+    first = next(kinds)
+    return next((kind.name for kind in kinds if kind.holds(document)), first.name)
 
 
 def parse_password(content: bytes) -> str:
@@ -92,9 +77,9 @@ def parse_password(content: bytes) -> str:
     return lines[0]
 
 
-def _kind(settings: Settings) -> ShardKind:
-    return RedisShards(settings.redis) if settings.store.kind == "redis" else MysqlShards(settings.mysql)
+def _entries(settings: Settings) -> ShardEntries:
+    return SHARDED[settings.store.kind].entries(settings)
 
 
-def _places(kind: ShardKind, url: object, entries: Sequence[Any], password: str | None) -> Sequence[ShardPlace]:
+def _places(kind: ShardEntries, url: object, entries: Sequence[Any], password: str | None) -> Sequence[ShardPlace]:
     return list(kind.of_entries(entries, password)) if url is None else [kind.of_url(url, password)]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from pinlater.server.storage.mysql.settings import Endpoint
-from pinlater.server.storage.redis.settings import RedisEndpoint
+from typing import Any, NamedTuple
 
 
 class ShardPlace(NamedTuple):
@@ -13,5 +10,5 @@ class ShardPlace(NamedTuple):
 
     name: str
     key: str
-    endpoint: Endpoint | RedisEndpoint
+    endpoint: Any  # a value of the kind of store; its text is the address, without the password
     takes_enqueues: bool = True

@@ -5,7 +5,7 @@ it probed at once, so that a server that is gone is known after one error, and a
 Out of use → in use: one good probe; but on probation, until a call has succeeded. Who fails on probation waits longer for its next
 probe than before, so that a shard that answers pings and nothing else is not tried every second.
 
-Decides only; `watch` acts. Weakness: each server decides for itself.
+Decides only; `shard_lanes.py` and `shard_monitor.py` act. Weakness: each server decides for itself.
 """
 
 from __future__ import annotations

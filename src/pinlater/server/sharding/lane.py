@@ -200,7 +200,7 @@ class Lane(Generic[Item, Result]):
             while self._waiting and self._task is me:
                 batch = self._next_batch()
                 if batch:
-                    await self._carry_out(batch)
+                    await self._execute_batch(batch)
         finally:
             if self._task is me:
                 self._task = None
@@ -219,7 +219,7 @@ class Lane(Generic[Item, Result]):
             batch.append(entry)
         return batch
 
-    async def _carry_out(self, batch: list[tuple[Item, asyncio.Future[Result], int]]) -> None:
+    async def _execute_batch(self, batch: list[tuple[Item, asyncio.Future[Result], int]]) -> None:
         self.calls += 1
         self.items += len(batch)
         self._under_way = batch
@@ -232,7 +232,7 @@ class Lane(Generic[Item, Result]):
                 self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
             if self._ended(batch, None):
-                await self._carry_out_alone(batch, error)
+                await self._execute_one_by_one(batch, error)
         except BaseException:
             if self._ended(batch, None):
                 self._fail(batch, Draining())
@@ -258,7 +258,9 @@ class Lane(Generic[Item, Result]):
             self._observe(error)
         return True
 
-    async def _carry_out_alone(self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: Exception) -> None:
+    async def _execute_one_by_one(
+        self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: Exception
+    ) -> None:
         """A batch that fails by a bug is run item by item, so that a poisonous one harms only itself."""
         logger.error("lane %s: a call failed unexpectedly", self.name, exc_info=error)
         if len(batch) == 1:
@@ -270,7 +272,7 @@ class Lane(Generic[Item, Result]):
                 if self._task is None:
                     self._task = asyncio.get_running_loop().create_task(self._run(), name=f"lane {self.name}")
                 return
-            await self._carry_out([entry])
+            await self._execute_batch([entry])
 
     def _answer(
         self,

@@ -125,14 +125,8 @@ class ShardLanes:
         self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
             "release", lambda claims, now_ms: self.raw.release_jobs(claims, now_ms)
         )
-        self.lanes: tuple[Lane[Any, Any], ...] = (
-            self.insert,
-            self.claim,
-            self.finish,
-            self.extend,
-            self.checkpoint,
-            self.release,
-        )
+        in_hand = (self.finish, self.extend, self.checkpoint, self.release)
+        self.lanes: tuple[Lane[Any, Any], ...] = (self.insert, self.claim, *in_hand)
         if not opened:
             self.put_out_of_use("not opened yet")
             self.health.suspect()

@@ -1,6 +1,7 @@
 """The shards this server uses, each with its lanes; which of them a request goes to.
 
-Ask it anew for each request and keep no shard: the map changes while the server runs (`reload`), and so does who is in use (`watch`).
+Ask it anew for each request and keep no shard: while the server runs, the map changes (`reload.py`), and shards go out of use and come
+back (`shard_monitor.py`).
 """
 
 from __future__ import annotations

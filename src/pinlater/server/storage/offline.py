@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.storage.values import Member, TimedKeys
+
+Migrated: TypeAlias = tuple[int, int, Sequence[str]]
+"""The schema's version before and after a migration, and what was run."""
 
 
 class Look(NamedTuple):

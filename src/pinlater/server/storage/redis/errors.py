@@ -39,8 +39,6 @@ class SlotLost(ShardConnectionFailed):
         self.slot = slot
 
 
-# What Redis says while it can't do what it otherwise could, at this address or at all.
-FOR_NOW = frozenset({"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY"})
 ELSEWHERE = frozenset({"READONLY", "MASTERDOWN"})
 """The master may be another server now: worth a new connection."""
 

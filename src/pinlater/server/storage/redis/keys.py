@@ -42,7 +42,6 @@ from pinlater.server.storage.values import JobKey
 
 _REF = Struct(">4sBq")
 _ID = Struct(">q")
-_LINE_PART = Struct(">Bq")
 
 WAITING, IN_PROGRESS, SUCCEEDED, FAILED = b"r", b"i", b"s", b"f"
 INDEX_OF = {
