@@ -6,6 +6,7 @@ Counted at the interface (`storage.interface.Shard`), by method, for all callers
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import signal
 import sys
@@ -37,8 +38,8 @@ def counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 def main() -> None:
     """Runs the command line with every method of the store counted."""
     target = Path(sys.argv.pop(1))
-    for name, method in list(vars(SqliteShard).items()):
-        if callable(method) and not name.startswith("_"):
+    for name, method in inspect.getmembers(SqliteShard, inspect.isfunction):
+        if not name.startswith("_"):
             setattr(SqliteShard, name, counted(name, method))
 
     def write(*_: object) -> None:

@@ -11,6 +11,7 @@ What a call does is the memory store's own code, the executable specification, s
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, cast
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS, slot_of
 from pinlater.domain.job import JobState
-from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.memory.record import Record
 from pinlater.server.storage.values import Capabilities, ClaimOrder, ClaimRef, InsertRequest, JobKey, Member
@@ -35,6 +36,7 @@ _READS = frozenset(
         "find_requests",
         "find_unique",
         "list_unique_queues",
+        "timed_keys",
         "changed_queues",
         "peek_jobs",
         "lookup_jobs",
@@ -42,31 +44,12 @@ _READS = frozenset(
         "count_jobs",
     )
 )
-_CHANGES = frozenset(
-    (
-        "create_queues",
-        "merge_queues",
-        "delete_queues",
-        "configure_queue",
-        "insert_jobs",
-        "claim_jobs",
-        "finish_jobs",
-        "checkpoint_jobs",
-        "extend_claims",
-        "release_jobs",
-        "cancel_jobs",
-        "run_jobs",
-        "requeue_failed_jobs",
-        "purge_jobs",
-        "delete_jobs",
-        "note_map",
-        "advance_due",
-        "time_out_claims",
-        "expire_jobs",
-        "collect_garbage",
-        "release_tokens",
-    )
-)
+# `release_tokens` is a part of `time_out_claims`.
+_CHANGES = (
+    frozenset(name for name, _ in inspect.getmembers(SharedShard, inspect.iscoroutinefunction))
+    - _READS
+    - {"open", "close"}
+) | {"release_tokens"}
 # Calls that have a connection of their own, as in MySQL's and Redis' stores; all others share one.
 _WRITERS = {"insert_jobs": "inserts", "claim_jobs": "claims", "release_tokens": "claims", "finish_jobs": "ends"}
 # Of these the servers that wait elsewhere are told through the store; the first argument of each says which queues.

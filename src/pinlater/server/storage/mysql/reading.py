@@ -11,17 +11,18 @@ from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
+from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.relational.looking import page_order, queue_id_of
+from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.values import JobKey, Page, PageRow
 
 _LOOKUP_MAX = 200
 _PEEK_MAX = 1_000
 _BODY = Sql(b"coalesce(progress.body, jobs.body)")
 _NO_BODY = Sql(b"NULL")
-_BODY_BYTES = Sql(b"octet_length(coalesce(progress.body, jobs.body))")
 
 _LOOKUP_JOBS = sql("lookup_jobs")
 _SELECT_DUE = sql("select_due")
@@ -154,3 +155,18 @@ async def list_queues(connection: MysqlConnection) -> list[tuple[int, Queue]]:
     """All queues with their ids."""
     [found] = await connection.run([sql("list_queues")()])
     return [(queue_id, queue_of(name.decode(), config, bool(paused))) for queue_id, name, paused, config in found.rows]
+
+
+async def maintenance_snapshot(connection: MysqlConnection, own_first: int, own_last: int) -> MaintenanceSnapshot:
+    """What sweeps have to know. `own_first`, `own_last`: this server's writers, whose changes count for no other server's."""
+    [found] = await connection.run([sql("maintenance_snapshot")(own_first=own_first, own_last=own_last)])
+    future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
+        NEVER_MS if value is None else value for value in found.rows[0]
+    ]
+    return MaintenanceSnapshot(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
+
+
+async def highest_id(connection: MysqlConnection) -> int:
+    """The highest job id in the database; 0 for none."""
+    [found] = await connection.run([sql("select_highest_id")()])
+    return int(found.rows[0][0])

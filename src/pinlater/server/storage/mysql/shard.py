@@ -18,10 +18,10 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.job import ClaimedJob, Job
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
-from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, migration, reading
+from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
 from pinlater.server.storage.mysql import queues as queue_rows
 from pinlater.server.storage.mysql.change_poller import ChangePoller
 from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, connect
@@ -30,18 +30,19 @@ from pinlater.server.storage.mysql.errors import is_ours, translate
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.membership import Membership, members
 from pinlater.server.storage.mysql.partitions import Partitions
+from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import QueueCache
 from pinlater.server.storage.mysql.readers import Readers
-from pinlater.server.storage.mysql.server_requirements import check_server
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
-from pinlater.server.storage.relational import bulk, in_hand, looking, sweeping
+from pinlater.server.storage.relational import in_hand, sweeping
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.shard_map import note_map
+from pinlater.server.storage.relational.looking import Reader
+from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.request_keys import Turn
-from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
+from pinlater.server.storage.snapshots import Snapshots
 from pinlater.server.storage.values import (
     Ack,
     Acked,
@@ -49,22 +50,14 @@ from pinlater.server.storage.values import (
     Checkpoint,
     Claimed,
     ClaimOrder,
-    ClaimRef,
     Inserted,
     InsertRequest,
     JobKey,
     Member,
     Page,
     PageRow,
-    Purge,
-    RequestRef,
-    Requeue,
-    RunOrder,
     Swept,
-    TimedKeys,
     TimeToLive,
-    UniqueHeld,
-    UniqueRef,
 )
 
 T = TypeVar("T")
@@ -74,11 +67,10 @@ logger = logging.getLogger(__name__)
 
 _WRITERS = 4
 _PARTITIONS_EVERY_MS = 60_000
-_ALTER_MS = 600_000
 _HASTY_LOCK_WAIT_MS = 1_000
 
 
-class MysqlShard:
+class MysqlShard(RelationalShard):
     """Implements `storage.interface.SharedShard` on one database. `monotonic` in seconds."""
 
     # Of the longest body more is known with each connection for reading: it is the server's setting, as it was then.
@@ -126,7 +118,7 @@ class MysqlShard:
         if self._is_open:
             return
         try:
-            await self._prepare()
+            await prepare(self.endpoint, self._settings, self.stats, self.name)
             await self._join()
             await self._refresh()
             await self._look_after_partitions(now_ms)
@@ -145,7 +137,7 @@ class MysqlShard:
             slot, first = await joiner.carry_out(self._membership.join)
         finally:
             await joiner.close()
-        self._highest_id = max(self._highest_id, await self._readers.read(_highest_id))
+        self._highest_id = max(self._highest_id, await self._readers.read(reading.highest_id))
         self._membership.slot = slot
         for index, writer in enumerate(self._writers):
             await writer.become(slot * _WRITERS + index, first)
@@ -158,32 +150,6 @@ class MysqlShard:
                 logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
                 self._membership.lost.add(lost)
                 await self._join()
-
-    async def _prepare(self) -> None:
-        server = await connect(self.endpoint, self._settings, autocommit=True, database=False, stats=self.stats)
-        try:
-            await check_server(server, self.endpoint)
-            await migration.create_database(server, self.endpoint.database)
-        finally:
-            await server.quit()
-        database = await self._connect_slow()
-        try:
-            await migration.migrate(database, self.endpoint.database)
-            await self._note_name(database)
-        finally:
-            await database.quit()
-
-    async def _note_name(self, connection: MysqlConnection) -> None:
-        """The shard's name is in every descriptor, so a database under two names answers to none of the other's."""
-        noted = [sql("make_meta")(name="shard", value=self.name), sql("load_meta")(name="shard")]
-        [*_, found] = await connection.run(noted)
-        if found.rows[0][0] != self.name:
-            logger.warning(
-                "%s was shard %s before: the descriptors that it gave out then name nothing here",
-                self.endpoint,
-                found.rows[0][0],
-                extra={"shard": self.name},
-            )
 
     async def close(self) -> None:
         if self._is_open:
@@ -237,6 +203,12 @@ class MysqlShard:
         self._check_open()
         return await self._other.carry_out(lambda t: work(MysqlDialect(t), *args))
 
+    async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        return await self._readers.read(lambda c: work(MysqlReader(c), *args))
+
+    async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        return await self._look_up(work, *args)
+
     def _new_writer(self) -> Writer:
         return Writer(
             self._connect_writer,
@@ -256,15 +228,9 @@ class MysqlShard:
         self.capabilities = self.capabilities._replace(body_bytes_max=body_bytes_max(connection.packet_bytes_max))
         return connection
 
-    async def _connect_slow(self) -> MysqlConnection:
-        """For changes of tables, which take as long as they take."""
-        return await connect(
-            self.endpoint, replace(self._settings, statement_timeout_ms=_ALTER_MS), autocommit=True, stats=self.stats
-        )
-
     async def _connect_hasty(self) -> MysqlConnection:
         """For changes of tables in use, which may take long but not wait long: all other transactions would wait behind them."""
-        settings = replace(self._settings, statement_timeout_ms=_ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
+        settings = replace(self._settings, statement_timeout_ms=ALTER_MS, lock_wait_ms=_HASTY_LOCK_WAIT_MS)
         return await connect(self.endpoint, settings, autocommit=True, stats=self.stats)
 
     async def _refresh(self) -> None:
@@ -278,9 +244,6 @@ class MysqlShard:
         )
 
     # --- queues -----------------------------------------------------------------------------------------------------------
-
-    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
-        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         """The queue cache learns of them at their first use."""
@@ -323,65 +286,17 @@ class MysqlShard:
         self._check_open()
         return await self._finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
-    # --- keys across shards ---------------------------------------------------------------------------------------------------
-
-    async def find_requests(
-        self, requests: Sequence[RequestRef], now_ms: int
-    ) -> Sequence[Inserted | PinLaterError | None]:
-        return await self._readers.read(lambda c: looking.find_requests(MysqlReader(c), requests, now_ms))
-
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return await self._readers.read(lambda c: looking.find_unique(MysqlReader(c), keys, now_ms))
-
-    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._readers.read(lambda c: looking.list_unique_queues(MysqlReader(c)))
-
-    async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._readers.read(lambda c: looking.timed_keys(MysqlReader(c), now_ms))
-
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
         changed = await self._changes.changed((await self._snapshots.latest()).others)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
 
-    async def note_map(self, shard_map: str, now_ms: int) -> int:
-        return await self._change(note_map, shard_map, now_ms)
-
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
         self._check_open()
         return await self._other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
-
-    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        self._check_open()
-        return await self._change(in_hand.extend, claims, now_ms)
-
-    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        self._check_open()
-        return await self._change(in_hand.release, claims, now_ms)
-
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        self._check_open()
-        return await self._change(in_hand.cancel, keys, now_ms)
-
-    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return await self._change(bulk.run, orders, now_ms)
-
-    # --- bulk ---------------------------------------------------------------------------------------------------------------
-
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        self._check_open()
-        return await self._change(bulk.requeue, order, now_ms)
-
-    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
-        self._check_open()
-        return await self._change(bulk.purge, order)
-
-    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        self._check_open()
-        return await self._change(bulk.delete_named, keys, state)
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
@@ -407,12 +322,7 @@ class MysqlShard:
 
     async def _look(self) -> MaintenanceSnapshot:
         first, last = self._own_writers()
-        statement = sql("maintenance_snapshot")(own_first=first, own_last=last)
-        [found] = await self._readers.read(lambda c: c.run([statement]))
-        future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, others = [
-            NEVER_MS if value is None else value for value in found.rows[0]
-        ]
-        return MaintenanceSnapshot(future_ms, deadline_ms, expiry_ms, request_key_ms, until_ms, dropped, str(others))
+        return await self._readers.read(lambda c: reading.maintenance_snapshot(c, first, last))
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         self._check_open()
@@ -472,8 +382,3 @@ class MysqlShard:
             return await self._partitions.keep(now_ms)
         except (ConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
-
-
-async def _highest_id(connection: MysqlConnection) -> int:
-    [found] = await connection.run([sql("select_highest_id")()])
-    return int(found.rows[0][0])

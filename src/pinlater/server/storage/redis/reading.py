@@ -8,10 +8,11 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import Queue, QueueCounts, queue_of, settings_text
+from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import later
+from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import walking
 from pinlater.server.storage.redis.access import Access, Queues
 from pinlater.server.storage.redis.arguments import encode
@@ -233,31 +234,8 @@ async def list_queues(readers: Readers) -> list[tuple[bytes, Queue]]:
     """All queues with their ids, by name."""
     queues = []
     for name, (queue, settings) in (await walking.queues(readers)).items():
-        queues.append((queue, unpacked(name.decode(), settings)))
+        queues.append((queue, queue_rows.unpacked(name.decode(), settings)))
     return sorted(queues, key=lambda found: found[1].name)
-
-
-def unpacked(name: str, settings: bytes) -> Queue:
-    """A queue from what is kept with it: one byte for paused, then the settings; nothing where it was never changed."""
-    return queue_of(name, settings[1:].decode() if settings else "{}", settings[:1] == b"1")
-
-
-def packed(queue: Queue) -> bytes:
-    """What is kept with a queue."""
-    return b"" if queue == Queue(queue.name) else b"%d" % queue.paused + settings_text(queue).encode()
-
-
-def merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str, ...] | None]:
-    """What `merge_queues` makes of a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
-    known, kept, deleted_ms = state
-    if known:
-        before = unpacked(given.name, kept)
-        queue = before.newest(given)
-        unchanged = queue == before
-    else:
-        queue = given.made_after(int(deleted_ms or 0))
-        unchanged = queue.life.over
-    return queue, None if unchanged else (given.name, known, kept, deleted_ms, packed(queue))
 
 
 async def find_requests(

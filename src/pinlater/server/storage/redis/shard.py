@@ -9,24 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, StoreFull
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts, settings_text
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.change_poller import ChangePoller
 from pinlater.server.storage.redis.connection import Address, Connection, connect
 from pinlater.server.storage.redis.errors import StaleQueues
 from pinlater.server.storage.redis.failover import MasterWatch
 from pinlater.server.storage.redis.garbage import Finished
 from pinlater.server.storage.redis.index_repair import IndexRepair
-from pinlater.server.storage.redis.keys import QUEUE_BYTES, front_of
+from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.redis.membership import Membership, members
 from pinlater.server.storage.redis.migration import migrate
@@ -39,7 +40,6 @@ from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.request_keys import Turn
 from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 from pinlater.server.storage.values import (
-    DELETION_KEPT_MS,
     Ack,
     Acked,
     Capabilities,
@@ -70,13 +70,6 @@ T = TypeVar("T")
 
 _WRITERS = 4
 _BOOK_TRIES = 5
-# Answers of `configure_queue`, and how often it is tried while other servers change the same queue's settings.
-_NO_QUEUE, _CONFIGURED = 0, 1
-_SETTINGS_TRIES = 20
-# Of more, some may be there and others not yet when a call fails; repeating it is safe.
-_QUEUES_A_CALL = 200
-# Queues' numbers have four bytes.
-_FIRST_NUMBER_MAX = 2**31
 # A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 
@@ -122,8 +115,7 @@ class RedisShard:
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = Finished()
         self._repair = IndexRepair()
-        self._seen_change = b""  # the number of the newest change that another look told of
-        self._changed: set[bytes] = set()  # queue and writer of changes that `changed_queues` has not reported yet
+        self._changes = ChangePoller(self._queue_cache, self._refresh, _WRITERS)
         self._due_by_ms = 0
         self._highest_id = 0
         self._is_open = False
@@ -242,33 +234,10 @@ class RedisShard:
         return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        merged: list[Queue] = []
-        for start in range(0, len(queues), _QUEUES_A_CALL):
-            some = queues[start : start + _QUEUES_A_CALL]
-            merged += await self._merge(some)
-            names = [queue.name for queue in some]
-            self._queue_cache.learn(zip(names, await self._readers.run("find_queues", encode(names)), strict=True))
-        return merged
-
-    async def _merge(self, queues: Sequence[Queue]) -> list[Queue]:
-        """Decided here from what Redis has, and decided anew where that has changed meanwhile."""
-        for _ in range(_SETTINGS_TRIES):
-            states = await self._readers.run("find_states", encode([queue.name for queue in queues]))
-            decided = [reading.merged(queue, state) for queue, state in zip(queues, states, strict=True)]
-            changes = [change for _, change in decided if change is not None]
-            if not changes:
-                return [queue for queue, _ in decided]
-            first_number = secrets.randbelow(_FIRST_NUMBER_MAX)
-            if await self._other.run("merge_queues", encode(changes), first_number) == [_CONFIGURED]:
-                return [queue for queue, _ in decided]
-        raise conflict()
+        return await queue_rows.merge(self._other, self._readers, self._queue_cache, queues)
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
-        newest_ms = 0
-        for start in range(0, len(names), _QUEUES_A_CALL):
-            part = encode(list(names[start : start + _QUEUES_A_CALL]))
-            [found] = await self._other.run("delete_queues", part, deleted_ms, deleted_ms - DELETION_KEPT_MS)
-            newest_ms = max(newest_ms, int(found))
+        newest_ms = await queue_rows.delete(self._other, names, deleted_ms)
         await self._refresh()
         return newest_ms
 
@@ -281,18 +250,7 @@ class RedisShard:
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        for _ in range(_SETTINGS_TRIES):
-            answer = await self._readers.run("find_settings", name)
-            if not answer:
-                raise QueueNotFound(name)
-            queue = reading.unpacked(name, answer[0]).changed(config, paused, version)
-            kept = b"%d" % queue.paused + settings_text(queue).encode()
-            [done] = await self._other.run("configure_queue", name, answer[0], kept)
-            if done == _CONFIGURED:
-                return
-            if done == _NO_QUEUE:
-                raise QueueNotFound(name)
-        raise conflict()
+        await queue_rows.configure(self._other, self._readers, name, config, paused, version)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
@@ -348,15 +306,9 @@ class RedisShard:
     async def changed_queues(self) -> Sequence[str]:
         self._check_open()
         await self._snapshots.latest()
-        if any(place[:QUEUE_BYTES] not in self._queue_cache.names for place in self._changed):
-            await self._refresh()
-        changed, self._given_back = self._given_back, set()
-        places, self._changed = self._changed, set()
-        for place in places:
-            name = self._queue_cache.names.get(place[:QUEUE_BYTES])  # None: it was deleted meanwhile
-            if name is not None and int.from_bytes(place[QUEUE_BYTES:], "big") // _WRITERS != self.slot:
-                changed.add(name)
-        return list(changed)
+        changed = await self._changes.changed(self.slot)
+        given_back, self._given_back = self._given_back, set()
+        return list(given_back | changed)
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         [since] = await self._other.run("note_map", now_ms, shard_map)
@@ -433,9 +385,8 @@ class RedisShard:
 
     async def _look(self) -> MaintenanceSnapshot:
         self._master.look()
-        found = await self._readers.run("maintenance_snapshot", self._seen_change)
-        self._changed.update(found[7])
-        self._seen_change = found[8]
+        found = await self._readers.run("maintenance_snapshot", self._changes.seen)
+        self._changes.note(found[7], found[8])
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
         return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
 

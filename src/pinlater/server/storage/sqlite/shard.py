@@ -12,11 +12,11 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import ClaimedJob, Job, JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
-from pinlater.server.storage.relational import bulk, in_hand, looking
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.shard_map import note_map
+from pinlater.server.storage.relational.looking import Reader
+from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.relational.sweeping import time_out_claims
 from pinlater.server.storage.sqlite import (
     claiming,
@@ -44,24 +44,16 @@ from pinlater.server.storage.values import (
     Ack,
     Acked,
     Capabilities,
-    Checkpoint,
     Claimed,
     ClaimOrder,
-    ClaimRef,
     Inserted,
     InsertRequest,
     JobKey,
     Page,
     PageRow,
     Purge,
-    RequestRef,
-    Requeue,
-    RunOrder,
     Swept,
-    TimedKeys,
     TimeToLive,
-    UniqueHeld,
-    UniqueRef,
 )
 
 T = TypeVar("T")
@@ -101,7 +93,7 @@ class _Opened:
         self.connection.close()  # the last one: SQLite checkpoints and removes the log
 
 
-class SqliteShard:
+class SqliteShard(RelationalShard):
     """Implements `storage.interface.Shard` on one file. `monotonic` (seconds) only measures commits."""
 
     capabilities = Capabilities(
@@ -182,6 +174,12 @@ class SqliteShard:
         """Relational code as one call of the writer."""
         return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args)))
 
+    async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        return self._open.readers.quick(lambda c: at_once(work(SqliteReader(c), *args)))
+
+    async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        return await self._open.readers.long(lambda c: at_once(work(SqliteReader(c), *args)))
+
     @property
     def _open(self) -> _Opened:
         if self._opened is None:
@@ -189,9 +187,6 @@ class SqliteShard:
         return self._opened
 
     # --- queues -----------------------------------------------------------------------------------------------------------
-
-    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
-        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         return await self._open.writer.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
@@ -223,51 +218,12 @@ class SqliteShard:
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
         return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
-    # --- keys across shards -------------------------------------------------------------------------------------------------
-
-    async def find_requests(
-        self, requests: Sequence[RequestRef], now_ms: int
-    ) -> Sequence[Inserted | PinLaterError | None]:
-        return self._open.readers.quick(lambda c: at_once(looking.find_requests(SqliteReader(c), requests, now_ms)))
-
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return self._open.readers.quick(lambda c: at_once(looking.find_unique(SqliteReader(c), keys, now_ms)))
-
-    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._open.readers.long(lambda c: at_once(looking.list_unique_queues(SqliteReader(c))))
-
-    async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._open.readers.long(lambda c: at_once(looking.timed_keys(SqliteReader(c), now_ms)))
-
-    async def note_map(self, shard_map: str, now_ms: int) -> int:
-        return await self._change(note_map, shard_map, now_ms)
-
-    # --- claimed jobs -------------------------------------------------------------------------------------------------------
-
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
-        return await self._change(in_hand.checkpoint, checkpoints, now_ms)
-
-    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._change(in_hand.extend, claims, now_ms)
-
-    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._change(in_hand.release, claims, now_ms)
-
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return await self._change(in_hand.cancel, keys, now_ms)
-
-    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return await self._change(bulk.run, orders, now_ms)
-
     # --- bulk ---------------------------------------------------------------------------------------------------------------
-
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        return await self._change(bulk.requeue, order, now_ms)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         opened = self._open
         if order.state is not JobState.IN_PROGRESS:
-            return await self._change(bulk.purge, order)
+            return await super().purge_jobs(order)
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _Opened, order: Purge) -> int | PinLaterError:
@@ -281,13 +237,10 @@ class SqliteShard:
             found = await opened.readers.long(partial(reading.oldest_claims, order=wanted))
             if isinstance(found, PinLaterError):
                 return done or found
-            deleted = await self._change(bulk.delete_named, found, order.state)
+            deleted = await self.delete_jobs(found, order.state)
             done += deleted
             if not deleted or done >= order.limit or len(found) < wanted.limit:
                 return done
-
-    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        return await self._change(bulk.delete_named, keys, state)
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 

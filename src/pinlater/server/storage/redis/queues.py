@@ -1,0 +1,100 @@
+"""Queues: made, deleted, configured. Decided here from what Redis has, and decided anew where that has changed meanwhile."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from pinlater.domain.errors import QueueNotFound
+from pinlater.domain.queue import Queue, QueueConfig, queue_of, settings_text
+from pinlater.server.storage.redis.access import conflict
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.writer import Writer
+from pinlater.server.storage.values import DELETION_KEPT_MS
+
+# Answers of `merge_queues` and `configure_queue`, and how often they are tried while other servers change the same queues.
+_NO_QUEUE, _CONFIGURED = 0, 1
+_TRIES = 20
+# Of more, some may be there and others not yet when a call fails; repeating it is safe.
+_QUEUES_A_CALL = 200
+# Queues' numbers have four bytes.
+_FIRST_NUMBER_MAX = 2**31
+
+
+async def merge(writer: Writer, readers: Readers, cache: QueueCache, queues: Sequence[Queue]) -> list[Queue]:
+    """As `QueueStore.merge_queues`."""
+    merged: list[Queue] = []
+    for start in range(0, len(queues), _QUEUES_A_CALL):
+        some = queues[start : start + _QUEUES_A_CALL]
+        merged += await _merge(writer, readers, some)
+        names = [queue.name for queue in some]
+        cache.learn(zip(names, await readers.run("find_queues", encode(names)), strict=True))
+    return merged
+
+
+async def _merge(writer: Writer, readers: Readers, queues: Sequence[Queue]) -> list[Queue]:
+    for _ in range(_TRIES):
+        states = await readers.run("find_states", encode([queue.name for queue in queues]))
+        decided = [_merged(queue, state) for queue, state in zip(queues, states, strict=True)]
+        changes = [change for _, change in decided if change is not None]
+        if not changes:
+            return [queue for queue, _ in decided]
+        first_number = secrets.randbelow(_FIRST_NUMBER_MAX)
+        if await writer.run("merge_queues", encode(changes), first_number) == [_CONFIGURED]:
+            return [queue for queue, _ in decided]
+    raise conflict()
+
+
+def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | str, ...] | None]:
+    """What becomes of a queue that is in this state (`find_states.lua`), and the change for `merge_queues.lua`, if any."""
+    known, kept, deleted_ms = state
+    if known:
+        before = unpacked(given.name, kept)
+        queue = before.newest(given)
+        unchanged = queue == before
+    else:
+        queue = given.made_after(int(deleted_ms or 0))
+        unchanged = queue.life.over
+    return queue, None if unchanged else (given.name, known, kept, deleted_ms, _packed(queue))
+
+
+async def delete(writer: Writer, names: Sequence[str], deleted_ms: int) -> int:
+    """As `QueueStore.delete_queues`."""
+    newest_ms = 0
+    for start in range(0, len(names), _QUEUES_A_CALL):
+        part = encode(list(names[start : start + _QUEUES_A_CALL]))
+        [found] = await writer.run("delete_queues", part, deleted_ms, deleted_ms - DELETION_KEPT_MS)
+        newest_ms = max(newest_ms, int(found))
+    return newest_ms
+
+
+async def configure(
+    writer: Writer, readers: Readers, name: str, config: QueueConfig | None, paused: bool | None, version: str
+) -> None:
+    """As `QueueStore.configure_queue`."""
+    for _ in range(_TRIES):
+        answer = await readers.run("find_settings", name)
+        if not answer:
+            raise QueueNotFound(name)
+        queue = unpacked(name, answer[0]).changed(config, paused, version)
+        [done] = await writer.run("configure_queue", name, answer[0], _settings(queue))
+        if done == _CONFIGURED:
+            return
+        if done == _NO_QUEUE:
+            raise QueueNotFound(name)
+    raise conflict()
+
+
+def unpacked(name: str, settings: bytes) -> Queue:
+    """A queue from what is kept with it: one byte for paused, then the settings; nothing where it was never changed."""
+    return queue_of(name, settings[1:].decode() if settings else "{}", settings[:1] == b"1")
+
+
+def _packed(queue: Queue) -> bytes:
+    return b"" if queue == Queue(queue.name) else _settings(queue)
+
+
+def _settings(queue: Queue) -> bytes:
+    return b"%d" % queue.paused + settings_text(queue).encode()

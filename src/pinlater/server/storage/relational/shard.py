@@ -1,0 +1,101 @@
+"""What a shard of a relational store does by relational code alone. How that code gets its transaction or its reader is the store's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar, TypeVarTuple
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import JobState
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue
+from pinlater.server.storage.relational import bulk, in_hand, looking
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.looking import Reader
+from pinlater.server.storage.relational.shard_map import note_map
+from pinlater.server.storage.values import (
+    Acked,
+    Checkpoint,
+    ClaimRef,
+    Inserted,
+    JobKey,
+    Purge,
+    RequestRef,
+    Requeue,
+    RunOrder,
+    TimedKeys,
+    UniqueHeld,
+    UniqueRef,
+)
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class RelationalShard(ABC):
+    """Methods of `storage.interface.Shard`. A store overrides those that it does in a way of its own."""
+
+    @abstractmethod
+    async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Runs `work` as one transaction."""
+
+    @abstractmethod
+    async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Runs a few seeks on committed rows."""
+
+    @abstractmethod
+    async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Runs a look at any number of committed rows."""
+
+    @abstractmethod
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]: ...
+
+    async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
+        return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
+
+    # --- keys across shards ---------------------------------------------------------------------------------------------------
+
+    async def find_requests(
+        self, requests: Sequence[RequestRef], now_ms: int
+    ) -> Sequence[Inserted | PinLaterError | None]:
+        return await self._look_up(looking.find_requests, requests, now_ms)
+
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+        return await self._look_up(looking.find_unique, keys, now_ms)
+
+    async def list_unique_queues(self) -> Sequence[UniqueHeld]:
+        return await self._walk(looking.list_unique_queues)
+
+    async def timed_keys(self, now_ms: int) -> TimedKeys:
+        return await self._walk(looking.timed_keys, now_ms)
+
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        return await self._change(note_map, shard_map, now_ms)
+
+    # --- claimed jobs -------------------------------------------------------------------------------------------------------
+
+    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+        return await self._change(in_hand.checkpoint, checkpoints, now_ms)
+
+    async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._change(in_hand.extend, claims, now_ms)
+
+    async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+        return await self._change(in_hand.release, claims, now_ms)
+
+    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+        return await self._change(in_hand.cancel, keys, now_ms)
+
+    async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
+        return await self._change(bulk.run, orders, now_ms)
+
+    # --- bulk ---------------------------------------------------------------------------------------------------------------
+
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+        return await self._change(bulk.requeue, order, now_ms)
+
+    async def purge_jobs(self, order: Purge) -> int | PinLaterError:
+        return await self._change(bulk.purge, order)
+
+    async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
+        return await self._change(bulk.delete_named, keys, state)
