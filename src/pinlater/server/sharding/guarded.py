@@ -144,8 +144,8 @@ class GuardedShard:
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         return await self._work(self._shard.merge_queues, queues, now_ms)
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
-        return await self._work(self._shard.delete_queues, names, deleted_ms)
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        return await self._work(self._shard.delete_queues, names, deleted_ms, now_ms)
 
     async def list_queues(self) -> Sequence[Queue]:
         return await self._look(self._shard.list_queues)

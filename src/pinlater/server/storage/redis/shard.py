@@ -263,11 +263,11 @@ class RedisShard:
                 return [queue for queue, _ in decided]
         raise conflict()
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
         newest_ms = 0
         for start in range(0, len(names), _QUEUES_A_CALL):
             part = encode(list(names[start : start + _QUEUES_A_CALL]))
-            [found] = await self._other.run("delete_queues", part, deleted_ms, deleted_ms - DELETION_KEPT_MS)
+            [found] = await self._other.run("delete_queues", part, deleted_ms, now_ms - DELETION_KEPT_MS)
             newest_ms = max(newest_ms, int(found))
         await self._refresh()
         return newest_ms
