@@ -118,13 +118,31 @@ async def test_a_deletion_answers_the_newest_time_of_what_it_deleted(desk: Desk,
     assert not (await merged(desk, Queue("q"))).life.over
 
 
+async def test_a_deletion_is_remembered_as_later_than_all_that_the_queue_carried(desk: Desk) -> None:
+    """Settings of a server whose clock is ahead stay away from the next queue, though the answer that names their time is lost."""
+    before = await merged(desk, queue_at(LATE_MS, Life(LATE_MS - 5)))
+    await desk.shard.delete_queues(["q"], LATE_MS - 3)  # its answer is lost
+    assert await desk.shard.delete_queues(["q"], LATE_MS - 2) == 0
+    assert (await merged(desk, Queue("q", life=Life(LATE_MS)))).life.over
+    await merged(desk, Queue("q", life=Life(LATE_MS + 2)))
+    kept = await merged(desk, before)
+    assert (kept.config, kept.paused) == (QueueConfig(), False)
+
+
 async def test_a_deletion_is_forgotten_by_one_that_comes_a_day_later(desk: Desk) -> None:
     """What a shard remembers stays bounded."""
     await desk.shard.delete_queues(["old", "older"], LATE_MS)
-    await desk.shard.delete_queues(["q"], LATE_MS + DELETION_KEPT_MS)
+    await desk.shard.delete_queues(["q"], LATE_MS, now_ms=LATE_MS + DELETION_KEPT_MS)
     assert (await merged(desk, Queue("old", life=Life(LATE_MS)))).life.over
-    await desk.shard.delete_queues(["q"], LATE_MS + DELETION_KEPT_MS + 1)
+    await desk.shard.delete_queues(["q"], LATE_MS, now_ms=LATE_MS + DELETION_KEPT_MS + 1)
     assert not (await merged(desk, Queue("old", life=Life(LATE_MS)))).life.over
+
+
+async def test_a_queue_with_a_time_far_ahead_makes_no_shard_forget_deletions(desk: Desk) -> None:
+    """A server whose clock was days ahead created or changed it, so its deletion is later still."""
+    await desk.shard.delete_queues(["old"], LATE_MS, now_ms=LATE_MS)
+    await desk.shard.delete_queues(["ahead"], LATE_MS + 3 * DELETION_KEPT_MS, now_ms=LATE_MS)
+    assert (await merged(desk, Queue("old", life=Life(LATE_MS)))).life.over
 
 
 async def test_many_queues_are_merged_in_one_call(desk: Desk) -> None:

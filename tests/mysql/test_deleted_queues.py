@@ -29,5 +29,5 @@ async def test_a_shard_of_the_schema_before_opens_with_its_queues_and_remembers_
 
 async def test_old_deletions_leave_no_rows(rig: Rig, desk: Desk) -> None:
     await desk.shard.delete_queues(["a", "b"], LATE_MS)
-    await desk.shard.delete_queues(["c"], LATE_MS + DELETION_KEPT_MS + 1)
-    assert await rig.ask("SELECT deleted_at_ms FROM deleted_queues") == [(LATE_MS + DELETION_KEPT_MS + 1,)]
+    await desk.shard.delete_queues(["c"], LATE_MS + 1, LATE_MS + DELETION_KEPT_MS + 1)
+    assert await rig.ask("SELECT deleted_at_ms FROM deleted_queues") == [(LATE_MS + 1,)]

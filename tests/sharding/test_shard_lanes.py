@@ -16,6 +16,7 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.request_keys import Turn
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
+from tests.sharding.farm import Farm, on_farm
 
 MIB = 1 << 20
 
@@ -119,6 +120,34 @@ async def test_dequeues_of_one_large_job_each_share_several_claims_and_all_get_t
     assert shard.claimed_bytes == [64 * MIB, 64 * MIB, 64 * MIB, 8 * MIB]
     assert lanes.claim.length == 0
     await lanes.close()
+
+
+async def test_jobs_that_claims_found_expired_are_counted_once_each() -> None:
+    """Also where some of the calls get nothing yet, because others took all the bytes of a claim."""
+    clock, shard, counted = ManualClock(), ClaimingShard(), []
+    await shard.open(clock.now_ms())
+    await shard.create_queues(["q"], clock.now_ms())
+    lanes = ShardLanes(shard, clock)
+    lanes.hooks.expired = lambda queue, jobs: counted.append((queue, jobs))
+    now_ms = clock.now_ms()
+    jobs = [NewJob(i, b"", 1, now_ms, 1, expires_at_ms=now_ms + 10) for i in lanes.ids.make(3)]
+    jobs += [NewJob(i, b"x" * 30 * MIB, 1, now_ms, 1) for i in lanes.ids.make(4)]
+    await asyncio.gather(*[lanes.insert.submit(InsertRequest("q", [job])) for job in jobs])
+    clock.advance(ms=20)
+    claims = [ClaimRequest(("q", ClaimCall(1, Holder(f"h{n}", "w", f"t{n}"), 64 * MIB), 1_000)) for n in range(4)]
+    await asyncio.gather(*[lanes.claim.submit(claim) for claim in claims])
+    assert len(shard.claimed_bytes) > 1
+    assert counted == [("q", 3)]
+
+
+@on_farm(shards=("1",))
+async def test_jobs_that_a_claim_found_expired_are_in_the_queue_s_metrics(farm: Farm) -> None:
+    now_ms = farm.clock.now_ms()
+    job = NewJob(1, b"", 1, now_ms, 1, expires_at_ms=now_ms + 10)
+    await farm.store("1").within.insert_jobs([InsertRequest("q", [job])], now_ms)
+    farm.clock.advance(ms=20)
+    assert not (await farm.dequeue()).jobs
+    assert farm.metrics.queue("q").expired == 1
 
 
 async def test_dequeues_that_come_together_begin_on_one_shard() -> None:

@@ -81,7 +81,7 @@ class Server:
         self.loop: ProcessLoop | None = None
         self.clocks: list[SystemClock] = []  # of all its lives
         self.starts = 0
-        self.stays_down = False
+        self.stays_down = False  # stopped by an operator, so that its supervisor does not restart it
         self._timeline = timeline
         self._network = network
         self._random = random
@@ -152,6 +152,7 @@ class Server:
         await app.stop(grace_s)
         if loop is self.loop:
             self.kill(told=True)
+            self.restart_after(0.0)
 
     def clock_error_ms(self) -> int:
         """How far the clock of any of its lives was from the simulation's, at most."""

@@ -26,15 +26,29 @@ class Fault(NamedTuple):
 def _nothing() -> None: ...
 
 
-class Faults:
-    """Draws faults for a cluster. `long_s`: longer than every lease and time limit of this cluster."""
+# Draws a fault of one kind: its name, its beginning and its end.
+Kind = Callable[[], tuple[str, Callable[[], object], Callable[[], object]]]
 
-    def __init__(self, cluster: Cluster, random: Random, clients: Sequence[Process], long_s: float) -> None:
+
+class Faults:
+    """Draws faults for a cluster.
+
+    `long_s`: longer than every lease and time limit of this cluster; `late_s`: the longest delay of a call that a shard holds up.
+    """
+
+    def __init__(
+        self, cluster: Cluster, random: Random, clients: Sequence[Process], long_s: float, late_s: float
+    ) -> None:
         self._cluster = cluster
         self._random = random
         self._clients = clients
         self._long_s = long_s
-        self._kinds: Sequence[Callable[[], tuple[str, Callable[[], object], Callable[[], object]]]] = (
+        self._late_s = late_s
+        self._kinds = self.kinds()
+
+    def kinds(self) -> Sequence[Kind]:
+        """All kinds, each as often as it should come up."""
+        return (
             self._server_killed,
             self._server_stopped,
             self._server_paused,
@@ -94,9 +108,14 @@ class Faults:
         server, grace_s = self._server(), self._random.choice((0.1, 2.0))
 
         def begin() -> None:
+            server.stays_down = True
             server.stop(grace_s)
 
-        return f"{server.name} is stopped", begin, lambda: server.restart_after(grace_s + 20.0)
+        def end() -> None:
+            server.stays_down = False
+            server.restart_after(0.0)
+
+        return f"{server.name} is stopped", begin, end
 
     def _server_paused(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
         server = self._server()
@@ -214,6 +233,7 @@ class Faults:
             late=random.choice((0.0, 0.05)),
             slow=random.choice((0.0, 0.1)),
             hung=random.choice((0.0, 0.02)),
+            late_s=self._late_s,
         )
         return self._troubled(shared, trouble, "is bad")
 

@@ -106,6 +106,13 @@ class Network:
                     end.black_hole = True
         return len(broken)
 
+    def end_half_open(self) -> None:
+        """Both sides of half-open connections learn that these are broken, as from a kernel that gives up."""
+        for one in list(self._connections):
+            if one.near.black_hole or one.far.black_hole:
+                for end in (one.near, one.far):
+                    end.break_off(ConnectionResetError(110, "Connection timed out"))
+
     def process_died(self, loop: ProcessLoop, *, told: bool) -> None:
         """Its kernel closes its connections, or, where the machine went, does not."""
         for one in list(self._connections):

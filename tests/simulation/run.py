@@ -20,6 +20,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
 from tests.crash.history import Kind, check
 from tests.simulation.cluster import Cluster, Server, settings_of
@@ -57,6 +58,7 @@ class Plan(NamedTuple):
     load: Load
     settings: Settings
     lease_s: float
+    late_s: float
 
 
 class Verdict(NamedTuple):
@@ -83,9 +85,44 @@ class Scale(NamedTuple):
     claim_timeout_ms: Sequence[int]
     wait_ms: Sequence[int]
     lease_s: float
+    scratch: float = 0.2  # share of the runs in which a queue is deleted and created again
+    operated: float = 0.3  # share of the runs in which settings change
+    client_timeout_ms: Sequence[int] = (500, 2_000, 10_000)
+    call_timeout_ms: Sequence[int] = (500, 5_000)
+    work_timeout_ms: Sequence[int] = (1_000, 10_000)
+    probe_timeout_ms: Sequence[int] = (200, 1_000)
+    due_interval_ms: Sequence[int] = (1_000, 5_000)
+    refresh_interval_ms: Sequence[int] = (1_000, 5_000)
+    standstill_s: Sequence[float] = (1.0, 20.0)
+    stall_ms: int = 500
+    probe_interval_ms: Sequence[int] = (1_000, 5_000)  # the first and the longest
+    late_s: float = 12.0  # the longest delay of a call that hangs
 
 
-# A few milliseconds of real time each, so that a test run has some thousands.
+# Some milliseconds of real time each: nothing is drawn that makes a run wait for seconds. `make test` runs some thousand of these.
+TINY = Scale(
+    servers=(2,),
+    stores=(2,),
+    faults=(1, 2),
+    busy_s=(0.4,),
+    requests=(2,),
+    workers=(1, 2),
+    claim_timeout_ms=(200, 400),
+    wait_ms=(300, 1_000),
+    lease_s=2.0,
+    scratch=0.15,
+    operated=0.05,
+    client_timeout_ms=(300, 1_000),
+    call_timeout_ms=(300, 600),
+    work_timeout_ms=(500, 1_000),
+    probe_timeout_ms=(200,),
+    due_interval_ms=(1_000,),
+    refresh_interval_ms=(1_000,),
+    standstill_s=(1.0,),
+    stall_ms=100,
+    probe_interval_ms=(300, 1_000),
+    late_s=1.5,
+)
 SMALL = Scale((1, 2, 2, 3), (1, 2, 2), (1, 2, 3), (0.5, 1.0), (2, 3), (1, 2), (300, 700), (300, 1_500), 3.0)
 # As long as the production time limits are.
 LARGE = Scale(
@@ -101,14 +138,14 @@ LARGE = Scale(
 )
 
 
-SCALES: Mapping[str, Scale] = {"small": SMALL, "large": LARGE}
+SCALES: Mapping[str, Scale] = {"tiny": TINY, "small": SMALL, "large": LARGE}
 
 
 def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
     """Draws the cluster's shape, its load and how much goes wrong."""
     dice = Random(f"{seed} plan")
     more = Random(f"{seed} more")
-    scratch = dice.random() < 0.2
+    scratch = dice.random() < scale.scratch
     busy_s = dice.choice(scale.busy_s)
     requests = dice.choice(scale.requests)
     load = Load(
@@ -118,24 +155,28 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
         pause_s=busy_s / requests,
         claim_timeout_ms=dice.choice(scale.claim_timeout_ms),
         wait_ms=dice.choice(scale.wait_ms),
-        client_timeout_ms=dice.choice((500, 2_000, 10_000)),
+        client_timeout_ms=dice.choice(scale.client_timeout_ms),
         scratch=0.5 if scratch else 0.0,
         unique=more.choice((0.0, 0.0, 0.5)),
     )
     settings = Settings(
         sharding=ShardingSettings(
-            call_timeout_ms=dice.choice((500, 5_000)),
-            work_timeout_ms=dice.choice((1_000, 10_000)),
-            probe_timeout_ms=dice.choice((200, 1_000)),
+            call_timeout_ms=dice.choice(scale.call_timeout_ms),
+            work_timeout_ms=dice.choice(scale.work_timeout_ms),
+            probe_timeout_ms=dice.choice(scale.probe_timeout_ms),
+            stall_ms=scale.stall_ms,
+            probe_interval_ms=scale.probe_interval_ms[0],
+            probe_interval_max_ms=scale.probe_interval_ms[-1],
         ),
         maintenance=MaintenanceSettings(
             sweep_interval_ms=dice.choice((200, 1_000)),
             expiry_interval_ms=10_000,  # no job of the load expires
-            due_interval_ms=dice.choice((1_000, 5_000)),
-            refresh_interval_ms=dice.choice((1_000, 5_000)),
+            due_interval_ms=dice.choice(scale.due_interval_ms),
+            refresh_interval_ms=dice.choice(scale.refresh_interval_ms),
         ),
-        thrift=ThriftSettings(standstill_s=dice.choice((1.0, 20.0))),
+        thrift=ThriftSettings(standstill_s=dice.choice(scale.standstill_s)),
         mysql=MysqlSettings(lease_ms=round(scale.lease_s * 1000)),
+        telemetry=TelemetrySettings(loop_lag_interval_ms=5_000),  # every turn takes the same time here
     )
     return Plan(
         seed,
@@ -144,10 +185,11 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
         dice.choice(scale.faults),
         busy_s,
         scratch,
-        more.random() < 0.3,
+        more.random() < scale.operated,
         load,
         settings,
         scale.lease_s,
+        scale.late_s,
     )
 
 
@@ -288,7 +330,7 @@ class Run:
         """Faults begin and end; then all is well again, and every server is back."""
         plan, trace = self.plan, self.trace
         dice = Random(f"{plan.seed} faults")
-        faults = Faults(self.cluster, dice, self.processes, long_s=plan.lease_s * 1.5)
+        faults = Faults(self.cluster, dice, self.processes, plan.lease_s * 1.5, plan.late_s)
         drawn = faults.draw(plan.faults, plan.busy_s)
         loop = self._driver
         over_s = plan.busy_s
@@ -340,10 +382,14 @@ class Run:
         )
 
     async def _wake(self) -> None:
-        """A dequeue that waits at some server learns of a job that is enqueued at some server."""
+        """A dequeue that waits at some server learns of a job that is enqueued at some server.
+
+        Not on a connection that is half open and was not used since: its client notices that only when the poll should have ended.
+        """
+        self.network.end_half_open()
         waiter, producer = self._workers[0], self._admin
         claiming = waiter.start(waiter.claim(QUEUE, 1, 20_000))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.2)
         await self._done(producer.start(producer.enqueue(QUEUE, "wake", 1)))
         enqueued_s = self.timeline.now_s
         await self._until(claiming.done, 30.0)

@@ -23,7 +23,14 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.memory.record import Record
-from pinlater.server.storage.values import Capabilities, ClaimOrder, ClaimRef, InsertRequest, JobKey, Member
+from pinlater.server.storage.values import (
+    Capabilities,
+    ClaimOrder,
+    ClaimRef,
+    InsertRequest,
+    JobKey,
+    Member,
+)
 from tests.simulation.loop import ProcessLoop, Timeline, new_process
 
 _READS = frozenset(
@@ -67,6 +74,7 @@ class StoreTrouble(NamedTuple):
     slow: float = 0.0
     slow_s: float = 0.3  # the mean time of a slow call
     hung: float = 0.0  # takes longer than any caller waits
+    late_s: float = 12.0  # the longest time that a hung call takes; a late one takes two thirds of it
     unknown_after_s: float = 3.0  # so long it takes at most until a caller is told that nobody knows
     only: tuple[str, ...] = ()
 
@@ -164,10 +172,13 @@ class SharedStore:
             (trouble.refused, lambda: Fate(None, there_s + back_s, ShardConnectionFailed)),
             (trouble.answer_lost, lambda: Fate(there_s, there_s + unknown_s, OutcomeUnknown)),
             (trouble.lost, lambda: Fate(None, there_s + unknown_s, OutcomeUnknown)),
-            (trouble.late, lambda: Fate(there_s + 8 * random.random(), there_s + back_s, OutcomeUnknown)),
+            (
+                trouble.late,
+                lambda: Fate(there_s + trouble.late_s * 2 / 3 * random.random(), there_s + back_s, OutcomeUnknown),
+            ),
             (trouble.slow, lambda: Fate(there_s + random.expovariate(1 / trouble.slow_s), 0.0)),
             (trouble.slow, lambda: Fate(there_s, there_s + random.expovariate(1 / trouble.slow_s))),
-            (trouble.hung, lambda: Fate(there_s + 12 * random.random(), 0.0)),
+            (trouble.hung, lambda: Fate(there_s + trouble.late_s * random.random(), 0.0)),
         )
         for share, make in fates:
             if drawn < share:

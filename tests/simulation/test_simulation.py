@@ -5,36 +5,30 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.simulation.faults import Faults
-from tests.simulation.run import LARGE, SMALL, Run, plan_of, simulate
+from tests.simulation.run import LARGE, SCALES, SMALL, Run, plan_of, simulate
 from tests.simulation.search import Share, look
 
-SEEDS = 3_000
-# Of one core. A slow or busy machine does fewer seeds in it, but never fewer than these.
-_CPU_S = 22.0
-_SEEDS_LEAST = 200
+# One test each, which the workers of a test run share: 25 to 50 ms of CPU time a tiny seed, twice that a small one.
+_SHARES = [("tiny", first, 250) for first in range(0, 2_000, 250)] + [("small", 0, 60)]
 
 
-@pytest.mark.timeout(900)  # the machine may be busy with other things; what is bounded is this process's own time
-def test_some_thousand_histories_keep_every_promise() -> None:
-    began_s, seeds, operations = time.process_time(), 0, 0
-    broken: dict[int, Sequence[str]] = {}
-    while seeds < _SEEDS_LEAST or (seeds < SEEDS and time.process_time() - began_s < _CPU_S):
-        verdict = simulate(seeds, SMALL)
-        seeds += 1
+@pytest.mark.timeout(900)  # the machine may be busy with other things
+@pytest.mark.parametrize(("scale", "first", "seeds"), _SHARES)
+def test_some_thousand_histories_keep_every_promise(scale: str, first: int, seeds: int) -> None:
+    operations, broken = 0, {}
+    for seed in range(first, first + seeds):
+        verdict = simulate(seed, SCALES[scale])
         operations += verdict.operations
         if verdict.broken:
-            broken[seeds - 1] = verdict.broken
-    print(f"{seeds} seeds, {operations} operations")
+            broken[seed] = verdict.broken
     assert operations > 10 * seeds
-    assert not broken, f'see each with: make simulate ARGS="--scale small --seed {next(iter(broken))}"'
+    assert not broken, f'see each with: make simulate ARGS="--scale {scale} --seed {next(iter(broken))}"'
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -78,7 +72,7 @@ def test_a_search_says_how_much_it_did() -> None:
 def test_every_kind_of_fault_is_drawn() -> None:
     """A kind that never comes up would never find anything."""
     run = Run(plan_of(1, LARGE._replace(servers=[2], stores=[2], workers=[2])))
-    drawn = Faults(run.cluster, Random(1), run.processes, long_s=1.0).draw(500, 1.0)
+    drawn = Faults(run.cluster, Random(1), run.processes, long_s=1.0, late_s=1.0).draw(500, 1.0)
     told = "\n".join(fault.name for fault in drawn)
     for words in (
         "server1 is killed",

@@ -244,7 +244,7 @@ class Process:
         load, dice = self.load, self.dice
         while self.working:
             queue = dice.choice(queues)
-            wait_ms = dice.choice((0, load.wait_ms, load.wait_ms)) if not self.hurried else 1_000
+            wait_ms = dice.choice((0, load.wait_ms, load.wait_ms)) if not self.hurried else min(1_000, load.wait_ms)
             jobs = await self.claim(queue, dice.randint(1, 4), wait_ms)
             if jobs is None or (not jobs and not wait_ms):
                 await asyncio.sleep(dice.uniform(0.02, 0.2))

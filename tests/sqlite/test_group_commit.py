@@ -128,7 +128,7 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
             [Queue("new"), Queue("other 4", paused=True, versions=Versions("", Versions().following(NOW, 1)))],
             NOW,
         )
-        queues.delete(transaction, ["other 1", "other 2"], 0)
+        queues.delete(transaction, ["other 1", "other 2"], 0, NOW)
         queues.merge(transaction, [Queue("other 1")], NOW)
         queues.configure(transaction, "other 3", QueueConfig(max_backlog=7), True, "v")
         ids = [job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]

@@ -131,9 +131,11 @@ class Queues:
 
     async def _delete(self, name: str, deleted_ms: int) -> int:
         """The newest time that it carried on any shard in reach."""
-        return max(
-            await self._on_each("deleteQueue", lambda shard: shard.shard.delete_queues([name], deleted_ms)), default=0
+        now_ms = self._clock.now_ms()
+        newest_ms = await self._on_each(
+            "deleteQueue", lambda shard: shard.shard.delete_queues([name], deleted_ms, now_ms)
         )
+        return max(newest_ms, default=0)
 
     async def queue_names(self) -> Sequence[str]:
         """All names, sorted."""

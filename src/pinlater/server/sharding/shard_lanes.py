@@ -67,6 +67,8 @@ class Hooks:
         """A shard can be asked again, or is new: there may be jobs for who waits."""
         self.count: Callable[[str], None] = lambda _: None
         """An event to count."""
+        self.expired: Callable[[str, int], None] = lambda _queue, _jobs: None
+        """Jobs of a queue that failed because a claim found them past their expiry."""
 
 
 class ShardLanes:
@@ -235,12 +237,13 @@ class ShardLanes:
                     answers[i] = result
                 continue
             all_jobs, next_due_ms, expired, cut_short = result
+            if expired:
+                self.hooks.expired(requests[indices[0]][0], expired)
             for i, jobs in zip(indices, all_jobs, strict=True):
                 if cut_short and not jobs and requests[i][1].limit > 0:
                     answers[i] = NOT_BEGUN
                 else:
-                    answers[i] = make(Claimed, ((jobs,), next_due_ms, expired, False))
-                expired = 0  # counted once
+                    answers[i] = make(Claimed, ((jobs,), next_due_ms, 0, False))
         return answers
 
     def _give_back(self, request: ClaimRequest, claimed: Claimed) -> None:

@@ -139,9 +139,12 @@ class QueueStore(Protocol):
         """
         ...
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
-        """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms` for at
-        least `DELETION_KEPT_MS`, also of those that are missing. 0: nothing is remembered.
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        """Removes them with all their jobs, at once for every caller (the space may be freed later), and remembers `deleted_ms`, also of
+        those that are missing. 0: nothing is remembered. What is remembered is later than all that a deleted queue carried, so that a
+        repeat after a lost answer need not know it.
+
+        Forgets some deletions that were `DELETION_KEPT_MS` before `now_ms`, the caller's time. `deleted_ms` may be far ahead of it.
 
         One that was made after `deleted_ms` stays. Answers the newest time that any of them carried (`Queue.newest_ms`), 0 for none.
         """

@@ -106,18 +106,19 @@ class MemoryShard:
             self._queues[given.name] = QueueState(queue, self._status_rule)
         return queue
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
         newest_ms = 0
         for name in names:
-            state = self._queues.get(name)
+            state, remembered_ms = self._queues.get(name), deleted_ms
             if state is not None:
                 newest_ms = max(newest_ms, state.settings.newest_ms)
                 if deleted_ms and state.settings.life.made_ms > deleted_ms:
                     continue
+                remembered_ms = max(deleted_ms, state.settings.newest_ms + 1)
                 del self._queues[name]
             if deleted_ms:
-                self._deleted[name] = max(deleted_ms, self._deleted.get(name, 0))
-        before_ms = deleted_ms - DELETION_KEPT_MS
+                self._deleted[name] = max(remembered_ms, self._deleted.get(name, 0))
+        before_ms = now_ms - DELETION_KEPT_MS
         for name in [name for name, at_ms in self._deleted.items() if at_ms < before_ms]:
             del self._deleted[name]
         return newest_ms

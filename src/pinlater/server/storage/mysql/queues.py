@@ -59,7 +59,7 @@ def _first(rows: Sequence[Sequence[int]]) -> int:
     return rows[0][0] if rows else 0
 
 
-async def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int) -> int:
+async def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
     """As `Shard.delete_queues`. At once for every caller, however much a queue held. Waits for the transactions that count for it now.
 
     Forgets some old deletions.
@@ -75,12 +75,13 @@ async def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int
             continue
         gone += [(queue_id,) for queue_id, _ in rows_]
         if deleted_ms:
-            transaction.change(sql("save_deleted_queue")(name=name.encode(), deleted_ms=deleted_ms))
+            remembered_ms = max([deleted_ms, *(queue.newest_ms + 1 for _, queue in rows_)])
+            transaction.change(sql("save_deleted_queue")(name=name.encode(), deleted_ms=remembered_ms))
     if gone:
         transaction.change(sql("insert_dropped_queues")(rows=rows(gone)))
         transaction.change(sql("drop_queues")(ids=[queue_id for (queue_id,) in gone]))
     if deleted_ms:
-        before_ms = deleted_ms - DELETION_KEPT_MS
+        before_ms = now_ms - DELETION_KEPT_MS
         transaction.change(sql("forget_deleted_queues")(before_ms=before_ms, limit=_FORGOTTEN_MAX))
     return newest_ms
 

@@ -249,8 +249,8 @@ class MysqlShard(RelationalShard):
         """The queue cache learns of them at their first use."""
         return await self._other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
-        newest_ms = await self._other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        newest_ms = await self._other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms, now_ms))
         await self._refresh()
         return newest_ms
 

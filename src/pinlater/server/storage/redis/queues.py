@@ -60,12 +60,12 @@ def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | 
     return queue, None if unchanged else (given.name, known, kept, deleted_ms, _packed(queue))
 
 
-async def delete(writer: Writer, names: Sequence[str], deleted_ms: int) -> int:
+async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
     """As `QueueStore.delete_queues`."""
     newest_ms = 0
     for start in range(0, len(names), _QUEUES_A_CALL):
         part = encode(list(names[start : start + _QUEUES_A_CALL]))
-        [found] = await writer.run("delete_queues", part, deleted_ms, deleted_ms - DELETION_KEPT_MS)
+        [found] = await writer.run("delete_queues", part, deleted_ms, now_ms - DELETION_KEPT_MS)
         newest_ms = max(newest_ms, int(found))
     return newest_ms
 

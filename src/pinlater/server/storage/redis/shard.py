@@ -236,8 +236,8 @@ class RedisShard:
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         return await queue_rows.merge(self._other, self._readers, self._queue_cache, queues)
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
-        newest_ms = await queue_rows.delete(self._other, names, deleted_ms)
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        newest_ms = await queue_rows.delete(self._other, names, deleted_ms, now_ms)
         await self._refresh()
         return newest_ms
 

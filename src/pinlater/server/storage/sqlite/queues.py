@@ -36,20 +36,21 @@ def _merge(transaction: Transaction, given: Queue, now_ms: int) -> Queue:
     return queue
 
 
-def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int) -> int:
+def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
     """As `Shard.delete_queues`. Forgets some old deletions."""
     newest_ms = 0
     for name in names:
-        queue = transaction.queue_cache.queues.get(name)
+        queue, remembered_ms = transaction.queue_cache.queues.get(name), deleted_ms
         if queue is not None:
             newest_ms = max(newest_ms, queue.settings.newest_ms)
             if deleted_ms and queue.settings.life.made_ms > deleted_ms:
                 continue
+            remembered_ms = max(deleted_ms, queue.settings.newest_ms + 1)
             _drop(transaction, queue)
         if deleted_ms:
-            transaction.execute(sql("save_deleted_queue"), (name, deleted_ms))
+            transaction.execute(sql("save_deleted_queue"), (name, remembered_ms))
     if deleted_ms:
-        transaction.execute(sql("forget_deleted_queues"), (deleted_ms - DELETION_KEPT_MS, _FORGOTTEN_MAX))
+        transaction.execute(sql("forget_deleted_queues"), (now_ms - DELETION_KEPT_MS, _FORGOTTEN_MAX))
     return newest_ms
 
 

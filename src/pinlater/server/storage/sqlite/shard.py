@@ -191,8 +191,8 @@ class SqliteShard(RelationalShard):
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         return await self._open.writer.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
 
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0) -> int:
-        return await self._open.writer.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms))
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        return await self._open.writer.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms, now_ms))
 
     async def list_queues(self) -> Sequence[Queue]:
         return await self._open.readers.long(reading.list_queues)
