@@ -14,11 +14,12 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.interface import Claimed, ClaimOrder, Inserted, InsertRequest, Shard
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.storage.interface import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite import SqliteShard
 
@@ -46,7 +47,7 @@ class Stage:
     def claim(self, limit: int = 1, *, wait_ms: int = 0) -> asyncio.Task[list[FromShard]]:
         holder = Holder("h:1:2:worker:1", "worker", f"t{next(self._tokens)}")
         return asyncio.create_task(
-            self.dispatcher.claim(ClaimWish("q", limit, holder, 60_000, 1_000_000, 1.0, wait_ms))
+            self.dispatcher.claim(ClaimRequest("q", ClaimCall(limit, holder, 1_000_000), 60_000, 1.0, wait_ms))
         )
 
     async def waiting(self, number: int) -> None:
@@ -242,7 +243,7 @@ async def test_what_is_given_back_is_not_charged() -> None:
     [part] = await stage.claim(2)
     stage.dispatcher.give_back("q", part)
     async with asyncio.timeout(30):
-        while await stage.in_progress() or stage.dispatcher.gives_back:
+        while await stage.in_progress() or stage.dispatcher.returns.under_way:
             await asyncio.sleep(0)
     assert _jobs(await stage.claim(2)) == 2
     await stage.dispatcher.close()

@@ -16,6 +16,7 @@ from pinlater.server.app import App
 from pinlater.server.config.load import load
 from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
 from pinlater.server.storage.mysql.shard import MysqlShard
+from tests.handed_out import answer_of
 from tests.mysql.conftest import KINDS
 from tests.mysql.rig import QUEUE, Rig, rig_on
 from tests.servers.clock import FakeClock
@@ -87,7 +88,7 @@ async def start(rig: Rig) -> AsyncIterator[Start]:
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Jobs that a dequeue gets here: descriptor and token."""
     found = await app.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
-    return [(job.descriptor, job.token) for job in found.jobs]
+    return [(job.descriptor, job.token) for job in answer_of(QUEUE, found).jobs]
 
 
 async def swept(app: App) -> None:

@@ -82,7 +82,7 @@ async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_ba
         await farm.put(name)
     dequeued = await farm.dequeue()
     assert len(dequeued.jobs) == 6
-    farm.service.dequeuing.undelivered(CALLER, "q", dequeued)
+    farm.service.dequeuing.undelivered("q", dequeued.claimed)
     await farm.turns()
     assert [await farm.in_progress_on(name) for name in "123"] == [0, 0, 0]
 

@@ -96,7 +96,7 @@ async def test_wishes_for_many_jobs_share_a_call_to_a_database() -> None:
     await shard.open(clock.now_ms())
     await shard.create_queues(["q"], clock.now_ms())
     lanes = ShardLanes(shard, clock)
-    wishes = [ClaimRequest(("q", ClaimCall(500, Holder("h", "s", f"t{n}"), 1 << 20), 1_000)) for n in range(100)]
+    wishes = [ClaimRequest("q", ClaimCall(500, Holder("h", "s", f"t{n}"), 1 << 20), 1_000) for n in range(100)]
     await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
     assert lanes.claim.calls == 10
     await lanes.close()
@@ -111,7 +111,7 @@ async def test_dequeues_of_one_large_job_each_share_several_claims_and_all_get_t
     body = b"x" * MIB
     for job_id in lanes.ids.make(200):
         await lanes.insert.submit(InsertRequest("q", [NewJob(job_id, body, 1, clock.now_ms(), 1)]))
-    wishes = [ClaimRequest(("q", ClaimCall(1, Holder("h", "s", f"t{n}"), 12 * MIB), 1_000)) for n in range(201)]
+    wishes = [ClaimRequest("q", ClaimCall(1, Holder("h", "s", f"t{n}"), 12 * MIB), 1_000) for n in range(201)]
     claimed = await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
     assert [len(each.jobs[0]) for each in claimed] == [1] * 200 + [0]
     ids = [each.jobs[0][0].id for each in claimed[:200]]
@@ -131,7 +131,7 @@ async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
     starts = set()
     for _ in range(50):
         first = shards.for_claim(1.0)
-        waiting = first[0].claim.submit(ClaimRequest(("q", ClaimCall(1, Holder("h", "s", "t"), 1 << 20), 1_000)))
+        waiting = first[0].claim.submit(ClaimRequest("q", ClaimCall(1, Holder("h", "s", "t"), 1 << 20), 1_000))
         assert {shards.for_claim(1.0)[0].name for _ in range(20)} == {first[0].name}
         assert {shard.name for shard in shards.for_claim(1.0)} == {"1", "2", "3"}
         await waiting
