@@ -208,7 +208,7 @@ async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> No
     stage = await _open(shard, {})
     waiters = [stage.claim(1_000, wait_ms=60_000) for _ in range(1_000)]
     await stage.waiting(1_000)
-    stage.dispatcher.look_again("q")
+    stage.dispatcher.wakeups.look_again("q")
     await _turns(3)
     await stage.waiting(1_000)
     stage.dispatcher.drain()

@@ -117,7 +117,7 @@ async def test_running_servers_go_on_and_their_claims_hold_while_redis_clock_jum
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
-        await app._look_at_members()
+        await app.periodic_work.look_at_members()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
     [acked] = await other.service.holders.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))

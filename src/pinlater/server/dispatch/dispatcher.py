@@ -1,14 +1,13 @@
 """Claims: limited, and waited for. `claiming` asks the shards, `returns` releases what reached no caller.
 
 A dequeue that waits costs no store query until something happens to its queue: an enqueue, a release, a retry that becomes due, a
-change of its settings. Everything that makes a job ready has to say so (`jobs_ready`); what other servers do is not seen here.
+change of its settings. Everything that makes a job ready tells `wakeups`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from itertools import count
 
 from pinlater.domain.clock import Clock
@@ -18,8 +17,8 @@ from pinlater.server.dispatch.limits import Block, RateLimits
 from pinlater.server.dispatch.returns import ClaimReturns
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
+from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.sharding.shards import ClaimRequest, Shards
-from pinlater.server.storage.interface import InsertRequest
 
 # After a claim failed, another dequeue that waits looks again so much later: soon, but not all of them at a broken store at once.
 _AFTER_FAILURE_MS = 100
@@ -33,16 +32,15 @@ class Dispatcher:
         self._shards = shards
         self._clock = clock
         self._settings = settings
-        self._waiters: dict[str, Waiters] = {}
+        self.wakeups = Wakeups(clock)
         self._waiting = 0
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False
-        self.returns = ClaimReturns(shards, limits, self.jobs_ready)
-        self._claiming = Claiming(shards, clock, self._give_back_unanswered, self.queue_gone)
-        self.elsewhere: Callable[[str, int], None] | None = None  # told of jobs that others' waiting dequeues may want
+        self.returns = ClaimReturns(shards, limits, self.wakeups.jobs_ready)
+        self._claiming = Claiming(shards, clock, self._give_back_unanswered, self.wakeups.queue_gone)
         shards.hooks.undelivered = self._claiming.undelivered
-        shards.hooks.inserting = self._inserting
-        shards.hooks.back = self.look_again
+        shards.hooks.inserting = self.wakeups.inserting
+        shards.hooks.back = self.wakeups.look_again
 
     # --- claiming -----------------------------------------------------------------------------------------------------
 
@@ -66,9 +64,7 @@ class Dispatcher:
         for attempt in count():
             if self._draining:
                 break
-            waiters = self._waiters.get(request.queue)
-            if waiters is None:
-                waiters = self._waiters[request.queue] = Waiters(request.queue, self._clock.now_ms)
+            waiters = self.wakeups.waiters_of(request.queue)
             try:
                 version = waiters.version
                 claimed, next_due_ms, block = await self._claim_if_allowed(request, waiters, attempt)
@@ -148,58 +144,11 @@ class Dispatcher:
     def _give_back_unanswered(self, queue: str, part: FromShard) -> None:
         self.returns.give_back(queue, part, charged=False)
 
-    # --- what happens to queues -----------------------------------------------------------------------------------------
-
-    def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
-        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`."""
-        if jobs and self.elsewhere is not None:
-            self.elsewhere(queue, jobs)
-        self._wake(queue, jobs, due_at_ms)
-
-    def woken_from_elsewhere(self, queue: str, jobs: int) -> None:
-        """Another server of the same shards says that there are jobs."""
-        self._wake(queue, jobs)
-
-    def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
-        waiters = self._waiters.get(queue)
-        if waiters is None:
-            return
-        if jobs:
-            waiters.wake(jobs)
-        if due_at_ms is not None:
-            waiters.version += 1
-            waiters.due_at(due_at_ms)
-
-    def _inserting(self, shard: str, request: InsertRequest, now_ms: int) -> bool:
-        """Wakes who waits for these jobs, and says where they are; whether anybody does."""
-        waiters = self._waiters.get(request.queue)
-        if waiters is None:
-            if self.elsewhere is not None:
-                self.elsewhere(request.queue, len(request.jobs))
-            return False
-        awaited = len(waiters) > 0
-        waiters.newest_on = shard
-        later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
-        self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
-        return awaited
-
-    def look_again(self, queue: str | None = None) -> None:
-        """Something about this queue (None: about all) has changed: whoever waits looks again."""
-        for waiters in list(self._waiters.values()) if queue is None else filter(None, [self._waiters.get(queue)]):
-            waiters.wake_all()
-
-    def queue_gone(self, queue: str) -> None:
-        """The queue does not exist (any more): whoever waits on it is told so."""
-        waiters = self._waiters.pop(queue, None)
-        if waiters is not None:
-            waiters.wake_all()
+    # --- who waits ------------------------------------------------------------------------------------------------------
 
     def waiting(self, queue: str | None = None) -> int:
         """How many dequeues wait, on this queue or on all."""
-        if queue is None:
-            return self._waiting
-        waiters = self._waiters.get(queue)
-        return 0 if waiters is None else len(waiters)
+        return self._waiting if queue is None else self.wakeups.count(queue)
 
     def waiting_by_source(self) -> Counter[tuple[str, str]]:
         """How many dequeues wait, by queue and source."""
@@ -207,13 +156,13 @@ class Dispatcher:
 
     def waiting_by_queue(self) -> dict[str, float]:
         """How many dequeues wait on each queue where any do."""
-        return {name: len(waiters) for name, waiters in self._waiters.items() if len(waiters)}
+        return self.wakeups.count_by_queue()
 
     def drain(self) -> None:
         """The server is stopping: whoever waits is answered empty at once, and nobody waits from now on."""
         self._draining = True
         self.returns.drain()
-        self.look_again()
+        self.wakeups.look_again()
 
     async def close(self) -> None:
         """Finishes giving back what reached no caller."""

@@ -1,5 +1,11 @@
 """One shard with its lanes, and what is known of how it is doing.
 
+A lane joins calls of one kind into one call of the store, whatever the store: inserts into one set of rows, claims of a queue into one
+order that is distributed again. That is all that the lanes do on a store whose calls are transactions of their own. SQLite's writer also
+joins calls of different kinds, those of several lanes among them, into one transaction (`storage.sqlite.writer`): lanes save it calls, its
+writer saves it flushes. Such a store declares `in_order`, and a lane tells it of waiting dequeues before the commit, so that their claim
+shares the transaction.
+
 The lanes are for what comes by the thousand: enqueues, claims, and what holders say of jobs in hand. Everything else goes through
 `shard`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
 """
