@@ -52,7 +52,7 @@ async def _one_task(lanes: ShardLanes, clock: SystemClock, jobs: int, latencies:
         (job_id,) = lanes.ids.make(1)
         job = NewJob(job_id, BODY, 1, clock.now_ms(), 2)
         await lanes.insert.submit(InsertRequest(QUEUE, [job]))
-        claimed = await lanes.claim.submit(ClaimRequest((QUEUE, ClaimCall(1, holder), 600_000)))
+        claimed = await lanes.claim.submit(ClaimRequest(QUEUE, ClaimCall(1, holder), 600_000))
         acks = [Ack(JobKey(QUEUE, each.priority, each.id), succeeded=True) for each in claimed.jobs[0]]
         if acks:
             await lanes.finish.submit(acks)

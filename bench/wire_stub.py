@@ -16,6 +16,7 @@ import uvloop
 from bench.load import BODY_BYTES
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import ClaimedJob, Outcome
+from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import (
     AckBatch,
@@ -24,7 +25,6 @@ from pinlater.server.operations.values import (
     DequeueCommand,
     Dequeued,
     Enqueued,
-    HandedOut,
     JobToEnqueue,
 )
 from pinlater.server.telemetry.metrics import Metrics
@@ -60,12 +60,10 @@ class StubOperations:
 
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued:
         """As many jobs as asked for, always."""
-        return Dequeued([self._job(command.queue) for _ in range(command.limit)])
+        return Dequeued([FromShard("1", [self._job() for _ in range(command.limit)], "0123456789abcdef")])
 
-    def _job(self, queue: str) -> HandedOut:
-        number = next(self._ids)
-        job = ClaimedJob(number, 1, _BODY, 2, 2, 1, None, _NOW_MS, _NOW_MS, _NOW_MS)
-        return HandedOut(f"{queue}:s1:p1:{number}", "0123456789abcdef", job)
+    def _job(self) -> ClaimedJob:
+        return ClaimedJob(next(self._ids), 1, _BODY, 2, 2, 1, None, _NOW_MS, _NOW_MS, _NOW_MS)
 
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
         """Everything applied."""

@@ -14,14 +14,15 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite import SqliteShard
-from pinlater.server.storage.values import Claimed, ClaimOrder, Inserted, InsertRequest
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.
 _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
@@ -47,7 +48,7 @@ class Stage:
     def claim(self, limit: int = 1, *, wait_ms: int = 0) -> asyncio.Task[list[FromShard]]:
         holder = Holder("h:1:2:worker:1", "worker", f"t{next(self._tokens)}")
         return asyncio.create_task(
-            self.dispatcher.claim(ClaimWish("q", limit, holder, 60_000, 1_000_000, 1.0, wait_ms))
+            self.dispatcher.claim(ClaimRequest("q", ClaimCall(limit, holder, 1_000_000), 60_000, 1.0, wait_ms))
         )
 
     async def waiting(self, number: int) -> None:
@@ -208,7 +209,7 @@ async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> No
     stage = await _open(shard, {})
     waiters = [stage.claim(1_000, wait_ms=60_000) for _ in range(1_000)]
     await stage.waiting(1_000)
-    stage.dispatcher.look_again("q")
+    stage.dispatcher.wakeups.look_again("q")
     await _turns(3)
     await stage.waiting(1_000)
     stage.dispatcher.drain()
@@ -243,7 +244,7 @@ async def test_what_is_given_back_is_not_charged() -> None:
     [part] = await stage.claim(2)
     stage.dispatcher.give_back("q", part)
     async with asyncio.timeout(30):
-        while await stage.in_progress() or stage.dispatcher.gives_back:
+        while await stage.in_progress() or stage.dispatcher.returns.under_way:
             await asyncio.sleep(0)
     assert _jobs(await stage.claim(2)) == 2
     await stage.dispatcher.close()

@@ -16,6 +16,7 @@ from pinlater.server.app import App
 from pinlater.server.config.load import load
 from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
 from pinlater.server.storage.mysql.shard import MysqlShard
+from tests.handed_out import answer_of
 from tests.mysql.conftest import KINDS
 from tests.mysql.rig import QUEUE, Rig, rig_on
 from tests.servers.clock import FakeClock
@@ -87,7 +88,7 @@ async def start(rig: Rig) -> AsyncIterator[Start]:
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Jobs that a dequeue gets here: descriptor and token."""
     found = await app.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
-    return [(job.descriptor, job.token) for job in found.jobs]
+    return [(job.descriptor, job.token) for job in answer_of(QUEUE, found).jobs]
 
 
 async def swept(app: App) -> None:
@@ -143,7 +144,7 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
     for app in (one, other):
         await swept(app)
         assert await claimed(app) == []
-        await app._look_at_members()
+        await app.periodic_work.look_at_members()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
     [acked] = await other.service.holders.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))

@@ -60,7 +60,7 @@ class Load:
             holder = Holder(name, name, f"{name}-{number}")
             call = self.recorder.call("claim", worker=name, timeout_ms=TIMEOUT_MS)
             try:
-                request = ClaimRequest((QUEUE, ClaimCall(4, holder), TIMEOUT_MS))
+                request = ClaimRequest(QUEUE, ClaimCall(4, holder), TIMEOUT_MS)
                 jobs = list((await self.lanes.claim.submit(request)).jobs[0])
             except PinLaterError as error:
                 self.errors[type(error).__name__] += 1

@@ -10,12 +10,13 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder
-from pinlater.server.dispatch.dispatcher import ClaimWish, Dispatcher, FromShard
+from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.mysql.shard import MysqlShard
-from pinlater.server.storage.values import InsertRequest
+from pinlater.server.storage.values import ClaimCall, InsertRequest
 from tests.contract.desk import QUEUE, Desk
 from tests.mysql.rig import Rig, rig_on, until
 
@@ -36,7 +37,7 @@ class Polls:
         self._polls += 1
         holder = Holder(f"host:1:2:worker:{self._polls}", "worker", f"poll-{self._polls}")
         return asyncio.create_task(
-            self.dispatcher.claim(ClaimWish(QUEUE, limit, holder, _CLAIM_MS, 2**20, 1.0, wait_ms))
+            self.dispatcher.claim(ClaimRequest(QUEUE, ClaimCall(limit, holder, 2**20), _CLAIM_MS, 1.0, wait_ms))
         )
 
 

@@ -70,7 +70,7 @@ class Rig:
     def limits_changed(self) -> None:
         """As when the limits' file was read again."""
         self.service.queue_cache.limits_changed()
-        self.dispatcher.look_again()
+        self.dispatcher.wakeups.look_again()
 
     async def close(self) -> None:
         for wire in self.wires:

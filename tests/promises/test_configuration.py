@@ -56,13 +56,13 @@ async def test_the_limits_file_limits_dequeues_and_is_read_again_when_it_changes
     app, wire, turned = await started(run, queue_limits_file=str(path))
     assert await in_a_second(app, wire, turned) == 10
     limits_file(path, q=3)
-    await app._look_at_files()
+    await app._files.look()
     assert await in_a_second(app, wire, turned) == 3
     limits_file(path, q=0)
-    await app._look_at_files()
+    await app._files.look()
     assert await in_a_second(app, wire, turned) == 0
     limits_file(path, other=1)
-    await app._look_at_files()
+    await app._files.look()
     assert len(await wire.claim("q", 500)) == 500
     await wire.close()
 
@@ -80,11 +80,11 @@ async def test_a_broken_limits_file_is_logged_and_the_old_values_stay(
     ):
         caplog.clear()
         path.write_text(broken)
-        await app._look_at_files()
+        await app._files.look()
         assert "last good values stay" in caplog.text, broken
         assert await in_a_second(app, wire, turned) == 10
     path.unlink()
-    await app._look_at_files()
+    await app._files.look()
     assert await in_a_second(app, wire, turned) == 10
     await wire.close()
 
@@ -107,13 +107,13 @@ async def test_a_limit_is_divided_by_the_distinct_lines_of_the_server_set(run: R
     app, wire, turned = await started(run, queue_limits_file=str(path), server_set_file=str(servers))
     assert await in_a_second(app, wire, turned) == 4
     servers.write_text("a:1\nb:1\n")
-    await app._look_at_files()
+    await app._files.look()
     assert await in_a_second(app, wire, turned) == 6
     servers.write_text("")  # ignored, the old number kept
-    await app._look_at_files()
+    await app._files.look()
     assert await in_a_second(app, wire, turned) == 6
     servers.unlink()
-    await app._look_at_files()
+    await app._files.look()
     assert await in_a_second(app, wire, turned) == 6
     await wire.close()
 
@@ -143,9 +143,9 @@ async def test_a_clock_jump_is_logged_and_never_shortens_or_lengthens_a_live_cla
     [(descriptor, _)] = await wire.claim("q", 1)
     deadline = (await wire.job(descriptor)).claimDeadlineMillis
     turned.wall_s += jump_s
-    await app._look_at_clock()
+    await app._clock_watch.look()
     assert "wall clock jumped" in caplog.text
-    sweep = next(work for work in app._periodic_work() if work.name == "claim-timeouts")
+    sweep = next(work for work in app.periodic_work.table() if work.name == "claim-timeouts")
     await sweep.run()
     assert await wire.state(descriptor) == 1
     assert (await wire.job(descriptor)).claimDeadlineMillis == deadline

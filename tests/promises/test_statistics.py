@@ -28,7 +28,7 @@ class Watched(NamedTuple):
     async def turn(self, seconds: float, work: str) -> None:
         """Time goes by, then this periodic work runs until it finds no more."""
         self.clock.monotonic_s += seconds
-        sweep = next(each for each in self.app._periodic_work() if each.name == work)
+        sweep = next(each for each in self.app.periodic_work.table() if each.name == work)
         while await sweep.run() is not None:
             pass
 

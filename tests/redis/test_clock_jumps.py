@@ -15,6 +15,7 @@ from pinlater.domain.job import Outcome
 from pinlater.server.app import App
 from pinlater.server.config.load import load
 from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
+from tests.handed_out import answer_of
 from tests.redis.rig import QUEUE, Rig, rig_on
 from tests.servers.clock import FakeClock
 from tests.servers.database import ServerMissing
@@ -82,7 +83,7 @@ async def start(rig: Rig) -> AsyncIterator[Start]:
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Jobs that a dequeue gets here: descriptor and token."""
     found = await app.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
-    return [(job.descriptor, job.token) for job in found.jobs]
+    return [(job.descriptor, job.token) for job in answer_of(QUEUE, found).jobs]
 
 
 async def assert_nothing_overdue(app: App) -> None:
@@ -116,7 +117,7 @@ async def test_running_servers_go_on_and_their_claims_hold_while_redis_clock_jum
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
-        await app._look_at_members()
+        await app.periodic_work.look_at_members()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
     [acked] = await other.service.holders.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))

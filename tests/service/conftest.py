@@ -17,10 +17,11 @@ from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued, JobToEnqueue
+from pinlater.server.operations.values import Caller, DequeueCommand, JobToEnqueue
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
+from tests.handed_out import Answer, answer_of
 
 CALLER = Caller("tests")
 HASH = hash_password("open sesame")
@@ -41,9 +42,10 @@ class World:
         jobs = [JobToEnqueue(body, **more) for body in bodies]  # type: ignore[arg-type]
         return list((await self.service.enqueuing.enqueue(CALLER, queue, jobs)).descriptors)
 
-    async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> Dequeued:
+    async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> Answer:
         """What a dequeue gives."""
-        return await self.service.dequeuing.dequeue(CALLER, DequeueCommand(queue, limit, **more))  # type: ignore[arg-type]
+        command = DequeueCommand(queue, limit, **more)  # type: ignore[arg-type]
+        return answer_of(queue, await self.service.dequeuing.dequeue(CALLER, command))
 
 
 @pytest_asyncio.fixture

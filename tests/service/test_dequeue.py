@@ -92,7 +92,7 @@ async def test_a_cancelled_wait_leaves_the_job_to_the_next(world: World) -> None
 async def test_an_undelivered_answer_gives_its_jobs_back_unspent(world: World) -> None:
     await world.enqueue(b"x", attempts_allowed=3)
     dequeued = await world.dequeue()
-    world.service.dequeuing.undelivered(CALLER, "q", dequeued)
+    world.service.dequeuing.undelivered("q", dequeued.claimed)
     again = await world.dequeue(wait_ms=60_000)
     assert again.jobs[0].job.attempts_remaining == 3
     assert world.metrics.queue("q").undelivered == 1

@@ -12,7 +12,7 @@ import pytest
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
 from pinlater.server.operations.addressing import KEYS_A_CALL
-from pinlater.server.operations.values import AckBatch, AckItem, CheckpointItem, DequeueCommand, JobFilter, ScanCommand
+from pinlater.server.operations.values import AckBatch, AckItem, CheckpointItem, JobFilter, ScanCommand
 from pinlater.server.storage.values import JobKey, Page
 from pinlater.server.thrift.costs import PAGES_BYTES
 from tests.service.conftest import CALLER, World
@@ -156,7 +156,7 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
     caplog.set_level(logging.INFO, "pinlater.server.operations")
     jobs = [JobKey("q", 1, number) for number in range(10 * KEYS_A_CALL)]
     await world.enqueue(b"x")
-    claimed = (await world.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 1))).jobs[0].descriptor
+    claimed = (await world.dequeue(1)).jobs[0].descriptor
     names = [claimed, *(f"q:s1:p1:{key.id}" for key in jobs)]
     items = [CheckpointItem(claimed, token="another's") for _ in range(len(jobs))]
     turns = 0

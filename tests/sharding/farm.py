@@ -25,7 +25,6 @@ from pinlater.server.operations.values import (
     AckItem,
     Caller,
     DequeueCommand,
-    Dequeued,
     Enqueued,
     JobToEnqueue,
 )
@@ -38,6 +37,7 @@ from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.testing._loop import TurnedLoop
+from tests.handed_out import Answer, answer_of
 from tests.sharding.faulty import FaultyShard
 
 T = TypeVar("T")
@@ -160,8 +160,8 @@ class Farm:
                 return descriptor
             await self.service.bulk.delete_jobs_by_descriptor("q", [descriptor])
 
-    async def dequeue(self, limit: int = 100, **more: Any) -> Dequeued:
-        return await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", limit, **more))
+    async def dequeue(self, limit: int = 100, **more: Any) -> Answer:
+        return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", limit, **more)))
 
     async def ack(self, *descriptors: str) -> None:
         await self.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in descriptors]))

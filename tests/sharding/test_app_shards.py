@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinlater.server import app as app_module
+from pinlater.server import file_watch
 from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
@@ -36,7 +36,7 @@ class Stores(dict[str, FaultyShard]):
 @pytest.fixture
 def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
     stores = Stores({name: FaultyShard(MemoryShard(name)) for name in "123"})
-    monkeypatch.setattr(app_module, "make_shards", lambda settings: stores.desired("1", "2"))
+    monkeypatch.setattr(file_watch, "make_shards", lambda settings: stores.desired("1", "2"))
     return stores
 
 

@@ -48,7 +48,7 @@ async def test_no_two_claim_calls_of_a_long_poll_share_a_token(farm: Farm) -> No
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
     for _ in range(20):
         await farm.turns()
-        farm.dispatcher.look_again()
+        farm.dispatcher.wakeups.look_again()
     await farm.turns()
     assert len(watched.tokens) == 3 * 21
     assert len(set(watched.tokens)) == len(watched.tokens)
@@ -82,7 +82,7 @@ async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_ba
         await farm.put(name)
     dequeued = await farm.dequeue()
     assert len(dequeued.jobs) == 6
-    farm.service.dequeuing.undelivered(CALLER, "q", dequeued)
+    farm.service.dequeuing.undelivered("q", dequeued.claimed)
     await farm.turns()
     assert [await farm.in_progress_on(name) for name in "123"] == [0, 0, 0]
 

@@ -31,6 +31,7 @@ from pinlater.server.operations.values import (
 from pinlater.server.sharding.reload import DesiredShard, Reload, open_shards
 from pinlater.server.storage.sqlite import SqliteSettings, SqliteShard
 from pinlater.server.telemetry.metrics import Metrics
+from tests.handed_out import Answer, answer_of
 from tests.sharding.farm import shard_of, shards_of
 from tests.sharding.faulty import FaultyShard
 
@@ -84,6 +85,9 @@ class Files:
         job = JobToEnqueue(body, unique=None if unique is None else UniqueKey(unique))
         return await self.service.enqueuing.enqueue(CALLER, "q", [job], request_key=key, repeat=repeat)
 
+    async def dequeue(self) -> Answer:
+        return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100)))
+
     async def pending(self) -> int:
         return await self.service.looking.count(JobFilter("q", JobState.PENDING))
 
@@ -99,7 +103,7 @@ async def files(tmp_path: Path) -> AsyncIterator[Files]:
 async def test_jobs_on_all_files_are_handed_out_and_acked(files: Files) -> None:
     stored = [(await files.enqueue(b"%d" % number)).descriptors[0] for number in range(30)]
     assert {shard_of(descriptor) for descriptor in stored} == {"1", "2", "3"}
-    jobs = (await files.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100))).jobs
+    jobs = (await files.dequeue()).jobs
     assert {job.descriptor for job in jobs} == set(stored)
     await files.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in stored]))
     assert await files.service.looking.count(JobFilter("q", JobState.SUCCEEDED)) == 30
@@ -156,7 +160,7 @@ async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: F
     files.clock.advance(seconds=151)
     change = await files.map.replace([files.desired(name) for name in "123"])
     assert "live jobs" in change.kept["4"]
-    while jobs := (await files.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100))).jobs:
+    while jobs := (await files.dequeue()).jobs:
         await files.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job.descriptor, True) for job in jobs]))
     await files.map.tidy()
     assert [shard.name for shard in files.shards] == ["1", "2", "3"]

@@ -17,10 +17,10 @@ from pinlater.server.operations.values import (
     AckResult,
     CheckpointItem,
     ClaimItem,
-    HandedOut,
     JobFilter,
 )
 from pinlater.server.storage.values import Ack, Acked
+from tests.handed_out import HandedOut
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
 
 APPLIED, STALE, ERROR = Outcome.APPLIED, Outcome.STALE_CLAIM, Outcome.ERROR

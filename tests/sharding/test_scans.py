@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.operations.inspect import ScanPosition
+from pinlater.server.operations.merged_rows import ScanPosition
 from pinlater.server.operations.values import AckBatch, AckItem, JobFilter, JobToEnqueue, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, play
 

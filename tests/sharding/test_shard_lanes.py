@@ -97,7 +97,7 @@ async def test_wishes_for_many_jobs_share_a_call_to_a_database() -> None:
     await shard.open(clock.now_ms())
     await shard.create_queues(["q"], clock.now_ms())
     lanes = ShardLanes(shard, clock)
-    wishes = [ClaimRequest(("q", ClaimCall(500, Holder("h", "s", f"t{n}"), 1 << 20), 1_000)) for n in range(100)]
+    wishes = [ClaimRequest("q", ClaimCall(500, Holder("h", "s", f"t{n}"), 1 << 20), 1_000) for n in range(100)]
     await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
     assert lanes.claim.calls == 10
     await lanes.close()
@@ -112,7 +112,7 @@ async def test_dequeues_of_one_large_job_each_share_several_claims_and_all_get_t
     body = b"x" * MIB
     for job_id in lanes.ids.make(200):
         await lanes.insert.submit(InsertRequest("q", [NewJob(job_id, body, 1, clock.now_ms(), 1)]))
-    wishes = [ClaimRequest(("q", ClaimCall(1, Holder("h", "s", f"t{n}"), 12 * MIB), 1_000)) for n in range(201)]
+    wishes = [ClaimRequest("q", ClaimCall(1, Holder("h", "s", f"t{n}"), 12 * MIB), 1_000) for n in range(201)]
     claimed = await asyncio.gather(*[lanes.claim.submit(wish) for wish in wishes])
     assert [len(each.jobs[0]) for each in claimed] == [1] * 200 + [0]
     ids = [each.jobs[0][0].id for each in claimed[:200]]
@@ -134,7 +134,7 @@ async def test_jobs_that_claims_found_expired_are_counted_once_each() -> None:
     jobs += [NewJob(i, b"x" * 30 * MIB, 1, now_ms, 1) for i in lanes.ids.make(4)]
     await asyncio.gather(*[lanes.insert.submit(InsertRequest("q", [job])) for job in jobs])
     clock.advance(ms=20)
-    claims = [ClaimRequest(("q", ClaimCall(1, Holder(f"h{n}", "w", f"t{n}"), 64 * MIB), 1_000)) for n in range(4)]
+    claims = [ClaimRequest("q", ClaimCall(1, Holder(f"h{n}", "w", f"t{n}"), 64 * MIB), 1_000) for n in range(4)]
     await asyncio.gather(*[lanes.claim.submit(claim) for claim in claims])
     assert len(shard.claimed_bytes) > 1
     assert counted == [("q", 3)]
@@ -160,7 +160,7 @@ async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
     starts = set()
     for _ in range(50):
         first = shards.for_claim(1.0)
-        waiting = first[0].claim.submit(ClaimRequest(("q", ClaimCall(1, Holder("h", "s", "t"), 1 << 20), 1_000)))
+        waiting = first[0].claim.submit(ClaimRequest("q", ClaimCall(1, Holder("h", "s", "t"), 1 << 20), 1_000))
         assert {shards.for_claim(1.0)[0].name for _ in range(20)} == {first[0].name}
         assert {shard.name for shard in shards.for_claim(1.0)} == {"1", "2", "3"}
         await waiting

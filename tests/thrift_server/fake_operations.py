@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState, Outcome
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
+from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import (
     AckResult,
-    Caller,
     Dequeued,
     Enqueued,
-    HandedOut,
     JobCount,
     QueueStats,
     Scanned,
@@ -26,6 +25,7 @@ from pinlater.server.operations.values import (
 DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = ClaimedJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
+CLAIM = FromShard("1", [CLAIMED], "token")
 JOB = Job(
     id=73,
     queue="emails",
@@ -58,7 +58,7 @@ ANSWERS: dict[str, Any] = {
     "delete_queue": None,
     "queue_names": ("emails", "images"),
     "enqueue": Enqueued([DESCRIPTOR], [0]),
-    "dequeue": Dequeued([HandedOut(DESCRIPTOR, "token", CLAIMED)], OUTCOMES),
+    "dequeue": Dequeued([CLAIM], OUTCOMES),
     "acknowledge": OUTCOMES,
     "checkpoint": OUTCOMES,
     "heartbeat": OUTCOMES,
@@ -91,13 +91,13 @@ class FakeOperations:
             self.bulk
         ) = self
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-        self.undelivered_calls: list[tuple[Caller, str, Dequeued]] = []
+        self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []
         self.undelivered_event = asyncio.Event()
         self.cancelled: list[str] = []
         self.before: Callable[..., Awaitable[None]] | None = None
 
-    def undelivered(self, caller: Caller, queue: str, dequeued: Dequeued) -> None:
-        self.undelivered_calls.append((caller, queue, dequeued))
+    def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
+        self.undelivered_calls.append((queue, claimed))
         self.undelivered_event.set()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:

@@ -12,11 +12,12 @@ from functools import partial
 import pytest
 
 from pinlater.domain.clock import ManualClock
+from pinlater.server.operations.values import Dequeued
 from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk
-from tests.thrift_server.fake_operations import DESCRIPTOR, Gate
+from tests.thrift_server.fake_operations import CLAIM, CLAIMED, Gate
 
 Start = Callable[..., Awaitable[Desk]]
 LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
@@ -207,8 +208,7 @@ async def test_jobs_claimed_for_a_caller_who_is_gone_are_given_back(
     await desk.until(lambda: connection.gone)
     gate.open()
     await asyncio.wait_for(desk.operations.undelivered_event.wait(), PATIENCE_S)
-    ((caller, queue, dequeued),) = desk.operations.undelivered_calls
-    assert (caller.source, queue, dequeued) == ("worker-1", "q", desk.operations.answers["dequeue"])
+    assert desk.operations.undelivered_calls == [("q", [CLAIM])]
     assert desk.operations.cancelled == []
 
 
@@ -232,10 +232,8 @@ async def test_what_is_under_way_is_carried_out_although_its_caller_is_gone(
 
 async def unread_jobs(desk: Desk) -> Client:
     """A client that was sent more jobs than the kernel takes, and has read nothing of them."""
-    large = desk.operations.answers["dequeue"]
-    job = large.jobs[0]
-    body = job._replace(job=job.job._replace(body=b"x" * 14_000_000))
-    desk.operations.answers["dequeue"] = large._replace(jobs=[body])
+    large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 14_000_000)])
+    desk.operations.answers["dequeue"] = Dequeued([large])
     client = await desk.connect()
     client.read_no_further()
     client.send("dequeueJobs", request=DEQUEUE)
@@ -251,9 +249,8 @@ async def test_jobs_that_the_kernel_did_not_take_when_the_caller_left_are_given_
     assert desk.operations.undelivered_calls == []
     leave(client)
     await desk.until(lambda: swept_out(desk))
-    ((_, _, dequeued),) = desk.operations.undelivered_calls
-    (job,) = dequeued.jobs
-    assert (job.descriptor, job.token, job.job.id, job.job.body) == (DESCRIPTOR, "token", 73, b"")
+    kept = CLAIM._replace(jobs=[CLAIMED._replace(body=b"")])
+    assert [claimed for _, claimed in desk.operations.undelivered_calls] == [[kept]]
     assert desk.server.budget.by_kind() == {"requests": 0, "answers": 0, "scans": 0}
 
 

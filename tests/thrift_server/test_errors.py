@@ -10,10 +10,12 @@ import pytest
 from thrift.Thrift import TMessageType
 
 from pinlater.domain import errors
+from pinlater.server.operations.values import Dequeued
 from pinlater.wire.codec import Reply
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME, message_head
 from tests.thrift_server.conftest import Desk
+from tests.thrift_server.fake_operations import CLAIM, CLAIMED
 
 ERRORS = [
     (errors.QueueNameInvalid("a b"), 410, "QUEUE_NAME_INVALID", "Invalid queue name: a b"),
@@ -136,20 +138,17 @@ async def test_oneway_calls_take_effect_and_get_no_answer(desk: Desk) -> None:
 
 async def test_an_answer_larger_than_a_frame_is_an_error_and_its_jobs_go_back(start: Any) -> None:
     desk: Desk = await start(max_frame_bytes=2000)
-    handed_out = desk.operations.answers["dequeue"].jobs[0]
-    large = handed_out._replace(job=handed_out.job._replace(body=b"x" * 2000))
-    desk.operations.answers["dequeue"] = desk.operations.answers["dequeue"]._replace(jobs=[large])
+    large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 2000)])
+    desk.operations.answers["dequeue"] = Dequeued([large])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
     assert reply.exception.detail == "ANSWER_TOO_LARGE"
-    ((caller, queue, dequeued),) = desk.operations.undelivered_calls
-    assert (caller.source, queue, dequeued.jobs) == ("worker-1", "q", [large])
+    assert desk.operations.undelivered_calls == [("q", [large])]
 
 
 async def test_an_answer_that_cannot_be_encoded_is_our_fault_and_its_jobs_go_back(desk: Desk) -> None:
-    handed_out = desk.operations.answers["dequeue"].jobs[0]
-    broken = handed_out._replace(job=handed_out.job._replace(attempt=2**40))
-    desk.operations.answers["dequeue"] = desk.operations.answers["dequeue"]._replace(jobs=[broken])
+    broken = CLAIM._replace(jobs=[CLAIMED._replace(attempt=2**40)])
+    desk.operations.answers["dequeue"] = Dequeued([broken])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
     assert reply.exception.detail == "INTERNAL"

@@ -10,6 +10,7 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN
 from pinlater.server.operations.values import (
@@ -30,7 +31,7 @@ from pinlater.server.operations.values import (
 from pinlater.server.thrift.dispatch import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import Desk
-from tests.thrift_server.fake_operations import ANSWERS, DESCRIPTOR, HEADERS
+from tests.thrift_server.fake_operations import CLAIM, CLAIMED, DESCRIPTOR, HEADERS
 from tests.wire.samples import full_arguments
 
 ME = Caller("worker-1", "request-1")
@@ -328,20 +329,20 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
 
 
 async def test_the_order_of_jobs_is_told(desk: Desk) -> None:
-    handed_out = desk.operations.answers["dequeue"].jobs[0]
-    names = [f"q:s1:p1:{number}" for number in (9, 3, 7, 1)]
-    desk.operations.answers["dequeue"] = Dequeued([handed_out._replace(descriptor=name) for name in names])
+    numbers = (9, 3, 7, 1)
+    desk.operations.answers["dequeue"] = Dequeued(
+        [CLAIM._replace(jobs=[CLAIMED._replace(id=number) for number in numbers])]
+    )
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 4))
-    assert reply.value.jobOrder == names
+    assert reply.value.jobOrder == [f"q:s1:p1:{number}" for number in numbers]
 
 
 async def test_a_dry_run_s_jobs_have_no_token(desk: Desk) -> None:
-    handed_out = desk.operations.answers["dequeue"].jobs[0]
-    shown = handed_out._replace(token="", job=handed_out.job._replace(claim_deadline_ms=0))
+    shown = FromShard("1", [CLAIMED._replace(claim_deadline_ms=0)], "")
     desk.operations.answers["dequeue"] = Dequeued([shown])
     client = await desk.connect()
-    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 4, dryRun=True))
+    reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("emails", 4, dryRun=True))
     metadata = reply.value.jobMetadata[DESCRIPTOR]
     assert (metadata.claimToken, metadata.claimDeadlineMillis) == (None, None)
 
@@ -350,9 +351,8 @@ async def test_jobs_of_a_caller_who_goes_while_the_outcomes_of_many_acks_are_ans
     desk: Desk,
 ) -> None:
     """After the claim there are turns of the loop between slices of the outcomes, and the call may be cancelled in each."""
-    jobs = ANSWERS["dequeue"].jobs
     results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]
-    desk.operations.answers["dequeue"] = Dequeued(jobs, results)
+    desk.operations.answers["dequeue"] = Dequeued([CLAIM], results)
     request = types.PinLaterDequeueRequest("emails", 10)
     arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
     call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Service, desk.operations), arguments))
@@ -363,5 +363,4 @@ async def test_jobs_of_a_caller_who_goes_while_the_outcomes_of_many_acks_are_ans
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    [(caller, queue, dequeued)] = desk.operations.undelivered_calls
-    assert (caller, queue, dequeued.jobs) == (ME, "emails", jobs)
+    assert desk.operations.undelivered_calls == [("emails", [CLAIM])]

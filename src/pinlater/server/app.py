@@ -15,34 +15,30 @@ from random import Random
 
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import SystemClock, thread_cpu_s
-from pinlater.domain.ids import made_at_ms
 from pinlater.domain.queue import QueueCounts
+from pinlater.server.clock_watch import ClockWatch
 from pinlater.server.cluster import Cluster
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_place import ShardPlace
-from pinlater.server.config.watched import WatchedFiles
-from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.limits import RateLimits
 from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.file_watch import FileWatch
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
 from pinlater.server.maintenance.rates import RateSampler
-from pinlater.server.maintenance.runner import Periodic, Runner
-from pinlater.server.maintenance.sweeps import Sweeps
+from pinlater.server.maintenance.runner import Runner
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.sharding.agreed_time import ahead_ms, tell_time
+from pinlater.server.periodic_work import PeriodicWork
+from pinlater.server.readiness import ReadinessWatch
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.gauges import show_shards
 from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
 from pinlater.server.sharding.shard_monitor import ShardMonitor
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.values import TimeToLive
-from pinlater.server.stores import make_shards, sharded
 from pinlater.server.telemetry.loop_lag import LoopLag
-from pinlater.server.telemetry.metrics import TICK_S, Metrics
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
 from pinlater.server.thrift.dispatch import HANDLERS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
@@ -51,10 +47,6 @@ from pinlater.server.thrift.traced import traced
 from pinlater.version import __version__
 
 logger = logging.getLogger(__name__)
-
-_JUMP_MS = 1_000
-# Signs of life in the time of a lease: a few may get lost.
-_SIGNS_A_LEASE = 6
 
 
 @contextlib.contextmanager
@@ -90,15 +82,12 @@ class App:
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or Random()  # noqa: S311 - spreads load, guards nothing
         self._one_of_many = one_of_many
-        self._state = "starting"
-        self._files = WatchedFiles(settings)
+        self._readiness = ReadinessWatch()
+        self._files = FileWatch(settings)
+        self._clock_watch = ClockWatch(self.clock, self.metrics)
         self._passwords = PasswordCheck(settings.admin_password_hash)
-        self._store_error: str | None = None
-        self._drift_ms = 0
         self._hurried = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
-        self._places: Sequence[ShardPlace] = ()
-        self._looking_at_files = asyncio.Lock()
         self.http = HttpServer(
             settings.http,
             self.metrics,
@@ -117,7 +106,7 @@ class App:
                 begun.push_async_callback(self.http.stop)
             shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
             begun.push_async_callback(shards.close)
-            await self._agree_on_time(shards)
+            await self._clock_watch.agree(shards)
             self._assemble(shards)
             begun.callback(self.cluster.close)
             await self._agree()
@@ -128,7 +117,8 @@ class App:
         self.service.identity.port = self.thrift.port
         self.runner.start()
         self.loop_lag.start()
-        self._state = "ready"
+        self._readiness.state = "ready"
+        self._files.begin(self._limits_reloaded, self._shards_reloaded)
         logger.info(
             "ready",
             extra={
@@ -143,8 +133,6 @@ class App:
     def _assemble(self, shards: Shards) -> None:
         settings, clock, metrics = self.settings, self.clock, self.metrics
         opened = [shard.raw for shard in shards if shard.opened]
-        for shard in opened:
-            self._compare_clock(shard.highest_id)
         self.shards = shards
         self.shard_map = Reload(shards)
         self.shard_monitor = ShardMonitor(shards)
@@ -186,9 +174,24 @@ class App:
             other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
             handlers=traced(HANDLERS, find_tracing()),
         )
+        self.periodic_work = PeriodicWork(
+            settings,
+            clock,
+            metrics,
+            shards,
+            self.shard_map,
+            self.shard_monitor,
+            self.dispatcher,
+            self.service,
+            self.cluster,
+            self.rates,
+            self._clock_watch,
+            self._files,
+            self._readiness,
+        )
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
-        self.runner = Runner(self._periodic_work(), metrics, self._random)
+        self.runner = Runner(self.periodic_work.table(), metrics, self._random)
         metrics.labels["store"] = opened[0].capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
         metrics.gauge(
@@ -199,23 +202,22 @@ class App:
             help="Dequeues that wait for a job",
         )
 
-    async def _agree_on_time(self, shards: Shards) -> None:
-        ahead = await ahead_ms(shards, self.clock)
-        self.clock.shift(ahead)
-        await tell_time(shards, self.clock)
-        self._drift_ms = self.clock.drift_ms()
-        if abs(ahead) >= _JUMP_MS:
-            logger.warning(
-                "this machine's clock is not that of the databases, whose time holds",
-                extra={"databases_ahead_ms": ahead},
-            )
-
     async def _agree(self) -> None:
         """What the shards have together is what each of them has; they know the map, and we who else uses them."""
         await self.cluster.look()
         await self.service.queue_cache.refresh()
         await self.shard_monitor.bring_all_up_to_date()
         await self.shards.unique.learn(list(self.shards))
+
+    async def _hear_others(self) -> None:
+        """Servers of the same shards wake each other. Where this can't be, they look about once a second."""
+        if not any(shard.shard.capabilities.shared for shard in self.shards):
+            return
+        host, wake_port = self.settings.host, self.settings.dispatch.wake_port
+        bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
+        reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
+        with listening("Wakes", host, wake_port):
+            await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
 
     async def change_shards(self, desired: Sequence[DesiredShard]) -> MapChange:
         """Takes over another shard map while requests go on."""
@@ -226,7 +228,8 @@ class App:
 
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
-        self._state = "draining"
+        self._readiness.state = "draining"
+        self._files.end()
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.dispatcher.drain()
         await self._drain_thrift(grace_s)
@@ -239,7 +242,7 @@ class App:
         await self.shards.close()
         await self.http.stop()
         self._passwords.close()
-        self._state = "stopped"
+        self._readiness.state = "stopped"
         logger.info("stopped")
 
     def hurry(self) -> None:
@@ -248,7 +251,7 @@ class App:
 
     def reload(self) -> None:
         """Looks at the files of limits and shards now instead of within ten seconds."""
-        self._reloading = asyncio.ensure_future(self._look_at_files())
+        self._reloading = asyncio.ensure_future(self._files.look())
 
     async def _drain_thrift(self, grace_s: float) -> None:
         draining = asyncio.create_task(self.thrift.drain(grace_s))
@@ -274,153 +277,38 @@ class App:
 
     def readiness(self) -> Readiness:
         """Whether to send requests here."""
-        if self._state != "ready":
-            return Readiness(False, (self._state,))
-        if self._store_error is not None:
-            return Readiness(False, (self._store_error,))
-        lost = tuple(
-            f"shard {shard.name} is out of reach: {shard.health.reason}" for shard in self.shards if not shard.healthy
-        )
-        return Readiness(len(lost) < len(self.shards), lost)
+        return self._readiness.readiness(self.shards if self._readiness.ready else None)
 
     def server_info(self) -> Mapping[str, object]:
         """The page /server_info."""
         return {
             "name": "pinlater",
             "version": __version__,
-            "state": self._state,
+            "state": self._readiness.state,
             "store": self.settings.store.kind,
-            "thrift_port": self.thrift.port if self._state == "ready" else None,
-            "server": self.service.identity.address if self._state == "ready" else None,
+            "thrift_port": self.thrift.port if self._readiness.ready else None,
+            "server": self.service.identity.address if self._readiness.ready else None,
             "started_at_ms": self._started_at_ms,
             "uptime_ms": self.clock.now_ms() - self._started_at_ms,
-            "members": [member._asdict() for member in self.members.known] if self._state == "ready" else [],
+            "members": [member._asdict() for member in self.members.known] if self._readiness.ready else [],
         }
 
     def queue_counts(self) -> Sequence[QueueCounts]:
         """What is in the store, as of the last sample."""
-        return self.rates.counts if self._state == "ready" else ()
+        return self.rates.counts if self._readiness.ready else ()
 
     def _servers(self) -> int:
         """How many share a queue's limit: those that the store knows, or those of the file, taken to have as many processes each."""
-        if self._files.servers is None:
-            return self.members.servers
-        return self._files.servers * self.settings.processes
+        return self._files.servers(self.members.servers)
 
-    # --- periodic work ----------------------------------------------------------------------------------------------------
+    # --- what files change ------------------------------------------------------------------------------------------------
 
-    def _periodic_work(self) -> Sequence[Periodic]:
-        every = self.settings.maintenance
-        sweeps = Sweeps(self.shards, self.dispatcher, self._times_to_live, self.metrics, self.clock, every)
-        work = [
-            Periodic("claim-timeouts", every.sweep_interval_ms, sweeps.time_out_claims),
-            Periodic("expiry", every.expiry_interval_ms, sweeps.expire_jobs),
-            Periodic("due", every.due_interval_ms, sweeps.advance_due),
-            Periodic("garbage", every.garbage_interval_ms, sweeps.collect_garbage),
-            Periodic("samples", every.sample_interval_ms, self.rates.sample),
-            Periodic("metrics", round(TICK_S * 1000), self._tick),
-            Periodic("others", every.others_interval_ms, ChangePoller(self.shards, self.dispatcher).look),
-            Periodic("store", every.refresh_interval_ms, self._look_at_store),
-            Periodic("clock", every.file_interval_ms, self._look_at_clock),
-        ]
-        if not all(shard.trusted for shard in self.shards):
-            work.append(Periodic("shards", self.settings.sharding.watch_interval_ms, self.shard_monitor.look))
-            work.append(
-                Periodic("life", self.settings.database.lease_ms // _SIGNS_A_LEASE, self.shard_monitor.ping_all)
-            )
-        if any(shard.shard.capabilities.shared for shard in self.shards):
-            work.append(Periodic("members", every.refresh_interval_ms, self._look_at_members))
-        if self._files:
-            work.append(Periodic("files", every.file_interval_ms, self._look_at_files))
-        return work
+    def _limits_reloaded(self) -> None:
+        self.periodic_work.limits_changed()
+        logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._files.limits)})
 
-    def _times_to_live(self) -> list[TimeToLive]:
-        jobs = self.settings.jobs
-        return [
-            TimeToLive(
-                queue.name,
-                jobs.succeeded_ttl_ms if queue.config.succeeded_ttl_ms is None else queue.config.succeeded_ttl_ms,
-                jobs.failed_ttl_ms if queue.config.failed_ttl_ms is None else queue.config.failed_ttl_ms,
-            )
-            for queue in self.service.queue_cache.queues.values()
-        ]
-
-    async def _look_at_store(self) -> None:
-        """Readiness follows the store; where others may change queues, their settings are read anew."""
-        for shard in self.shards:
-            if shard.trusted:  # the others have a health of their own
-                try:
-                    await shard.raw.ping()
-                except Exception as error:
-                    self._store_error = f"shard {shard.name}: {error}"
-                    raise
-        if self._store_error is not None:
-            logger.info("the store can be used again")
-            self._store_error = None
-        if not all(shard.trusted for shard in self.shards):
-            await self.shard_map.tidy()
-            self.service.body_limit.look()
-            await self.shards.unique.learn(list(self.shards))
-            await self.service.queue_cache.refresh()
-
-    async def _hear_others(self) -> None:
-        """Servers of the same shards wake each other. Where this can't be, they look about once a second."""
-        if not any(shard.shard.capabilities.shared for shard in self.shards):
-            return
-        host, wake_port = self.settings.host, self.settings.dispatch.wake_port
-        bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
-        reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
-        with listening("Wakes", host, wake_port):
-            await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
-
-    async def _look_at_members(self) -> None:
-        if await self.cluster.look():
-            logger.info("servers on these shards", extra={"servers": self.members.servers})
-            if self._files.servers is None:
-                self.service.queue_cache.limits_changed()
-                self.dispatcher.look_again()
-
-    async def _tick(self) -> None:
-        await self.metrics.tick_in_turns(self.clock.monotonic())
-
-    def _compare_clock(self, highest_id: int) -> None:
-        """A clock that was set back between two runs makes jobs wait that were due; that must not be a riddle."""
-        ahead_ms = made_at_ms(highest_id) - self.clock.now_ms() if highest_id else 0
-        if ahead_ms >= _JUMP_MS:
-            logger.warning(
-                "the newest job was made later than it is now: the clock was set back while no server ran, or was wrong before; "
-                "jobs that were due wait until their time comes again, and claims last longer by as much",
-                extra={"ahead_ms": ahead_ms},
-            )
-            self.metrics.count("clock-jumps")
-
-    async def _look_at_clock(self) -> None:
-        """A jump of the wall clock moves no claim, but somebody should know of it."""
-        drift_ms = self.clock.drift_ms()
-        if abs(drift_ms - self._drift_ms) >= _JUMP_MS:
-            logger.warning(
-                "the wall clock jumped; this server goes on by its own until its restart",
-                extra={"jump_ms": drift_ms - self._drift_ms, "difference_ms": drift_ms},
-            )
-            self.metrics.count("clock-jumps")
-            self._drift_ms = drift_ms
-
-    async def _look_at_files(self) -> None:
-        async with self._looking_at_files:
-            changed = await self._files.refresh()
-            if self._state != "ready":
-                return
-            if changed:
-                self.service.queue_cache.limits_changed()
-                self.dispatcher.look_again()
-                logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._files.limits)})
-            if self._files.places not in (None, self._places):
-                await self.change_shards(self._desired())
+    async def _shards_reloaded(self) -> None:
+        await self.change_shards(self._desired())
 
     def _desired(self) -> Sequence[DesiredShard]:
-        """The shards as the files say now."""
-        places = self._files.places
-        if places is None:
-            return make_shards(self.settings)
-        self._places = places
-        return sharded(places, self.settings)
+        return self._files.desired()

@@ -24,10 +24,10 @@ class Cluster:
 
     async def listen(self, host: str, port: int, reached_at: str) -> None:
         """Hears and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
-        wakes = Wakes(self._dispatcher.woken_from_elsewhere)
+        wakes = Wakes(self._dispatcher.wakeups.woken_from_elsewhere)
         bound = await wakes.open(host, port)
         self.wakes, self._neighbours = wakes, Peers(f"{reached_at}:{bound}", wakes.family)
-        self._dispatcher.elsewhere = wakes.tell
+        self._dispatcher.wakeups.elsewhere = wakes.tell
         await self._meet()
 
     async def look(self) -> bool:

@@ -31,7 +31,7 @@ class ChangePoller:
         answers = await asyncio.gather(*(store.changed_queues() for store in stores), return_exceptions=True)
         found = (queue for answer in answers if not isinstance(answer, BaseException) for queue in answer)
         for queue in dict.fromkeys(found):
-            self._dispatcher.look_again(queue)
+            self._dispatcher.wakeups.look_again(queue)
         for answer in answers:
             if isinstance(answer, PinLaterError):
                 raise answer

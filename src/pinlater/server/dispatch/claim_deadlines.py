@@ -59,7 +59,10 @@ class Overdue(Generic[About]):
     def add(self, answer: asyncio.Future[Any], about: About) -> None:
         """`answer` is awaited from now on."""
         waiting = self._waiting
-        while waiting and waiting[0][1].done():  # so that answers aren't kept until the timer comes by
+        while waiting:  # so that answers aren't kept until the timer comes by
+            _, oldest, _ = waiting[0]
+            if not oldest.done():
+                break
             waiting.popleft()
         loop = answer.get_loop()
         waiting.append((loop.time() + self._seconds, answer, about))

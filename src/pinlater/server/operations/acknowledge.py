@@ -159,9 +159,9 @@ class Acknowledge:
 
     def _ready_again(self, queue: str, acked: Acked, now_ms: int) -> None:
         if acked.due_at_ms is None or acked.due_at_ms <= now_ms:
-            self._dispatcher.jobs_ready(queue, 1)
+            self._dispatcher.wakeups.jobs_ready(queue, 1)
         else:
-            self._dispatcher.jobs_ready(queue, 0, acked.due_at_ms)
+            self._dispatcher.wakeups.jobs_ready(queue, 0, acked.due_at_ms)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------------
 

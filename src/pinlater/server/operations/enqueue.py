@@ -206,13 +206,9 @@ class Enqueue:
         name, existing = queue.name, inserted.existing
         metrics = self._metrics.queue(name)
         prefix = f"{name}:s{shard}:p"
-        if existing:
-            descriptors = [
-                f"{prefix}{existing[i][1] if i in existing else job.priority}:{job_id}"
-                for i, (job_id, job) in enumerate(zip(inserted.ids, jobs, strict=True))
-            ]
-        else:
-            descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(inserted.ids, jobs, strict=True)]
+        descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(inserted.ids, jobs, strict=True)]
+        for index, (job_id, priority) in existing.items():
+            descriptors[index] = f"{prefix}{priority}:{job_id}"
         if inserted.repeated:
             metrics.repeated_requests += 1
             return Enqueued(descriptors, sorted(existing) if existing else ())

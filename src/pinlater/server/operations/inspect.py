@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-import re
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PriorityNotSupported, WorldError
+from pinlater.domain.errors import InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.operations.addressing import (
     OnShard,
     address_in_turns,
-    left_out,
     on_each_shard,
     on_reachable,
     one_after_another,
-    reachable,
+)
+from pinlater.server.operations.merged_rows import (
+    END,
+    PAGE_ROWS,
+    Found,
+    MergedRows,
+    ScanPosition,
+    page_of,
+    parse_continuation,
 )
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
@@ -30,41 +31,10 @@ from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings
 from pinlater.server.operations.turns import in_turns
 from pinlater.server.operations.values import JobCount, JobFilter, ScanCommand, Scanned
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import JobKey, Page, PageRow, raise_error
+from pinlater.server.storage.values import JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
-START, END = "0", "-1"
-_PAGE_ROWS = 1_000
-_PAGE_BYTES = 8 * 1024 * 1024  # of the bodies of all pages that a scan holds at once
-_PAGE_BYTES_MIN = 256 * 1024
 _BODIES_A_LOOKUP = 64
-# Without a shard where there is one only, and from servers that did not name it.
-_CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
-
-
-class Found(NamedTuple):
-    """A row of a scan, the shard it came from, and whether the regex, where there is one, is in its body."""
-
-    shard: str
-    row: PageRow
-    matches: bool
-
-
-class ScanPosition(NamedTuple):
-    """Where a page of a scan ended. A scan goes by time and id, both descending, then by the shard's name: ids of different shards can
-    be equal. `shard` None: not known, so that what is at this time and id may come once more rather than not at all."""
-
-    sort_ms: int
-    id: int
-    shard: str | None
-
-    def on(self, shard: str, *, alone: bool) -> tuple[int, int] | None:
-        """After which row (time, id) the next page of this shard begins; None: with the first. `alone`: there is no other shard."""
-        if alone or (self.shard is not None and shard <= self.shard):
-            return self.sort_ms, self.id
-        if self.id < I64_MAX:
-            return self.sort_ms, self.id + 1
-        return (self.sort_ms + 1, 0) if self.sort_ms < I64_MAX else None
 
 
 class Inspect:
@@ -158,7 +128,9 @@ class Inspect:
                 rows_left = self._settings.regex_rows_max
                 after = None
                 while rows_left > 0:
-                    page = self._page(filter, priority, after, min(_PAGE_ROWS, rows_left), bodies=True)
+                    page = page_of(
+                        filter, priority, after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
+                    )
                     rows = raise_error(await shard.shard.scan_jobs(page))
                     if not rows:
                         break
@@ -181,7 +153,7 @@ class Inspect:
         """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
         if command.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {command.limit}")
-        after = _parse_continuation(command)
+        after = parse_continuation(command)
         await self._check(command.filter)
         limit = min(command.limit, self._settings.max_scan_limit)
         regex = await self.regex(command.filter)
@@ -191,7 +163,7 @@ class Inspect:
         bytes_left = self._settings.max_frame_bytes * 3 // 4
         last: Found | None = None
         seen = 0
-        merged = _Merged(self, "scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
+        merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
         async for found in merged.rows():
             row = found.row
             seen += 1
@@ -233,7 +205,7 @@ class Inspect:
         if limit <= 0:
             return chosen
         seen = 0
-        merged = _Merged(self, "deleteJobs", filter, None, _PAGE_ROWS, regex, bodies=True)
+        merged = self._merged("deleteJobs", filter, None, PAGE_ROWS, regex, bodies=True)
         async for found in merged.rows():
             seen += 1
             if found.matches:
@@ -247,19 +219,27 @@ class Inspect:
             raise regex.too_costly(seen)
         return chosen
 
+    def _merged(
+        self,
+        method: str,
+        filter: JobFilter,
+        after: ScanPosition | None,
+        limit: int,
+        regex: BodyRegex | None,
+        *,
+        bodies: bool,
+    ) -> MergedRows:
+        priorities, now_ms = self._priorities(filter), self._clock.now_ms()
+        return MergedRows(
+            self._shards, self._metrics, method, filter, priorities, after, limit, now_ms, regex, bodies=bodies
+        )
+
     async def _check(self, filter: JobFilter) -> None:
         check_priority(filter.priority, self._settings)
         await self._queue_cache.require(filter.queue)
 
     def _priorities(self, filter: JobFilter) -> Sequence[int]:
         return range(1, self._settings.priority_levels + 1) if filter.priority is None else (filter.priority,)
-
-    def _page(
-        self, filter: JobFilter, priority: int, after: tuple[int, int] | None, limit: int, *, bodies: bool
-    ) -> Page:
-        return Page(
-            filter.queue, filter.state, priority, limit, after, self._clock.now_ms(), filter.future, bodies, _PAGE_BYTES
-        )
 
 
 class _Shown:
@@ -274,123 +254,6 @@ class _Shown:
             if job is not None and (shard, key) not in self._keys:
                 self._keys.add((shard, key))
                 self.size_bytes += _shown_bytes(job)
-
-
-class _Stream:
-    """The rows of one shard and priority, page by page, searched a page at a time where there is a regex."""
-
-    def __init__(self, shard: ShardLanes, first: Page, regex: BodyRegex | None) -> None:
-        self.shard = shard
-        self._first = first
-        self._regex = regex
-        self._after = first.after
-        self._unsearched: list[PageRow] = []
-        self._found: deque[Found] = deque()
-        self._ended = False
-
-    async def next(self) -> Found | None:
-        """The next row; None where there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
-        while not self._found:
-            if not self._unsearched and not await self._read():
-                return None
-            await self._search()
-        return self._found.popleft()
-
-    async def _read(self) -> bool:
-        if self._ended:
-            return False
-        page = self._first._replace(after=self._after)
-        self._unsearched = list(raise_error(await self.shard.shard.scan_jobs(page)))
-        rows = self._unsearched
-        self._ended = not rows or (len(rows) < page.limit and not page.bodies)
-        if rows:
-            self._after = (rows[-1].sort_ms, rows[-1].job.id)
-        return bool(rows)
-
-    async def _search(self) -> None:
-        rows = self._unsearched
-        matches = [True] * len(rows) if self._regex is None else await self._regex.found(rows)
-        if not matches:
-            raise _BudgetEnded
-        self._found.extend(
-            Found(self.shard.name, row if match else PageRow(row.sort_ms, row.job._replace(body=None)), match)
-            for row, match in zip(rows, matches, strict=False)
-        )
-        self._unsearched = rows[len(matches) :]
-
-
-class _BudgetEnded(Exception):
-    """A budget of the regex ended before the next row was searched."""
-
-
-class _Merged:
-    """All shards' and priorities' rows in one order, newest first, read page by page. A shard that fails is left out from then on."""
-
-    def __init__(
-        self,
-        inspect: Inspect,
-        method: str,
-        filter: JobFilter,
-        after: ScanPosition | None,
-        limit: int,
-        regex: BodyRegex | None,
-        *,
-        bodies: bool,
-    ) -> None:
-        bodies = bodies or regex is not None
-        shards, self._metrics, self._method = inspect._shards, inspect._metrics, method  # noqa: SLF001 one room
-        found = reachable(shards, self._metrics, method)
-        self.cut = len(found) < len(shards)
-        self.unsearched = False  # whether a budget of the regex ended before all rows were searched
-        self._failures: dict[str, WorldError] = {}
-        self._shards = len(found)
-        self._alone = len(shards) == 1
-        priorities = inspect._priorities(filter)  # noqa: SLF001
-        page = inspect._page(filter, 0, None, min(limit, _PAGE_ROWS), bodies=bodies)._replace(  # noqa: SLF001
-            max_bytes=max(_PAGE_BYTES // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
-        )
-        self._streams = [
-            _Stream(shard, page._replace(priority=priority, after=begin), regex)
-            for shard in found
-            for begin in [None if after is None else after.on(shard.name, alone=self._alone)]
-            for priority in priorities
-        ]
-        self._heap: list[tuple[int, int, str, int, Found]] = []
-
-    def continuation(self, last: Found | None) -> str:
-        """What a caller names to go on after this row. One shard alone gives a form that older servers read, too."""
-        if last is None:
-            return START
-        place = f"{last.row.sort_ms}.{last.row.job.id}"
-        return place if self._alone else f"{place}.{last.shard}"
-
-    async def rows(self) -> AsyncIterator[Found]:
-        """Ends early where a budget of the regex ends. Raises `WorldError` where every shard fails."""
-        await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
-        while self._heap and not self.unsearched:
-            _, _, _, number, found = heapq.heappop(self._heap)
-            yield found
-            await self._push(number)
-
-    async def _push(self, number: int) -> None:
-        shard = self._streams[number].shard.name
-        if shard in self._failures:
-            return
-        try:
-            found = await self._streams[number].next()
-        except _BudgetEnded:
-            self.unsearched = True
-            return
-        except WorldError as error:
-            if shard not in self._failures:
-                self._failures[shard] = error
-                left_out(self._metrics, self._method, [shard], error.message)
-            self.cut = True
-            if len(self._failures) == self._shards:
-                raise
-            return
-        if found is not None:
-            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, shard, number, found))
 
 
 def check_priority(priority: int | None, settings: ServiceSettings) -> None:
@@ -420,17 +283,3 @@ def _size(job: Job, *, bodies: bool) -> int:
     history = sum(len(attempt.error_text) + 200 for attempt in job.attempts)
     body = len(job.body or b"") if bodies else 0
     return 400 + body + len(job.custom_status) * 2 + len(job.error_text) * 2 + history
-
-
-def _parse_continuation(command: ScanCommand) -> ScanPosition | None:
-    if command.continuation == START:
-        return None
-    match = _CONTINUATION.fullmatch(command.continuation) if command.paged else None
-    if match is None:
-        raise ContinuationInvalid(command.continuation)
-    sort_ms, job_id = int(match[1]), int(match[2])
-    if (
-        not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX
-    ):  # no job has such a place, and no store such a number
-        raise ContinuationInvalid(command.continuation)
-    return ScanPosition(sort_ms, job_id, match[3])

@@ -82,14 +82,14 @@ class QueueCache:
         self._queues[queue.name] = queue
         self._dispatcher.limits.add(queue)
         if before is not None and before != queue:
-            self._dispatcher.look_again(queue.name)
+            self._dispatcher.wakeups.look_again(queue.name)
 
     def remove(self, name: str) -> None:
         """The queue is no longer in the store."""
         self._note(name, None)
         self._queues.pop(name, None)
         self._dispatcher.limits.remove(name)
-        self._dispatcher.queue_gone(name)
+        self._dispatcher.wakeups.queue_gone(name)
 
     def _note(self, name: str, queue: Queue | None) -> None:
         if self._readers:
@@ -139,7 +139,7 @@ class QueueCache:
         before, self._queues = self._queues, known
         self.limits_changed()
         for name in [name for name in before if name not in known]:
-            self._dispatcher.queue_gone(name)
+            self._dispatcher.wakeups.queue_gone(name)
         await self._wake_changed(before, known)
         if len(lists) > 1:
             await self._bring_settings(lists)
@@ -159,7 +159,7 @@ class QueueCache:
         for start in range(0, len(names), _QUEUES_A_TURN):
             for name in names[start : start + _QUEUES_A_TURN]:
                 if name in before and name in known and known[name] != before[name]:
-                    self._dispatcher.look_again(name)
+                    self._dispatcher.wakeups.look_again(name)
             await asyncio.sleep(0)
 
     async def _bring_settings(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> None:

@@ -358,7 +358,8 @@ def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:
 
 def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:
     shard, job = place
-    return Stored(Part([index]), shard, Inserted([job[0]], {0: job}))
+    job_id, _ = job
+    return Stored(Part([index]), shard, Inserted([job_id], {0: job}))
 
 
 def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:

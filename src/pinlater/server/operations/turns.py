@@ -1,6 +1,10 @@
 """Long lists in slices, with a turn of the event loop between two of them, so that a request at its bounds holds up no other.
 
-Short lists take no turn: their callers look at the length first, or get the one slice there is.
+Two mechanisms keep a long request off the event loop, one for each half of its way. Bytes become wire values in a thread
+(`thrift.large_frames`), since what a frame costs is not known before it is decoded, and the codec lets only other threads go on meanwhile.
+From then on the number of items is known, and everything that is done for each item (conversions, addresses, outcomes, the encoding of
+the answer) is done here, on the loop and in slices: a thread would only share the interpreter with the loop. Short lists take no turn:
+their callers look at the length first, or get the one slice there is.
 """
 
 from __future__ import annotations

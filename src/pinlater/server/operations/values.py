@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, Job, JobState, Outcome, UniqueKey
+from pinlater.domain.job import Job, JobState, Outcome, UniqueKey
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
+from pinlater.server.dispatch.claiming import FromShard
 
 
 class Caller(NamedTuple):
@@ -81,18 +82,10 @@ class DequeueCommand(NamedTuple):
     wait_ms: int = 0
 
 
-class HandedOut(NamedTuple):
-    """A claimed job with the descriptor and the token its holder names it by (token '' for a dry run)."""
-
-    descriptor: str
-    token: str
-    job: ClaimedJob
-
-
 class Dequeued(NamedTuple):
-    """Jobs in the order to run them, and the outcomes of the acks that rode along."""
+    """Jobs in the order to run them, by the claim that gave them, and the outcomes of the acks that rode along."""
 
-    jobs: Sequence[HandedOut]
+    claimed: Sequence[FromShard]
     ack_results: Sequence[AckResult] = ()
 
 

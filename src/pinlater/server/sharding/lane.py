@@ -210,12 +210,16 @@ class Lane(Generic[Item, Result]):
         room = self._batch_max
         waiting = self._waiting
         most = max(self._whole_up_to, (len(waiting) + 1) // 2)
-        while waiting and len(batch) < most and (room >= waiting[0][2] or not batch):
-            entry = waiting.popleft()
-            if entry[1].done():  # cancelled before anything happened: as if never asked
-                self._weight -= entry[2]
+        while waiting and len(batch) < most:
+            entry = waiting[0]
+            _, future, weight = entry
+            if weight > room and batch:
+                break
+            waiting.popleft()
+            if future.done():  # cancelled before anything happened: as if never asked
+                self._weight -= weight
                 continue
-            room -= entry[2]
+            room -= weight
             batch.append(entry)
         return batch
 

@@ -1,5 +1,11 @@
 """One shard with its lanes, and what is known of how it is doing.
 
+A lane joins calls of one kind into one call of the store, whatever the store: inserts into one set of rows, claims of a queue into one
+order that is distributed again. That is all that the lanes do on a store whose calls are transactions of their own. SQLite's writer also
+joins calls of different kinds, those of several lanes among them, into one transaction (`storage.sqlite.writer`): lanes save it calls, its
+writer saves it flushes. Such a store declares `in_order`, and a lane tells it of waiting dequeues before the commit, so that their claim
+shares the transaction.
+
 The lanes are for what comes by the thousand: enqueues, claims, and what holders say of jobs in hand. Everything else goes through
 `shard`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
 """
@@ -9,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
@@ -48,10 +54,17 @@ _WHOLE_UP_TO_ELSEWHERE = 24
 _FULL_FOR_S = 1.0
 
 
-class ClaimRequest(tuple[str, ClaimCall, int]):
-    """(queue, call, claim timeout in ms): one dequeue call's wish, before joining."""
+class ClaimRequest(NamedTuple):
+    """What one dequeue asks for, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
 
-    __slots__ = ()
+    `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither.
+    """
+
+    queue: str
+    call: ClaimCall
+    claim_timeout_ms: int
+    coverage: float = 1.0
+    wait_ms: int = 0
 
 
 class Hooks:
@@ -112,7 +125,7 @@ class ShardLanes:
             "claim",
             self._claim,
             waiting_max=_CLAIMS_WAITING_MAX,
-            weigh=lambda request: request[1].limit,
+            weigh=lambda request: request.call.limit,
             orphaned=self._give_back,
         )
         self.finish: Lane[Sequence[Ack], Sequence[Acked]] = self._groups(
@@ -218,12 +231,12 @@ class ShardLanes:
         most_bytes = _CLAIM_BYTES_MAX // len(requests)
         joined: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
-            joined.setdefault(request[0], []).append(index)
+            joined.setdefault(request.queue, []).append(index)
         orders = [
             ClaimOrder(
                 queue,
-                _within([requests[i][1] for i in indices], most_bytes),
-                requests[indices[0]][2],
+                _within([requests[i].call for i in indices], most_bytes),
+                requests[indices[0]].claim_timeout_ms,
                 _CLAIM_BYTES_MAX,
             )
             for queue, indices in joined.items()
@@ -240,7 +253,7 @@ class ShardLanes:
             if expired:
                 self.hooks.expired(requests[indices[0]][0], expired)
             for i, jobs in zip(indices, all_jobs, strict=True):
-                if cut_short and not jobs and requests[i][1].limit > 0:
+                if cut_short and not jobs and requests[i].call.limit > 0:
                     answers[i] = NOT_BEGUN
                 else:
                     answers[i] = make(Claimed, ((jobs,), next_due_ms, 0, False))
@@ -387,8 +400,8 @@ def _within(calls: list[ClaimCall], most_bytes: int) -> list[ClaimCall]:
 
 
 def _weight_of_insert(request: InsertRequest) -> int:
-    jobs = request[1]
-    return len(jobs) + sum([len(job[1]) for job in jobs]) // _BYTES_A_JOB
+    jobs = request.jobs
+    return len(jobs) + sum([len(job.body) for job in jobs]) // _BYTES_A_JOB
 
 
 _NOTHING = Claimed(((),))

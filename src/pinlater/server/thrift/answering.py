@@ -237,14 +237,13 @@ class Answering:
             if undelivered:
                 self.undelivered(answer)
                 return NO_ANSWER if recipient.gone else reply
-            jobs = answer.dequeued.jobs
-            if jobs and jobs[0].token:  # a dry run shows jobs without one
+            if answer.claimed and answer.claimed[0].token:  # a dry run shows jobs without one
                 recipient.handed_out = answer
         return reply
 
     def undelivered(self, answer: Delivery) -> None:
         """The kernel did not get all of this answer: its jobs go back, unspent."""
-        self._service.dequeuing.undelivered(answer.caller, answer.queue, answer.dequeued)
+        self._service.dequeuing.undelivered(answer.queue, answer.claimed)
 
     def _failed(self, call: Call, route: Route, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(error.code.name)

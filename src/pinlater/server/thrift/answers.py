@@ -11,7 +11,6 @@ from pinlater.domain.job import Attempt, Job, Outcome
 from pinlater.domain.queue import Queue, QueueConfig
 from pinlater.server.operations.values import (
     AckResult,
-    Caller,
     Dequeued,
     Enqueued,
     JobCount,
@@ -30,38 +29,38 @@ _QUEUES_A_TURN = 250
 class Delivery(types.PinLaterDequeueResponse):
     """A dequeue's answer that remembers what it hands out, in case it can't be written."""
 
-    __slots__ = ("caller", "dequeued", "queue")
+    __slots__ = ("claimed", "queue")
 
-    def __init__(
-        self, caller: Caller, queue: str, dequeued: Dequeued, outcomes: list[types.AckOutcome] | None = None
-    ) -> None:
-        self.caller = caller
+    def __init__(self, queue: str, dequeued: Dequeued, outcomes: list[types.AckOutcome] | None = None) -> None:
         self.queue = queue
-        self.dequeued = dequeued
-        handed_out = dequeued.jobs
-        self.jobs = {descriptor: job.body for descriptor, _, job in handed_out}
-        self.jobMetadata = {
-            descriptor: types.PinLaterDequeueMetadata(
-                job.attempts_allowed,
-                job.attempts_remaining,
-                token or None,
-                job.headers or None,
-                job.claim_deadline_ms or None,
-                job.created_at_ms,
-                job.attempt,
-            )
-            for descriptor, token, job in handed_out
-        }
+        self.claimed = dequeued.claimed
+        bodies: dict[str, bytes] = {}
+        metadata: dict[str, types.PinLaterDequeueMetadata] = {}
+        for shard, jobs, token in dequeued.claimed:
+            prefix = f"{queue}:s{shard}:p"
+            for job in jobs:
+                descriptor = f"{prefix}{job.priority}:{job.id}"
+                bodies[descriptor] = job.body
+                metadata[descriptor] = types.PinLaterDequeueMetadata(
+                    job.attempts_allowed,
+                    job.attempts_remaining,
+                    token or None,
+                    job.headers or None,
+                    job.claim_deadline_ms or None,
+                    job.created_at_ms,
+                    job.attempt,
+                )
+        self.jobs = bodies
+        self.jobMetadata = metadata
         self.ackOutcomes = outcomes
         if outcomes is None and dequeued.ack_results:
             self.ackOutcomes = ack_outcomes(dequeued.ack_results)
-        self.jobOrder = list(self.jobs) if handed_out else None
+        self.jobOrder = list(bodies) if bodies else None
 
     def forget_bodies(self) -> None:
         """Keeps only what it takes to give the jobs back: the answer is encoded, and its bytes are counted."""
         self.jobs = self.jobMetadata = self.jobOrder = None
-        jobs = [handed_out._replace(job=handed_out.job._replace(body=b"")) for handed_out in self.dequeued.jobs]
-        self.dequeued = self.dequeued._replace(jobs=jobs)
+        self.claimed = [part._replace(jobs=[job._replace(body=b"") for job in part.jobs]) for part in self.claimed]
 
 
 def enqueued(value: Enqueued) -> types.PinLaterEnqueueResponse:

@@ -230,7 +230,10 @@ class ThriftConnection(asyncio.Protocol):
     @property
     def held_since_s(self) -> float:
         """Since when it holds the oldest of that."""
-        return self._queue[0][0] if self.waiting and self._queue else self._partial_since_s
+        if self.waiting and self._queue:
+            arrived_s, _, _, _ = self._queue[0]
+            return arrived_s
+        return self._partial_since_s
 
     def shed(self) -> None:
         """Throws away what `held_bytes` counts, but for the beginnings of frames; each is answered with an error in its turn."""

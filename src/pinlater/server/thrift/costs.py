@@ -15,7 +15,7 @@ from pinlater.server.thrift.settings import ThriftSettings
 Cost = Callable[[Any], int]
 
 JOB_BYTES = 4 * 1024  # of a job without its body
-PAGES_BYTES = 8 * 1024 * 1024  # of all pages of a scan that are in memory at once: see `operations.inspect`
+PAGES_BYTES = 8 * 1024 * 1024  # of all pages of a scan that are in memory at once: see `operations.merged_rows`
 _DEQUEUED_MAX = 1_000
 
 

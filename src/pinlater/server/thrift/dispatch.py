@@ -38,16 +38,16 @@ async def enqueue_jobs(service: Service, call: Any) -> Any:
 
 
 async def dequeue_jobs(service: Service, call: Any) -> Any:
-    who = caller(call.context)
-    dequeued = await service.dequeuing.dequeue(who, await requests.dequeue_command(call.request))
+    queue = call.request.queueName
+    dequeued = await service.dequeuing.dequeue(caller(call.context), await requests.dequeue_command(call.request))
     if len(dequeued.ack_results) <= ITEMS_A_TURN:
-        return answers.Delivery(who, call.request.queueName, dequeued)
+        return answers.Delivery(queue, dequeued)
     try:
         outcomes = await in_turns(dequeued.ack_results, answers.ack_outcomes)
     except asyncio.CancelledError:  # the caller has gone: what was claimed goes back, unspent
-        service.dequeuing.undelivered(who, call.request.queueName, dequeued)
+        service.dequeuing.undelivered(queue, dequeued.claimed)
         raise
-    return answers.Delivery(who, call.request.queueName, dequeued, outcomes)
+    return answers.Delivery(queue, dequeued, outcomes)
 
 
 async def ack_dequeued_jobs(service: Service, call: Any) -> None:

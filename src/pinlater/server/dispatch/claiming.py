@@ -1,0 +1,162 @@
+"""One dequeue's claims: from one shard after the other until it has enough, each waited for within a deadline where there are others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.job import ClaimedJob, Holder
+from pinlater.server.dispatch.claim_deadlines import ClaimDeadlines
+from pinlater.server.dispatch.waiters import Waiters
+from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.storage.values import ClaimCall, Claimed
+
+logger = logging.getLogger(__name__)
+
+# A shard that failed or was slow may have had jobs: a dequeue that waits asks again after this time.
+_AFTER_SLOWNESS_MS = 1_000
+
+
+class FromShard(NamedTuple):
+    """Jobs claimed from one shard by one call, and the token of that claim ('' for jobs that are only shown)."""
+
+    shard: str
+    jobs: Sequence[ClaimedJob]
+    token: str
+
+
+class Claiming:
+    """Asks the shards. `give_back(queue, part)` takes claims that reach no caller; `queue_gone(queue)` is told what no shard knows."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        clock: Clock,
+        give_back: Callable[[str, FromShard], None],
+        queue_gone: Callable[[str], None],
+    ) -> None:
+        self._shards = shards
+        self._clock = clock
+        self._give_back = give_back
+        self._queue_gone = queue_gone
+        self._deadlines: dict[str, ClaimDeadlines] = {}  # by shard
+
+    async def claim(
+        self, request: ClaimRequest, waiters: Waiters | None = None, attempt: int = 0
+    ) -> tuple[list[FromShard], int | None]:
+        """Jobs from the covered shards in random order, and when the next becomes due if they gave too few.
+
+        `waiters`: those of the queue, for a dequeue that waits. `attempt`: how often it has asked before. A shard that fails, or does
+        not answer for a while, is passed over; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask anew.
+        """
+        claimed: list[FromShard] = []
+        next_due_ms: int | None = None
+        left, holder, bytes_left = request.call
+        failures: list[PinLaterError] = []
+        shards = self._shards.for_claim(request.coverage)
+        if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
+            shards = _newest_first(shards, waiters)
+        try:
+            for place, shard in enumerate(shards):
+                here = request
+                if attempt or place:
+                    here = request._replace(call=ClaimCall(left, _holder_of(holder, attempt, place), bytes_left))
+                try:
+                    if len(shards) == 1 or shard.trusted:
+                        answer = shard.claim.submit(here)
+                    else:
+                        answer = self._submit_in_time(shard, here, waiters, anything=bool(claimed))
+                    found = await self._delivered(shard, here, answer)
+                except PinLaterError as error:
+                    failures.append(error)
+                    continue
+                if found.next_due_ms is not None:
+                    next_due_ms = _earliest(next_due_ms, found.next_due_ms)
+                [jobs] = found.jobs
+                if jobs:
+                    claimed.append(FromShard(shard.name, jobs, here.call.holder.token))
+                    left -= len(jobs)
+                if left <= 0 or shard is shards[-1]:
+                    break
+                bytes_left -= sum([len(job.body) for job in jobs])
+                if bytes_left <= 0:
+                    break
+        except (Exception, asyncio.CancelledError):
+            # The caller has gone, or `JobsCame`, or our own fault: these jobs reach no caller.
+            for part in claimed:
+                self._give_back(request.queue, part)
+            raise
+        if failures:
+            self._judge(request.queue, failures, len(shards))
+            next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)
+        return claimed, next_due_ms
+
+    def _submit_in_time(
+        self, shard: ShardLanes, request: ClaimRequest, waiters: Waiters | None, *, anything: bool
+    ) -> asyncio.Future[Claimed]:
+        """The answer of one shard of several, which fails once the shard is seen to be slow.
+
+        A dequeue that waits for jobs goes without that shard sooner: if others gave it `anything`, or once jobs have come meanwhile.
+        """
+        if not shard.healthy:
+            raise out_of_reach(shard.name)
+        if anything and waiters is not None and shard.slow:
+            raise slow_to_answer(shard.name)
+        deadlines = self._deadlines.get(shard.name)
+        if deadlines is None:
+            settings = self._shards.settings
+            deadlines = ClaimDeadlines(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
+            self._deadlines[shard.name] = deadlines
+        answer = shard.claim.submit(request)
+        deadlines.begin(answer, waiters, request.call.limit, anything=anything)
+        return answer
+
+    async def _delivered(self, shard: ShardLanes, request: ClaimRequest, answer: asyncio.Future[Claimed]) -> Claimed:
+        """The answer; its jobs go back if the caller goes in the very turn of the loop in which it came."""
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            # Answered and cancelled in one turn of the loop: the lane took it for delivered.
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self.undelivered(shard.name, request, answer.result())
+            raise
+
+    def undelivered(self, shard: str, request: ClaimRequest, claimed: Claimed) -> None:
+        """A claim was answered, and its caller had gone or was told that it took too long: the jobs go back."""
+        [jobs] = claimed.jobs
+        if jobs:
+            self._give_back(request.queue, FromShard(shard, jobs, request.call.holder.token))
+
+    def _judge(self, queue: str, failures: list[PinLaterError], asked: int) -> None:
+        """Raises where no shard has answered. One that doesn't know the queue (yet) is none that failed, while others do."""
+        if len(failures) == asked:
+            if all(isinstance(error, QueueNotFound) for error in failures):
+                self._queue_gone(queue)
+            raise next((error for error in failures if not isinstance(error, QueueNotFound)), failures[0])
+        for error in failures:
+            if not isinstance(error, QueueNotFound):
+                logger.debug("a dequeue was answered without a shard", extra={"queue": queue, "reason": error.message})
+
+
+def _newest_first(shards: Sequence[ShardLanes], waiters: Waiters) -> list[ShardLanes]:
+    """A dequeue that was woken asks the shard first that got the newest jobs."""
+    newest_on, waiters.newest_on = waiters.newest_on, None
+    return sorted(shards, key=lambda shard: (shard.slow, shard.name != newest_on))
+
+
+def _holder_of(holder: Holder, attempt: int, place: int) -> Holder:
+    """Whose claim it is that attempt `attempt` sends to the shard at `place` in its order, both counted from 0 and not both 0.
+
+    A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
+    token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
+    """
+    return Holder(holder.descriptor, holder.source, f"{holder.token}.{attempt:x}.{place:x}")
+
+
+def _earliest(known_ms: int | None, ms: int) -> int:
+    return ms if known_ms is None else min(known_ms, ms)

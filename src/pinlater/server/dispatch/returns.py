@@ -1,0 +1,85 @@
+"""Claims that reached no caller go back: released unspent and due at once, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import Outcome
+from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.values import ClaimRef, JobKey
+
+logger = logging.getLogger(__name__)
+
+# A shard that is out of reach is mostly back within a minute; a claim that is not released waits for its time-out.
+_RELEASE_PAUSES_S = (0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
+
+
+class ClaimReturns:
+    """Releases claims. `ready(queue, jobs)` is told of jobs that can be claimed again."""
+
+    def __init__(self, shards: Shards, limits: RateLimits, ready: Callable[[str, int], None]) -> None:
+        self._shards = shards
+        self._limits = limits
+        self._ready = ready
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self._closing = asyncio.Event()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether claims are on their way back."""
+        return bool(self._under_way)
+
+    def give_back(self, queue: str, part: FromShard, *, charged: bool) -> None:
+        """Releases claims whose jobs reached no caller. `charged`: the limit of the queue was charged for them."""
+        task = asyncio.ensure_future(self._release(queue, part, charged=charged))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    def drain(self) -> None:
+        """A release that fails from now on is not tried again."""
+        self._draining = True
+
+    async def close(self) -> None:
+        """Finishes what is under way."""
+        self.drain()
+        self._closing.set()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _release(self, queue: str, part: FromShard, *, charged: bool) -> None:
+        """Tries again for a while. Also where the outcome is unknown: the token names this claim alone, so that a second release of it
+        changes nothing."""
+        shard = self._shards.get(part.shard)
+        if shard is None:
+            return
+        refs = [ClaimRef(JobKey(queue, job.priority, job.id), part.token) for job in part.jobs]
+        for pause_s in (*_RELEASE_PAUSES_S, None):
+            try:
+                if not shard.healthy:
+                    raise out_of_reach(shard.name)
+                answers = await shard.release.submit(refs)
+                break
+            except PinLaterError as error:
+                if pause_s is None or self._draining:
+                    logger.warning(
+                        "claims that reached nobody can't be released; they will time out",
+                        extra={"queue": queue, "claims": len(refs), "reason": error.message},
+                    )
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._closing.wait()
+                shard = self._shards.get(part.shard) or shard
+        released = sum([answer.outcome is Outcome.APPLIED for answer in answers])
+        if charged:
+            self._limits.charge(queue, -released)
+        if released:
+            self._ready(queue, released)

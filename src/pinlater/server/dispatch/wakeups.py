@@ -1,0 +1,78 @@
+"""What makes jobs ready, told to the dequeues that wait for them, here and on the other servers of the same shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pinlater.domain.clock import Clock
+from pinlater.server.dispatch.waiters import Waiters
+from pinlater.server.storage.values import InsertRequest
+
+
+class Wakeups:
+    """The waiters of all queues. `elsewhere(queue, jobs)` tells the other servers; None where there are none."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_queue: dict[str, Waiters] = {}
+        self.elsewhere: Callable[[str, int], None] | None = None
+
+    def waiters_of(self, queue: str) -> Waiters:
+        """Those of a queue, made when a dequeue is about to wait."""
+        waiters = self._by_queue.get(queue)
+        if waiters is None:
+            waiters = self._by_queue[queue] = Waiters(queue, self._clock.now_ms)
+        return waiters
+
+    def count(self, queue: str) -> int:
+        """How many wait for this queue."""
+        waiters = self._by_queue.get(queue)
+        return 0 if waiters is None else len(waiters)
+
+    def count_by_queue(self) -> dict[str, float]:
+        """How many wait for each queue where any do."""
+        return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
+
+    def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
+        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`."""
+        if jobs and self.elsewhere is not None:
+            self.elsewhere(queue, jobs)
+        self._wake(queue, jobs, due_at_ms)
+
+    def woken_from_elsewhere(self, queue: str, jobs: int) -> None:
+        """Another server of the same shards says that there are jobs."""
+        self._wake(queue, jobs)
+
+    def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
+        waiters = self._by_queue.get(queue)
+        if waiters is None:
+            return
+        if jobs:
+            waiters.wake(jobs)
+        if due_at_ms is not None:
+            waiters.version += 1
+            waiters.due_at(due_at_ms)
+
+    def inserting(self, shard: str, request: InsertRequest, now_ms: int) -> bool:
+        """Wakes who waits for these jobs, and says where they are; whether anybody does."""
+        waiters = self._by_queue.get(request.queue)
+        if waiters is None:
+            if self.elsewhere is not None:
+                self.elsewhere(request.queue, len(request.jobs))
+            return False
+        awaited = len(waiters) > 0
+        waiters.newest_on = shard
+        later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
+        self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
+        return awaited
+
+    def look_again(self, queue: str | None = None) -> None:
+        """Something about this queue (None: about all) has changed: whoever waits looks again."""
+        for waiters in list(self._by_queue.values()) if queue is None else filter(None, [self._by_queue.get(queue)]):
+            waiters.wake_all()
+
+    def queue_gone(self, queue: str) -> None:
+        """The queue does not exist (any more): whoever waits on it is told so."""
+        waiters = self._by_queue.pop(queue, None)
+        if waiters is not None:
+            waiters.wake_all()

@@ -1,0 +1,192 @@
+"""Rows of several shards and priorities in one order, newest first: read page by page, and searched where there is a regex."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from pinlater.domain.descriptor import I64_MAX
+from pinlater.domain.errors import ContinuationInvalid, WorldError
+from pinlater.server.operations.addressing import left_out, reachable
+from pinlater.server.operations.regex import BodyRegex
+from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.values import Page, PageRow, raise_error
+from pinlater.server.telemetry.metrics import Metrics
+
+START, END = "0", "-1"
+PAGE_ROWS = 1_000
+_PAGE_BYTES = 8 * 1024 * 1024  # of the bodies of all pages that a scan holds at once
+_PAGE_BYTES_MIN = 256 * 1024
+# Without a shard where there is one only, and from servers that did not name it.
+_CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
+
+
+class Found(NamedTuple):
+    """A row of a scan, the shard it came from, and whether the regex, where there is one, is in its body."""
+
+    shard: str
+    row: PageRow
+    matches: bool
+
+
+class ScanPosition(NamedTuple):
+    """Where a page of a scan ended. A scan goes by time and id, both descending, then by the shard's name: ids of different shards can
+    be equal. `shard` None: not known, so that what is at this time and id may come once more rather than not at all."""
+
+    sort_ms: int
+    id: int
+    shard: str | None
+
+    def on(self, shard: str, *, alone: bool) -> tuple[int, int] | None:
+        """After which row (time, id) the next page of this shard begins; None: with the first. `alone`: there is no other shard."""
+        if alone or (self.shard is not None and shard <= self.shard):
+            return self.sort_ms, self.id
+        if self.id < I64_MAX:
+            return self.sort_ms, self.id + 1
+        return (self.sort_ms + 1, 0) if self.sort_ms < I64_MAX else None
+
+
+def page_of(
+    filter: JobFilter, priority: int, after: tuple[int, int] | None, limit: int, now_ms: int, *, bodies: bool
+) -> Page:
+    """A page of the jobs that a filter names, of one priority."""
+    return Page(filter.queue, filter.state, priority, limit, after, now_ms, filter.future, bodies, _PAGE_BYTES)
+
+
+class _Stream:
+    """The rows of one shard and priority, page by page, searched a page at a time where there is a regex."""
+
+    def __init__(self, shard: ShardLanes, first: Page, regex: BodyRegex | None) -> None:
+        self.shard = shard
+        self._first = first
+        self._regex = regex
+        self._after = first.after
+        self._unsearched: list[PageRow] = []
+        self._found: deque[Found] = deque()
+        self._ended = False
+
+    async def next(self) -> Found | None:
+        """The next row; None where there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
+        while not self._found:
+            if not self._unsearched and not await self._read():
+                return None
+            await self._search()
+        return self._found.popleft()
+
+    async def _read(self) -> bool:
+        if self._ended:
+            return False
+        page = self._first._replace(after=self._after)
+        self._unsearched = list(raise_error(await self.shard.shard.scan_jobs(page)))
+        rows = self._unsearched
+        self._ended = not rows or (len(rows) < page.limit and not page.bodies)
+        if rows:
+            self._after = (rows[-1].sort_ms, rows[-1].job.id)
+        return bool(rows)
+
+    async def _search(self) -> None:
+        rows = self._unsearched
+        matches = [True] * len(rows) if self._regex is None else await self._regex.found(rows)
+        if not matches:
+            raise _BudgetEnded
+        self._found.extend(
+            Found(self.shard.name, row if match else PageRow(row.sort_ms, row.job._replace(body=None)), match)
+            for row, match in zip(rows, matches, strict=False)
+        )
+        self._unsearched = rows[len(matches) :]
+
+
+class _BudgetEnded(Exception):
+    """A budget of the regex ended before the next row was searched."""
+
+
+class MergedRows:
+    """All shards' and priorities' rows in one order, newest first, read page by page. A shard that fails is left out from then on."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        metrics: Metrics,
+        method: str,
+        filter: JobFilter,
+        priorities: Sequence[int],
+        after: ScanPosition | None,
+        limit: int,
+        now_ms: int,
+        regex: BodyRegex | None,
+        *,
+        bodies: bool,
+    ) -> None:
+        bodies = bodies or regex is not None
+        self._metrics, self._method = metrics, method
+        found = reachable(shards, self._metrics, method)
+        self.cut = len(found) < len(shards)
+        self.unsearched = False  # whether a budget of the regex ended before all rows were searched
+        self._failures: dict[str, WorldError] = {}
+        self._shards = len(found)
+        self._alone = len(shards) == 1
+        page = page_of(filter, 0, None, min(limit, PAGE_ROWS), now_ms, bodies=bodies)._replace(
+            max_bytes=max(_PAGE_BYTES // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
+        )
+        self._streams = [
+            _Stream(shard, page._replace(priority=priority, after=begin), regex)
+            for shard in found
+            for begin in [None if after is None else after.on(shard.name, alone=self._alone)]
+            for priority in priorities
+        ]
+        self._heap: list[tuple[int, int, str, int, Found]] = []
+
+    def continuation(self, last: Found | None) -> str:
+        """What a caller names to go on after this row. One shard alone gives a form that older servers read, too."""
+        if last is None:
+            return START
+        place = f"{last.row.sort_ms}.{last.row.job.id}"
+        return place if self._alone else f"{place}.{last.shard}"
+
+    async def rows(self) -> AsyncIterator[Found]:
+        """Ends early where a budget of the regex ends. Raises `WorldError` where every shard fails."""
+        await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
+        while self._heap and not self.unsearched:
+            _, _, _, number, found = heapq.heappop(self._heap)
+            yield found
+            await self._push(number)
+
+    async def _push(self, number: int) -> None:
+        shard = self._streams[number].shard.name
+        if shard in self._failures:
+            return
+        try:
+            found = await self._streams[number].next()
+        except _BudgetEnded:
+            self.unsearched = True
+            return
+        except WorldError as error:
+            if shard not in self._failures:
+                self._failures[shard] = error
+                left_out(self._metrics, self._method, [shard], error.message)
+            self.cut = True
+            if len(self._failures) == self._shards:
+                raise
+            return
+        if found is not None:
+            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, shard, number, found))
+
+
+def parse_continuation(command: ScanCommand) -> ScanPosition | None:
+    """Where a scan goes on; None: at its begin. Raises `ContinuationInvalid`."""
+    if command.continuation == START:
+        return None
+    match = _CONTINUATION.fullmatch(command.continuation) if command.paged else None
+    if match is None:
+        raise ContinuationInvalid(command.continuation)
+    sort_ms, job_id = int(match[1]), int(match[2])
+    if (
+        not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX
+    ):  # no job has such a place, and no store such a number
+        raise ContinuationInvalid(command.continuation)
+    return ScanPosition(sort_ms, job_id, match[3])

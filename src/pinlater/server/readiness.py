@@ -1,0 +1,47 @@
+"""Whether a server is ready for requests, and why not."""
+
+from __future__ import annotations
+
+import logging
+
+from pinlater.server.http.server import Readiness
+from pinlater.server.sharding.shards import Shards
+
+logger = logging.getLogger(__name__)
+
+
+class ReadinessWatch:
+    """Of one server. `state`: starting, ready, draining or stopped."""
+
+    def __init__(self) -> None:
+        self.state = "starting"
+        self._store_error: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server has started and does not stop."""
+        return self.state == "ready"
+
+    def readiness(self, shards: Shards | None) -> Readiness:
+        """Whether to send requests here. `shards`: None before the server has opened them."""
+        if not self.ready or shards is None:
+            return Readiness(False, (self.state,))
+        if self._store_error is not None:
+            return Readiness(False, (self._store_error,))
+        lost = tuple(
+            f"shard {shard.name} is out of reach: {shard.health.reason}" for shard in shards if not shard.healthy
+        )
+        return Readiness(len(lost) < len(shards), lost)
+
+    async def look(self, shards: Shards) -> None:
+        """Asks the stores of this server alone; shared ones have a health of their own. Raises what a store answers."""
+        for shard in shards:
+            if shard.trusted:
+                try:
+                    await shard.raw.ping()
+                except Exception as error:
+                    self._store_error = f"shard {shard.name}: {error}"
+                    raise
+        if self._store_error is not None:
+            logger.info("the store can be used again")
+            self._store_error = None
