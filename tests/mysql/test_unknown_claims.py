@@ -17,7 +17,8 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.interface import InsertRequest
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import QUEUE, Desk
-from tests.mysql.rig import Rig, rig_on, until
+from tests.mysql.rig import Rig, rig_on
+from tests.shared_shards.rig import until
 
 COMMIT = b";COMMIT"
 _CLAIM_MS = 600_000

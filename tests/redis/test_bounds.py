@@ -173,7 +173,7 @@ async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(rig: Rig, des
         with pytest.raises(OutcomeUnknown):
             await desk.purge(JobState.PENDING)
     assert (await desk.counts()).pending == 1_500
-    rig.assert_consistent()
+    await rig.assert_consistent()
     assert await desk.purge(JobState.PENDING) == 1_500
 
 
