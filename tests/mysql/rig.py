@@ -63,7 +63,7 @@ class Rig(ShardRig[DatabaseServer, MysqlShard]):
         await self.ask("UPDATE servers SET seen_at_ms = seen_at_ms - 3600000")
 
     async def clock_s(self) -> int:
-        [[now]] = await self.ask("SELECT UNIX_TIMESTAMP()")
+        [[now]] = await self.server.execute("SELECT UNIX_TIMESTAMP()")
         return int(now)
 
     async def ask(self, statement: str) -> list[tuple[Any, ...]]:
