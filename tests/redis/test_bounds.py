@@ -85,7 +85,7 @@ async def fill(desk: Desk) -> None:
 
 
 async def finish(desk: Desk, queues: list[str], limit: int) -> None:
-    """Claims in each so many; a quarter stays in hand, a quarter fails."""
+    """Claims this number in each; a quarter stays claimed, a quarter fails."""
     orders = [ClaimOrder(queue, [ClaimCall(limit, desk.holder())], TIMEOUT_MS) for queue in queues]
     acks = []
     for queue, claimed in zip(queues, await desk.shard.claim_jobs(orders, desk.now), strict=True):

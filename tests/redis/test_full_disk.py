@@ -134,7 +134,7 @@ async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_l
         kept = [await desk.put(b"kept") for _ in range(5)]
         small.disk.fill()
         trouble: PinLaterError | None = None
-        while trouble is None:  # what is left of the last block is still written
+        while trouble is None:  # the rest of the last block is still written
             try:
                 kept.append(await desk.put(b"kept"))
             except PinLaterError as error:
