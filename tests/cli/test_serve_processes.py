@@ -134,7 +134,7 @@ def server(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> Iterator[Se
 
 
 def connections_to_all(server: Server) -> list[Client]:
-    """Clients of one connection each, so many that every process has one; the kernel decides who gets which."""
+    """Clients with one connection each, enough that every process has one; the kernel distributes them."""
     clients: list[Client] = []
 
     def everybody_has_one() -> bool:

@@ -189,6 +189,24 @@ async def test_a_long_poll_given_up_hangs_up_so_that_the_server_takes_its_jobs_b
         await client.close()  # nothing is left to wait for
 
 
+async def test_closing_ends_calls_on_retired_connections_too() -> None:
+    """The pool has replaced such a connection. If it stayed open, the socket would outlive the client's event loop."""
+    async with FakeServer(getQueueNames=lambda _: asyncio.Event().wait(), createQueue=lambda _: None) as server:
+        client = AsyncClient(server.address, connections=1, timeout_ms=60_000)
+        await client.open()
+        call = asyncio.create_task(client.queue_names())
+        while not server.calls:
+            await asyncio.sleep(0)
+        assert client._opened.engine is not None
+        client._opened.engine.renew()
+        await client.create_queue("q")
+        assert server.connections == 2
+        await client.close()
+        async with asyncio.timeout(10):
+            with pytest.raises((errors.ConnectionLost, errors.ClientClosed)):
+                await call
+
+
 async def test_a_long_poll_does_not_hold_up_other_calls() -> None:
     async with (
         FakeServer(dequeueJobs=lambda _: asyncio.Event().wait(), createQueue=lambda _: None) as server,

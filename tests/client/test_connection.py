@@ -81,6 +81,19 @@ async def test_a_call_given_up_leaves_its_place_in_line(line: tuple[ClientConnec
         assert await kept == {"second"}
 
 
+async def test_a_retired_connection_closes_when_its_last_call_is_given_up(
+    line: tuple[ClientConnection, Peer],
+) -> None:
+    """The server may never answer that call."""
+    connection, peer = line
+    call = ask(connection)
+    await peer.wait_for(1)
+    connection.retire()
+    call.cancel()
+    async with asyncio.timeout(5):
+        assert await peer._reader.read() == b""
+
+
 async def test_answers_out_of_order_reach_nobody(line: tuple[ClientConnection, Peer]) -> None:
     connection, peer = line
     calls = [ask(connection), ask(connection)]

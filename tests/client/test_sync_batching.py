@@ -39,7 +39,7 @@ async def answers_to(submitted: list[Future[Placed]]) -> list[Any]:
 
 
 async def asked(server: FakeServer, times: int = 1) -> None:
-    """Returns when so many enqueues have come."""
+    """Returns when this number of enqueues has arrived."""
     async with asyncio.timeout(30):
         while len(server.called("enqueueJobs")) < times:
             await asyncio.sleep(0.001)

@@ -185,7 +185,7 @@ async def test_checkpoints_of_one_call_take_effect_in_order(desk: Desk) -> None:
 
 
 async def test_checkpointed_jobs_time_out_later_but_still_do(desk: Desk) -> None:
-    """The deadline moves, it does not vanish; the run-after that the checkpoint set is kept."""
+    """The deadline moves and stays set; the run-after that the checkpoint set is kept."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS)
     await desk.checkpoint(Checkpoint(held.key, "worker", run_after_ms=desk.now - 5))

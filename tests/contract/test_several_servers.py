@@ -145,7 +145,7 @@ async def again(other: Desk, desk: Desk) -> Held:
 async def test_acks_of_live_claims_count_in_a_queue_that_was_made_again(
     again: Held, other: Desk, desk: Desk, acks: int
 ) -> None:
-    """One by one and several at once; the second call after a surprise looks before it acks."""
+    """One by one and several at once; after an unexpected answer, the second call looks before it acks."""
     more = [await desk.put_and_take() for _ in range(2 * acks - 1)]
     held = [again, *more]
     for part in (held[:acks], held[acks:]):

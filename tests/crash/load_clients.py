@@ -31,7 +31,7 @@ class LoadClients:
     recorder: Recorder = field(default_factory=Recorder)
     unexpected: list[str] = field(default_factory=list)
     refusals: list[tuple[int, str, bool]] = field(default_factory=list)
-    # A producer puts no more than this into the queue while it waits for no one: the run must be drained at its end.
+    # A producer that does not wait keeps at most this number of jobs in the queue: the run must be drained at its end.
     jobs_max: int = 20_000
     _stop_producing: threading.Event = field(default_factory=threading.Event)
     _stop_working: threading.Event = field(default_factory=threading.Event)

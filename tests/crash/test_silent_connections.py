@@ -22,7 +22,7 @@ MEMORY_MB_MAX = 400.0
 
 @contextmanager
 def more_files(wanted: int) -> Iterator[None]:
-    """Room for so many open files, here and in children started meanwhile."""
+    """Allows this number of open files, here and in child processes started meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         pytest.skip(f"this user may open only {hard} files")

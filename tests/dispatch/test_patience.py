@@ -34,7 +34,7 @@ class CountingLoop(TurnedLoop):
 
 
 class Wait:
-    """A loop, its time, and one shard's patience."""
+    """An event loop, its time, and how long one shard waits."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

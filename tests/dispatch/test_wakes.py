@@ -30,7 +30,7 @@ class Ear:
         return await asyncio.wait_for(self.heard.get(), WAIT_S)
 
     async def total(self, jobs: int) -> dict[str, int]:
-        """What was heard of each queue, until it makes so many jobs."""
+        """The jobs announced for each queue, once they add up to this number."""
         told: dict[str, int] = {}
         while sum(told.values()) < jobs:
             queue, more = await self.next()

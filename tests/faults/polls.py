@@ -52,7 +52,7 @@ async def _only_the_harmed_takes_enqueues(stage: Stage) -> AsyncIterator[None]:
     in_a_row = itertools.count()
 
     async def known_to_all() -> bool:
-        """So many enqueues by whichever server went there and nowhere else."""
+        """Whether twenty enqueues in a row went to the harmed shard and to no other."""
         nonlocal in_a_row
         [descriptor] = await stage.load.put(QUEUE)
         if shard_of(descriptor) != HARMED:

@@ -91,7 +91,7 @@ def id_of(descriptor: str) -> int:
 
 
 class Judged(NamedTuple):
-    """What is left of the violations, and which jobs a rollback took."""
+    """The violations that no rollback explains, and the jobs that a rollback took."""
 
     broken: list[Violation]
     lost: set[str]

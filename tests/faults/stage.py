@@ -210,7 +210,7 @@ class Stage:
         await self.flows([shard], jobs=10)
 
     async def flows(self, shards: Sequence[str], *, jobs: int) -> None:
-        """Until each of these shards has taken so many jobs more, and so many more are done."""
+        """Waits until each of these shards has taken this number of further jobs, and as many are done."""
         load = self.load
         goals = [
             (counts, shard, counts[shard] + jobs) for counts in (load.enqueued, load.succeeded) for shard in shards

@@ -23,7 +23,7 @@ def enqueue(server: Server, number: int, body: bytes) -> None:
 
 
 def claimed_by_another(server: Server, number: int) -> None:
-    """Another worker gets so many jobs within its patience, with all their attempts."""
+    """Another worker gets this number of jobs before its deadline, with all their attempts."""
     found: set[str] = set()
     with Caller(server) as worker:
 
@@ -55,7 +55,7 @@ def test_jobs_of_a_client_that_resets_without_reading_come_back_at_once(server: 
 def test_a_dead_client_with_many_calls_behind_a_long_poll_gets_no_job(
     server: Server, leave: Callable[[Caller], None]
 ) -> None:
-    """Though the server reads no further while so many wait, and the next job comes at once."""
+    """The server reads no further while this number of calls waits, and the next job arrives at once."""
     client = Caller(server)
     client.queue(*[call("dequeueJobs", request=LONG_POLL)] * 130)
     flood([client], lambda: None)

@@ -15,7 +15,7 @@ from tests.hostile.conftest import BUDGET_BYTES
 
 pytestmark = pytest.mark.crash
 
-# Resident memory may grow by so many times the budget: copies, objects, what the allocator keeps.
+# Resident memory may grow by this multiple of the budget: copies, objects, what the allocator keeps.
 GROWTH_MB_MAX = 3 * BUDGET_BYTES / 1e6
 # The budget counts the bodies of a claim (64 MiB at most) once they are answers.
 GROWTH_WITH_A_CLAIM_MB_MAX = GROWTH_MB_MAX + 64 * 2**20 / 1e6
@@ -35,7 +35,7 @@ def jobs(number: int, body_bytes: int) -> types.PinLaterEnqueueRequest:
 
 
 def filled(server: Server, number: int, body_bytes: int) -> None:
-    """The queue has so many jobs more."""
+    """The queue has this number of further jobs."""
     with Caller(server) as caller:
         for _ in range(number):
             assert caller.call("enqueueJobs", request=jobs(1, body_bytes)).exception is None

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
-from tests.contract.desk import Desk
 from tests.mysql.consistency import inconsistencies
 from tests.servers.database import DatabaseServer
 from tests.servers.proxy import Proxy
+from tests.shared_shards.rig import ShardRig
 
 DATABASE = "pinlater_1"
-QUEUE = "emails"
-PATIENCE_S = 30.0
+COMMIT = b";COMMIT"  # not that of READ COMMITTED
 
 # Short, so that a test of a limit ends soon; long enough for a slow machine.
 LIMITS: dict[str, Any] = {
@@ -29,14 +28,17 @@ LIMITS: dict[str, Any] = {
 }
 
 
-class Rig:
-    """A server with one empty shard, reached through `proxy`. Shards and desks made here are closed with it."""
+class Rig(ShardRig[DatabaseServer, MysqlShard]):
+    """A server with the shard in its database `database`."""
+
+    limits = LIMITS
+    time_limit = "statement_timeout_ms"
+    claim_read_again = b"SELECT id, attempts_allowed, created_at_ms, body"
+    counts_settled_as_lost = False
 
     def __init__(self, server: DatabaseServer, proxy: Proxy, database: str, stack: AsyncExitStack) -> None:
-        self.server = server
-        self.proxy = proxy
+        super().__init__(server, proxy, stack)
         self.database = database
-        self._stack = stack
 
     def endpoint(self, *, direct: bool = False, **other: Any) -> Endpoint:
         port = self.server.port if direct else self.proxy.port
@@ -44,23 +46,25 @@ class Rig:
         return replace(usual, **other)
 
     def shard(self, *, direct: bool = False, endpoint: Endpoint | None = None, **settings: Any) -> MysqlShard:
-        """A shard that is not open yet. `direct`: past the proxy."""
         shard = MysqlShard(endpoint or self.endpoint(direct=direct), MysqlSettings(**{**LIMITS, **settings}))
         self._stack.push_async_callback(shard.close)
         return shard
 
-    async def open(self, *, direct: bool = False, **settings: Any) -> MysqlShard:
-        """An open one."""
-        shard = self.shard(direct=direct, **settings)
-        await shard.open(0)
-        return shard
+    @property
+    def url(self) -> str:
+        return (
+            f"mysql://{self.server.user}:{quote(self.server.password, safe='')}@{self.server.address}/{self.database}"
+        )
 
-    async def desk(self, *, direct: bool = False, **settings: Any) -> Desk:
-        """An open desk with the queue `emails`."""
-        desk = Desk(lambda: self.shard(direct=direct, **settings))
-        await desk.open()
-        await desk.shard.create_queues([QUEUE], desk.now)
-        return desk
+    def packet_of(self, change: str) -> bytes:
+        return COMMIT
+
+    async def expire_leases(self) -> None:
+        await self.ask("UPDATE servers SET seen_at_ms = seen_at_ms - 3600000")
+
+    async def clock_s(self) -> int:
+        [[now]] = await self.server.execute("SELECT UNIX_TIMESTAMP()")
+        return int(now)
 
     async def ask(self, statement: str) -> list[tuple[Any, ...]]:
         """One statement by the admin in the shard's database."""
@@ -81,12 +85,6 @@ async def rig_on(server: DatabaseServer, database: str = DATABASE, *, keep: bool
         yield Rig(server, await stack.enter_async_context(Proxy(server.address)), database, stack)
 
 
-def stats_of(desk: Desk) -> Any:
-    """The transactions' figures of a desk's shard."""
-    assert isinstance(desk.shard, MysqlShard)
-    return desk.shard.stats
-
-
 async def empty(server: DatabaseServer, database: str) -> None:
     """Deletes all rows of the shard but the schema's version, if there is one: making the tables anew would cost more than most tests."""
     async with server.connect() as connection, connection.cursor() as cursor:
@@ -94,15 +92,3 @@ async def empty(server: DatabaseServer, database: str) -> None:
         for (table,) in list(await cursor.fetchall()):
             which = " WHERE name <> 'schema'" if table == "meta" else ""
             await cursor.execute(f"DELETE FROM {database}.{table}{which}")
-
-
-async def until(condition: Callable[[], Awaitable[bool]], every_s: float = 0.01) -> None:
-    """Polls until it is so; fails after `PATIENCE_S`."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not await condition():
-            await asyncio.sleep(every_s)
-
-
-async def gathered(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-    """What became of each, errors as values."""
-    return await asyncio.gather(*calls, return_exceptions=True)

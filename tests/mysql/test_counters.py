@@ -13,7 +13,8 @@ from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage.values import Checkpoint, InsertRequest
 from tests.contract.desk import Desk, Held, unique
 from tests.mysql.consistency import inconsistencies
-from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE
 
 SERVERS = 3
 TASKS = 2  # on each

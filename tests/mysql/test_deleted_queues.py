@@ -5,7 +5,8 @@ from __future__ import annotations
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
 from pinlater.server.storage.values import DELETION_KEPT_MS
 from tests.contract.desk import Desk
-from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE
 
 LATE_MS = 1_767_225_600_000
 

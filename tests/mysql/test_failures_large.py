@@ -11,7 +11,8 @@ from pinlater.domain.job import Outcome, UniqueScope
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.storage.values import Ack, Acked, Checkpoint, Inserted, InsertRequest
 from tests.contract.desk import Desk, unique
-from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE
 
 PACKET = 1 << 20
 QUOTE = b"'"  # is sent as two bytes

@@ -14,8 +14,9 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.mysql.connection import ConnectionLost, connect
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from tests.contract.desk import Desk
-from tests.mysql.rig import Rig, gathered, rig_on, stats_of, until
+from tests.mysql.rig import Rig, rig_on
 from tests.servers.mariadb import MariaDb
+from tests.shared_shards.rig import gathered, stats_of, until
 
 # The database sends away who has changed less: this is more than any of ours.
 MUCH = """

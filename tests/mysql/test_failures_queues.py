@@ -10,7 +10,8 @@ from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import Outcome
 from pinlater.server.storage.values import Checkpoint, ClaimCall, ClaimOrder, Inserted, InsertRequest, TimeToLive
 from tests.contract.desk import Desk, Held
-from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE
 
 
 @pytest.fixture

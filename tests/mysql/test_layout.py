@@ -13,7 +13,8 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
-from tests.mysql.rig import Rig, gathered
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import gathered
 
 WRITERS = 4
 READERS = 3

@@ -11,9 +11,10 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.mysql.server_requirements import judge
 from pinlater.server.storage.mysql.statements import lock_name
 from pinlater.server.storage.values import InsertRequest
-from tests.mysql.rig import QUEUE, rig_on
+from tests.mysql.rig import rig_on
 from tests.mysql.test_layout import READ_LIMIT
 from tests.servers.database import DatabaseServer
+from tests.shared_shards.rig import QUEUE
 
 MANY = 40
 LONGEST_NAME = "a" * 61 + "-$_"

@@ -6,7 +6,8 @@ import asyncio
 
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import Inserted, InsertRequest
-from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE
 
 _TRIES = 20
 

@@ -7,7 +7,8 @@ import pytest
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.server.storage.values import Ack, JobKey
 from tests.contract.desk import Desk, Held
-from tests.mysql.rig import QUEUE, Rig, stats_of
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE, stats_of
 
 
 async def held(desk: Desk, count: int) -> list[Held]:

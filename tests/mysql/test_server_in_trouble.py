@@ -46,7 +46,7 @@ def wait_until(what: Callable[[], bool], patience_s: float = _PATIENCE_S) -> Non
 
 
 def enqueue(client: Client, count: int, body: bytes = b"x") -> Counter[str]:
-    """So many jobs, one a request, each answered; how many went to which shard."""
+    """Enqueues this number of jobs, one per request, each answered; how many went to each shard."""
     descriptors = [client.enqueue("emails", [Job(body)]).descriptors[0] for _ in range(count)]
     return Counter(descriptor.split(":")[1].removeprefix("s") for descriptor in descriptors)
 

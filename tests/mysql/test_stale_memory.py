@@ -8,7 +8,8 @@ from __future__ import annotations
 from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.queue_cache import QueueCache
 from pinlater.server.storage.mysql.shard import MysqlShard
-from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE
 
 
 async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was_made_again(rig: Rig) -> None:

@@ -11,8 +11,9 @@ from pinlater.server.storage.mysql.connection import Result
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.values import Ack, TimeToLive
 from tests.contract.desk import Desk
-from tests.mysql.rig import QUEUE, Rig
+from tests.mysql.rig import Rig
 from tests.mysql.test_failures_locks import stranger
+from tests.shared_shards.rig import QUEUE
 
 WAITING = 3_000
 _ROWS_READ = (

@@ -18,7 +18,8 @@ from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import ClaimCall, InsertRequest
 from tests.contract.desk import QUEUE, Desk
-from tests.mysql.rig import Rig, rig_on, until
+from tests.mysql.rig import Rig, rig_on
+from tests.shared_shards.rig import until
 
 COMMIT = b";COMMIT"
 _CLAIM_MS = 600_000

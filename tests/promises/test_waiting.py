@@ -25,7 +25,7 @@ def _waits(rig: Rig, number: int) -> bool:
 
 
 async def waiters(rig: Rig, number: int, limit: int = 1) -> list[tuple[Wire, asyncio.Task[list[bytes]]]]:
-    """So many connections that wait, in order, on queue `q`."""
+    """This number of connections that wait, in order, on queue `q`."""
     made = []
     for count in range(1, number + 1):
         wire = await rig.connect()

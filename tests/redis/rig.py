@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from pinlater.server.storage.redis.scripts import names, script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
-from pinlater.server.storage.redis.stats import Stats
-from tests.contract.desk import Desk
 from tests.redis.consistency import inconsistencies
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
+from tests.shared_shards.rig import ShardRig
 
-QUEUE = "emails"
 FRONT = b"pinlater{1}:"
-PATIENCE_S = 30.0
 
 # Short, so that a test of a limit ends soon; long enough for a slow machine.
 LIMITS: dict[str, Any] = {
@@ -29,35 +25,42 @@ LIMITS: dict[str, Any] = {
 }
 
 
-class Rig:
-    """A Redis with one empty shard, reached through `proxy`. Shards and desks made here are closed with it."""
+# The script that carries a change out.
+_SCRIPTS = {"insert": "insert_jobs", "claim": "claim_jobs", "finish": "finish_jobs"}
+_OTHER_CHANGES = "change_jobs"
 
-    def __init__(self, server: RedisServer, proxy: Proxy, stack: AsyncExitStack) -> None:
-        self.server = server
-        self.proxy = proxy
-        self._stack = stack
+
+class Rig(ShardRig[RedisServer, RedisShard]):
+    """A Redis with the shard `1`."""
+
+    limits = LIMITS
+    time_limit = "command_timeout_ms"
+    claim_read_again = script("claim_jobs").sha
+    counts_settled_as_lost = True
 
     def shard(self, *, direct: bool = False, **settings: Any) -> RedisShard:
-        """A shard that is not open yet. `direct`: past the proxy."""
         port = self.server.port if direct else self.proxy.port
         shard = RedisShard(RedisEndpoint("127.0.0.1", port), RedisSettings(**{**LIMITS, **settings}))
         self._stack.push_async_callback(shard.close)
         return shard
 
-    async def open(self, *, direct: bool = False, **settings: Any) -> RedisShard:
-        """An open one."""
-        shard = self.shard(direct=direct, **settings)
-        await shard.open(0)
-        return shard
+    @property
+    def url(self) -> str:
+        return f"redis://{self.server.address}/0"
 
-    async def desk(self, *, direct: bool = False, **settings: Any) -> Desk:
-        """An open desk with the queue `emails`."""
-        desk = Desk(lambda: self.shard(direct=direct, **settings))
-        await desk.open()
-        await desk.shard.create_queues([QUEUE], desk.now)
-        return desk
+    def packet_of(self, change: str) -> bytes:
+        return script(_SCRIPTS.get(change, _OTHER_CHANGES)).sha
 
-    def assert_consistent(self, *, lost: bool = False) -> None:
+    async def expire_leases(self) -> None:
+        for slot in self.server.execute("HKEYS", FRONT + b"servers"):
+            server = self.server.execute("HGET", FRONT + b"servers", slot)
+            self.server.execute("HSET", FRONT + b"servers", slot, server[:24] + bytes(8) + server[32:])
+
+    async def clock_s(self) -> int:
+        return int(self.server.execute("TIME")[0])
+
+    async def assert_consistent(self, *, deleted: bool = False, lost: bool = False) -> None:
+        """`lost`: records of jobs were deleted past the store."""
         assert inconsistencies(self.server, FRONT, lost=lost) == []
 
 
@@ -70,21 +73,3 @@ async def rig_on(server: RedisServer) -> AsyncIterator[Rig]:
             ask("SCRIPT", "LOAD", script(name).text)
     async with AsyncExitStack() as stack:
         yield Rig(server, await stack.enter_async_context(Proxy(server.address)), stack)
-
-
-def stats_of(desk: Desk) -> Stats:
-    """The figures of a desk's shard."""
-    assert isinstance(desk.shard, RedisShard)
-    return desk.shard.stats
-
-
-async def until(condition: Callable[[], Awaitable[bool]], every_s: float = 0.01) -> None:
-    """Polls until it is so; fails after `PATIENCE_S`."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not await condition():
-            await asyncio.sleep(every_s)
-
-
-async def gathered(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-    """What became of each, errors as values."""
-    return await asyncio.gather(*calls, return_exceptions=True)

@@ -76,7 +76,7 @@ async def fill(desk: Desk) -> None:
 
 
 async def finish(desk: Desk, queues: list[str], limit: int) -> None:
-    """Claims in each so many; a quarter stays in hand, a quarter fails."""
+    """Claims this number in each; a quarter stays claimed, a quarter fails."""
     orders = [ClaimOrder(queue, [ClaimCall(limit, desk.holder())], TIMEOUT_MS) for queue in queues]
     acks = []
     for queue, claimed in zip(queues, await desk.shard.claim_jobs(orders, desk.now), strict=True):
@@ -164,7 +164,7 @@ async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(rig: Rig, des
         with pytest.raises(OutcomeUnknown):
             await desk.purge(JobState.PENDING)
     assert (await desk.counts()).pending == 1_500
-    rig.assert_consistent()
+    await rig.assert_consistent()
     assert await desk.purge(JobState.PENDING) == 1_500
 
 

@@ -37,7 +37,7 @@ class Load:
         self.acked: set[bytes] = set()
 
     def has_enqueued(self, more: int) -> Callable[[], bool]:
-        """Whether so many more jobs were enqueued than now."""
+        """Whether this number of jobs was enqueued after this call."""
         far = len(self.enqueued) + more
         return lambda: len(self.enqueued) >= far
 

@@ -9,7 +9,8 @@ import pytest
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.server.storage.values import Inserted, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk, unique
-from tests.redis.rig import FRONT, Rig, stats_of
+from tests.redis.rig import FRONT, Rig
+from tests.shared_shards.rig import stats_of
 
 
 def lose(rig: Rig, key: JobKey) -> None:
@@ -32,7 +33,7 @@ async def test_a_claim_passes_over_a_lost_job(rig: Rig, desk: Desk, caplog: pyte
     assert (await desk.counts()).pending == 0
     assert stats_of(desk).jobs_lost == 1
     assert "gone" in caplog.text
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_a_queue_of_lost_jobs_is_gone_through_to_its_end(rig: Rig, desk: Desk) -> None:
@@ -44,7 +45,7 @@ async def test_a_queue_of_lost_jobs_is_gone_through_to_its_end(rig: Rig, desk: D
 
     assert [held.key for held in await desk.claim(1)] == [last]
     assert stats_of(desk).jobs_lost == 60
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_a_lost_job_that_was_claimed_is_gone_after_its_timeout(rig: Rig, desk: Desk) -> None:
@@ -59,7 +60,7 @@ async def test_a_lost_job_that_was_claimed_is_gone_after_its_timeout(rig: Rig, d
     assert (swept.lost, swept.retried) == (1, 1)
     assert (await desk.counts()).in_progress == 0
     assert (await desk.look(other.key)).state is JobState.PENDING
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_a_lost_job_that_expires_is_gone_then(rig: Rig, desk: Desk) -> None:
@@ -70,7 +71,7 @@ async def test_a_lost_job_that_expires_is_gone_then(rig: Rig, desk: Desk) -> Non
     [swept] = await desk.shard.expire_jobs(desk.now, ALL)
 
     assert (swept.lost, swept.failed) == (1, 0)
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 @pytest.mark.parametrize("state", list(JobState))
@@ -87,7 +88,7 @@ async def test_who_looks_for_a_lost_job_finds_nothing(rig: Rig, desk: Desk, stat
         assert await desk.retry_failed() == 1
     else:
         assert await desk.purge(state) == 1
-        rig.assert_consistent()
+        await rig.assert_consistent()
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
@@ -103,7 +104,7 @@ async def test_an_ack_of_a_lost_job_harms_nobody(rig: Rig, desk: Desk, succeeded
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     await desk.shard.time_out_claims(desk.now, ALL)
     await desk.collect(succeeded_ms=0, failed_ms=0)
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 @pytest.mark.parametrize("scope", [UniqueScope.PENDING, UniqueScope.UNFINISHED])
@@ -130,4 +131,4 @@ async def test_a_shard_whose_keys_are_all_gone_goes_on(rig: Rig, desk: Desk) -> 
     assert (await desk.take()).key == key
     await desk.shard.ping()
     assert [member.slot for member in await desk.shared.members()] == [desk.shard.slot]
-    rig.assert_consistent()
+    await rig.assert_consistent()

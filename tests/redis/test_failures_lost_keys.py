@@ -16,7 +16,8 @@ from pinlater.server.storage.values import InsertRequest, JobKey, Page, raise_er
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
 from tests.redis.consistency import keys_of
 from tests.redis.lost_keys import KINDS, keys_of_kind
-from tests.redis.rig import FRONT, Rig, stats_of
+from tests.redis.rig import FRONT, Rig
+from tests.shared_shards.rig import stats_of
 
 # Those whose loss takes a job along, or more than one.
 TAKES_JOBS = {"j"}
@@ -119,7 +120,7 @@ async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_
     left = [key for key in keys_of(rig.server) if key.startswith(FRONT + b"j") and len(key) == len(FRONT) + 14]
     assert len(left) == sum(row.pending for row in counts) == 1
     if kind != "fb":  # see `test_lost_bytes_are_counted_again`
-        rig.assert_consistent()
+        await rig.assert_consistent()
 
 
 async def test_no_key_expires_so_a_policy_that_evicts_what_expires_evicts_none(rig: Rig, desk: Desk) -> None:
@@ -151,7 +152,7 @@ async def test_a_claim_that_is_lost_ends_at_its_deadline_and_no_token_counts_for
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     [swept] = await desk.shard.time_out_claims(desk.now, ALL)
     assert (swept.retried, swept.lost) == (1, 0)
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_a_queue_never_gets_the_number_of_another(rig: Rig, desk: Desk) -> None:
@@ -184,7 +185,7 @@ async def test_where_all_names_and_the_last_number_are_gone_no_queue_gets_the_jo
 
     await look_after(desk)
     assert [key for key in keys_of(rig.server) if key.startswith(FRONT + b"r")] == []
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
@@ -198,7 +199,7 @@ async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
 
     await desk.put()  # so that the next look is a new one, as it is after a second
     assert await desk.collect() == (3, 0)
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 @pytest.mark.parametrize("also", [(), ("j", "h", "p")])
@@ -252,7 +253,7 @@ async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_nex
     assert stats_of(desk).jobs_mended == 3
     await desk.shard.count_jobs()
     assert caplog.text.count("gone from their indexes") == 1
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_jobs_that_somebody_took_are_not_missed(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
@@ -300,4 +301,4 @@ async def test_a_queue_that_was_made_again_is_not_measured_by_the_one_before(
         await desk.put()
     await desk.shard.count_jobs()
     assert "gone from their indexes" not in caplog.text
-    rig.assert_consistent()
+    await rig.assert_consistent()

@@ -14,8 +14,9 @@ from pinlater.server.storage.redis.errors import Refused, refusal_of, translate
 from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import QUEUE, Desk
-from tests.redis.rig import Rig, rig_on, until
+from tests.redis.rig import Rig, rig_on
 from tests.servers.redis import RedisServer
+from tests.shared_shards.rig import until
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(o
     assert (await full.succeed(held[0].key)).outcome is Outcome.APPLIED
     assert (await full.fail(held[1].key)).state is JobState.PENDING
     assert len(await full.claim(2)) == 2
-    own.assert_consistent()
+    await own.assert_consistent()
 
 
 async def test_with_room_again_the_next_enqueue_is_stored(own: Rig) -> None:
@@ -52,7 +53,7 @@ async def test_with_room_again_the_next_enqueue_is_stored(own: Rig) -> None:
         await desk.put(b"too much")
     own.server.execute("CONFIG", "SET", "maxmemory", 0)
     await desk.put(b"fits")
-    own.assert_consistent()
+    await own.assert_consistent()
 
 
 async def test_out_of_memory_claims_and_acks_go_on(own: Rig) -> None:
@@ -67,7 +68,7 @@ async def test_out_of_memory_claims_and_acks_go_on(own: Rig) -> None:
     assert (await desk.fail(other.key, error=("E", "text"))).state is JobState.PENDING
     assert len(await desk.claim(10)) == 2
     await desk.shard.ping()
-    own.assert_consistent()
+    await own.assert_consistent()
 
 
 async def test_an_enqueue_that_redis_itself_refuses_has_stored_nothing(own: Rig) -> None:
@@ -83,7 +84,7 @@ async def test_an_enqueue_that_redis_itself_refuses_has_stored_nothing(own: Rig)
 
     own.server.execute("CONFIG", "SET", "maxmemory", 0)
     assert [(await desk.counts(priority=priority)).pending for priority in (1, 2, 3)] == [1, 0, 0]
-    own.assert_consistent()
+    await own.assert_consistent()
 
 
 async def test_a_replica_takes_no_writes_and_says_so(own: Rig) -> None:
@@ -155,7 +156,7 @@ async def test_a_suspended_redis_is_given_up_in_time(own: Rig) -> None:
         own.server.resume()
     assert (await desk.counts()).pending in {1, 2}
     await desk.put()
-    own.assert_consistent()
+    await own.assert_consistent()
 
 
 async def test_a_redis_that_is_not_there_is_said_to_be_out_of_reach(own: Rig) -> None:

@@ -1,4 +1,4 @@
-"""Servers' places in a shard: never two in one, free again after a lease, and a server that slept past its lease harms nobody."""
+"""Another server takes a server's slot before the answer to a change comes. Slots in general: tests/shared_shards."""
 
 from __future__ import annotations
 
@@ -6,106 +6,9 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
-from pinlater.domain.ids import slot_of
-from pinlater.domain.job import Outcome
-from pinlater.server.sharding.shards import ShardLanes
-from pinlater.server.storage.redis.scripts import script
-from pinlater.server.storage.values import InsertRequest
-from tests.contract.desk import Desk
-from tests.redis.rig import FRONT, QUEUE, Rig, stats_of, until
-
-
-def lapse(rig: Rig) -> None:
-    """No sign of life for long from those that are there now."""
-    for slot in rig.server.execute("HKEYS", FRONT + b"servers"):
-        server = rig.server.execute("HGET", FRONT + b"servers", slot)
-        rig.server.execute("HSET", FRONT + b"servers", slot, server[:24] + bytes(8) + server[32:])
-
-
-async def asleep(rig: Rig) -> tuple[Desk, Desk]:
-    """A server that slept past its lease and doesn't know, and the one that has its slot now."""
-    sleeper = await rig.desk()
-    lapse(rig)
-    heir = await rig.desk()
-    assert sleeper.shard.slot == heir.shard.slot == 0
-    return sleeper, heir
-
-
-async def test_servers_that_come_at_once_get_different_slots(rig: Rig) -> None:
-    shards = [rig.shard() for _ in range(6)]
-    await rig.open()
-    await asyncio.gather(*[shard.open(0) for shard in shards])
-    assert sorted(shard.slot for shard in shards) == [1, 2, 3, 4, 5, 6]
-
-
-async def test_a_slot_is_free_again_once_its_server_has_left(rig: Rig) -> None:
-    first = await rig.open()
-    await first.close()
-    assert (await rig.open()).slot == 0
-
-
-async def test_the_slot_of_a_killed_server_is_free_after_its_lease_and_not_before(rig: Rig) -> None:
-    await rig.open()  # and never heard of again
-    assert (await rig.open()).slot == 1
-    lapse(rig)
-    assert (await rig.open()).slot == 0
-
-
-async def test_a_sign_of_life_keeps_the_slot(rig: Rig) -> None:
-    shard = await rig.open()
-    lapse(rig)
-    await shard.ping()
-    assert (await rig.open()).slot == 1
-    await shard.ping()
-    assert shard.slot == 0
-
-
-async def test_a_server_that_slept_takes_another_slot_at_its_next_sign_of_life(rig: Rig) -> None:
-    sleeper, heir = await asleep(rig)
-    await sleeper.shard.ping()
-    assert (sleeper.shard.slot, heir.shard.slot) == (1, 0)
-    assert [member.slot for member in await heir.shared.members()] == [0, 1]
-
-
-async def test_a_server_that_slept_takes_another_slot_at_its_next_change(rig: Rig) -> None:
-    """Claims and acks don't even notice."""
-    sleeper, heir = await asleep(rig)
-    key = await heir.put(b"heir's")
-    [held] = await sleeper.claim()
-    assert (held.key, held.job.body) == (key, b"heir's")
-    assert (await sleeper.succeed(key, token=held.holder.token)).outcome is Outcome.APPLIED
-    assert (sleeper.shard.slot, heir.shard.slot) == (1, 0)
-    assert stats_of(sleeper).slots_lost == 1
-    rig.assert_consistent()
-
-
-@pytest.mark.parametrize("knows", [True, False])
-async def test_a_job_is_never_taken_for_the_one_that_the_heir_gave_the_same_id(rig: Rig, knows: bool) -> None:
-    """Both count from the same slot and the same millisecond: without care the second would look like a repetition of the first."""
-    sleeper, heir = await asleep(rig)
-    theirs, ours = heir.job(b"heir's"), sleeper.job(b"sleeper's")
-    assert ours.id == theirs.id
-    await heir.insert(theirs)
-    if knows:
-        await sleeper.shard.ping()
-    refused = await sleeper.request(InsertRequest(QUEUE, [ours]))
-    assert isinstance(refused, ShardConnectionFailed)
-    assert refused.retryable
-    assert [held.job.body for held in await heir.claim(10)] == [b"heir's"]
-    rig.assert_consistent()
-
-
-async def test_a_servers_lanes_make_ids_with_the_new_slot(rig: Rig) -> None:
-    sleeper, heir = await asleep(rig)
-    lanes = ShardLanes(sleeper.shard, ManualClock())
-    assert {slot_of(job_id) for job_id in lanes.ids.make(2)} == {0}
-    highest = (await heir.put()).id
-    await sleeper.shard.ping()
-    made = lanes.ids.make(2)
-    assert {slot_of(job_id) for job_id in made} == {1}
-    assert min(made) > highest
+from pinlater.domain.errors import OutcomeUnknown
+from tests.redis.rig import Rig
+from tests.shared_shards.rig import until
 
 
 async def test_a_change_is_never_called_undone_because_the_slot_was_taken_before_its_answer_came(rig: Rig) -> None:
@@ -113,7 +16,7 @@ async def test_a_change_is_never_called_undone_because_the_slot_was_taken_before
     sleeper = await rig.desk(retries=12)
     await sleeper.insert()  # connects
     job = sleeper.job(b"sleeper's")
-    trap = rig.proxy.lose_answer(script("insert_jobs").sha)
+    trap = rig.proxy.lose_answer(rig.packet_of("insert"))
     rig.proxy.refuse()
     inserting = asyncio.ensure_future(sleeper.insert(job))
 
@@ -121,7 +24,7 @@ async def test_a_change_is_never_called_undone_because_the_slot_was_taken_before
         return trap.sprung
 
     await until(is_sprung)
-    lapse(rig)
+    await rig.expire_leases()
     heir = await rig.desk(direct=True)
     assert heir.shard.slot == 0
     rig.proxy.heal()
@@ -130,22 +33,4 @@ async def test_a_change_is_never_called_undone_because_the_slot_was_taken_before
     assert [held.job.body for held in await heir.claim(10)] == [b"sleeper's"]
     await sleeper.shard.ping()
     assert sleeper.shard.slot == 1
-    rig.assert_consistent()
-
-
-async def test_an_outcome_is_not_read_from_the_heirs_numbers(rig: Rig) -> None:
-    """A lost answer is settled by the number in the writer's key, which may be the heir's by then."""
-    sleeper = await rig.desk()
-    await sleeper.insert()  # connects
-    job = sleeper.job(b"sleeper's")
-    rig.proxy.lose_answer(script("insert_jobs").sha)
-    rig.proxy.refuse()
-    with pytest.raises(ShardConnectionFailed):
-        await sleeper.insert(job)
-    rig.proxy.heal()
-    lapse(rig)
-    heir = await rig.desk()
-    await heir.put(b"heir's")
-    assert isinstance(await sleeper.request(InsertRequest(QUEUE, [job])), ShardConnectionFailed)
-    assert sorted(held.job.body for held in await heir.claim(10)) == [b"heir's", b"sleeper's"]
-    rig.assert_consistent()
+    await rig.assert_consistent()

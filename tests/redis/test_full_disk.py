@@ -15,13 +15,14 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.domain.job import JobState, Outcome
 from pinlater.testing.real_server import RealServer
 from tests.contract.desk import Desk
-from tests.redis.rig import PATIENCE_S, Rig, rig_on, until
+from tests.redis.rig import Rig, rig_on
 from tests.redis.shard_file import ShardFile
 from tests.servers.database import ServerMissing
 from tests.servers.disk import NoSmallDisk, SmallDisk
 from tests.servers.farm import ServerFarm
 from tests.servers.redis import RedisServer
 from tests.servers.redis_users import WITH_USERS
+from tests.shared_shards.rig import PATIENCE_S, until
 
 _DISK_MIB = 8
 
@@ -119,7 +120,7 @@ async def test_while_its_disk_is_full_redis_takes_no_changes_answers_looks_and_l
     small.server.start()
     await until(lambda: answers(desk))
     assert (await desk.counts()).pending == waiting + 1
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_lost(
@@ -133,7 +134,7 @@ async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_l
         kept = [await desk.put(b"kept") for _ in range(5)]
         small.disk.fill()
         trouble: PinLaterError | None = None
-        while trouble is None:  # what is left of the last block is still written
+        while trouble is None:  # the rest of the last block is still written
             try:
                 kept.append(await desk.put(b"kept"))
             except PinLaterError as error:
@@ -150,7 +151,7 @@ async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_l
         assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
         # The one whose enqueue failed may be there or not.
         assert [job.key for job in await desk.claim(1_000)][: len(kept)] == kept
-        rig.assert_consistent()
+        await rig.assert_consistent()
 
 
 async def test_where_snapshots_cannot_be_written_changes_are_refused(start_small: Callable[..., OnSmallDisk]) -> None:
@@ -168,7 +169,7 @@ async def test_where_snapshots_cannot_be_written_changes_are_refused(start_small
         small.server.execute("BGSAVE")
         await until(lambda: answers(desk))
         await desk.put(b"kept")
-        rig.assert_consistent()
+        await rig.assert_consistent()
 
 
 def test_what_a_redis_with_a_full_disk_refuses_goes_to_another_shard(

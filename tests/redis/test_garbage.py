@@ -40,7 +40,7 @@ async def test_the_oldest_finished_jobs_go_first_once_they_take_too_many_bytes(r
     assert await kept(desk) == {oldest[3], *newer}
     assert swept == [Swept(QUEUE, 1, deleted_succeeded=1, deleted_failed=2)]
     assert (await desk.look(waiting)).state is JobState.PENDING
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_garbage_by_bytes_keeps_to_its_limit_too(rig: Rig) -> None:
@@ -55,7 +55,7 @@ async def test_garbage_by_bytes_keeps_to_its_limit_too(rig: Rig) -> None:
 
     assert steps == [2, 2, 1, 0]
     assert await kept(desk) == set()
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_without_a_bound_time_alone_decides(rig: Rig, desk: Desk) -> None:
@@ -77,4 +77,4 @@ async def test_a_deleted_queue_leaves_no_key_behind(rig: Rig, desk: Desk, state:
 
     left = set(keys_of(rig.server)) - before
     assert {key.removeprefix(FRONT) for key in left if not key.startswith(FRONT + b"w")} <= {b"top", b"fb", b"an"}
-    rig.assert_consistent()
+    await rig.assert_consistent()

@@ -51,7 +51,7 @@ async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(desks: tu
     assert list(await one.shard.time_out_claims(one.now, 10)) == []
     [held] = anew
     assert (await one.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(desks: tuple[Desk, Desk], rig: Rig) -> None:
@@ -67,7 +67,7 @@ async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(desks: tuple
     after_the_look(one, happens)
     assert list(await one.shard.time_out_claims(one.now, 10)) == []
     assert (await one.look(held.key)).state is JobState.IN_PROGRESS
-    rig.assert_consistent()
+    await rig.assert_consistent()
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["expired", "timed-out"])
@@ -88,4 +88,4 @@ async def test_a_sweep_knows_the_queues_that_another_server_has_just_made(
 
     assert (swept.queue, swept.lost) == ("new", 0)
     assert (await one.look(key)).state is (JobState.FAILED if waiting else JobState.PENDING)
-    rig.assert_consistent()
+    await rig.assert_consistent()

@@ -1,4 +1,4 @@
-"""Whom a server wakes: names are looked up before anything is sent, and one that means nothing harms nobody."""
+"""Which servers a server wakes: it resolves names before it sends anything, and an unknown name does no harm."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Faults:
         )
 
     def draw(self, number: int, within_s: float) -> list[Fault]:
-        """So many faults that begin within the time."""
+        """This number of faults that begin within the time."""
         random = self._random
         faults = []
         for _ in range(number):
@@ -162,7 +162,7 @@ class Faults:
     # --- clients --------------------------------------------------------------------------------------------------------------
 
     def _client_killed(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
-        """Any but the first worker, which does what is left at the end."""
+        """Any but the first worker, which does the remaining jobs at the end."""
         client = self._random.choice([client for client in self._clients if client.may_die] or self._clients)
         told = self._random.random() < 0.7
         if not client.may_die:

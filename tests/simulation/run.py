@@ -234,7 +234,7 @@ class Run:
         self._admin = self._process("admin", Process)
         self._operator = self._process("operator", Operator)
         self._producers = [self._process(f"producer{index + 1}", Process) for index in range(plan.load.producers)]
-        # The first is a scripted one, which does what is left at the end.
+        # The first is a scripted one, which does the remaining jobs at the end.
         self._workers = [self._process("worker1", Process)]
         for index in range(1, plan.load.workers):
             make = dice.choice((Process, WorkerProcess))

@@ -118,7 +118,7 @@ class MixedLoad:
             pass
 
     async def _until_drained(self, client: AsyncClient) -> None:
-        """Looks until nothing waits and nothing is held, for two minutes at most; what is left then is the checker's find."""
+        """Looks until nothing waits and nothing is held, for two minutes at most; the checker reports the rest."""
         ends_at = time.monotonic() + 120
         while time.monotonic() < ends_at:
             stats = await client.queue_stats(*QUEUES)

@@ -376,7 +376,7 @@ class ServersMachine(ShardMachine):
 
     @invariant()
     def no_job_is_lost_and_all_are_counted(self) -> None:
-        """Each job is where the model has it, held by whom the model says. When future jobs count as due is left to `count`."""
+        """Each job is where the model has it, held by the worker that the model names. When future jobs count as due is left to `count`."""
         if self.keys:
             self.pair.both(lambda shard: shard.lookup_jobs(self.keys, bodies=False))
         self.pair.both(lambda shard: _undated(shard.count_jobs()))

@@ -87,7 +87,12 @@ class ClientConnection(asyncio.Protocol):
         self._newest = (self._sequence, method, future)
         self._waiting.append(self._newest)
         self._transport.write(frame)
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._retired:
+                self._close_if_done()
+            raise
 
     def unread(self) -> Any:
         """The answer to the newest call, where it has come and the event loop did not get to handing it out; else None.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from weakref import WeakSet
 
 from pinlater.client._connection import Connect, Link
 from pinlater.client._servers import ServerChoice
@@ -37,7 +38,7 @@ class ConnectionPool:
         self._next = 0
         self._polls = 0
         self._idle: list[Link] = []
-        self._waiting: set[Link] = set()
+        self._made: WeakSet[Link] = WeakSet()  # the event loop keeps a connection alive while it is open
         self._closed = False
 
     async def shared(self) -> Link:
@@ -68,14 +69,12 @@ class ConnectionPool:
         """A connection for one long poll. Given up, it is closed."""
         self._polls += 1
         connection = self._take_idle() or await self._connect(self._polls)
-        self._waiting.add(connection)
         try:
             yield connection
         except asyncio.CancelledError:
             connection.abort()
             raise
         finally:
-            self._waiting.discard(connection)
             if (
                 connection.usable
                 and not self._closed
@@ -102,6 +101,7 @@ class ConnectionPool:
                 break
             try:
                 connection = await self._connect_to(address)
+                self._made.add(connection)
             except ServerUnreachable as error:
                 self._servers.failed(address)
                 failure = error
@@ -125,8 +125,7 @@ class ConnectionPool:
             self._idle.pop().abort()
 
     async def close(self) -> None:
-        """Closes all connections; calls under way end with ConnectionLost."""
+        """Closes all connections, retired ones too, and waits until they are closed; calls under way end with ConnectionLost."""
         self._closed = True
-        everyone = [*(c for c in self._shared if c is not None), *self._idle, *self._waiting]
         self._idle.clear()
-        await asyncio.gather(*(connection.close() for connection in everyone))
+        await asyncio.gather(*(connection.close() for connection in list(self._made)))

@@ -18,7 +18,7 @@ from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
 
 PATIENCE_S = 60.0
-# So many at once that jobs of both shards are in hand.
+# Enough at once that jobs of both shards are claimed.
 FAST = WorkerSettings(
     concurrency=100, prefetch_max=0, wait_ms=500, backoff_first_ms=20, backoff_max_ms=200, grace_ms=5_000
 )

@@ -1,0 +1,105 @@
+"""The changes that a call of a shard can make to one job, for tests that lose the answer to one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.values import Checkpoint, JobKey
+from tests.contract.desk import QUEUE, Desk, Held
+from tests.shared_shards.rig import ShardRig
+
+
+class Change(NamedTuple):
+    """A call of a shard, and what must hold after it. `insert` and `claim` need no claimed job; the others change one."""
+
+    name: str
+    act: Callable[[Desk, Any], Awaitable[Any]]
+    answered: Callable[[Any], bool]
+    state: JobState
+    needs_claim: bool = True
+    needs_waiting_job: bool = False
+
+
+async def _insert(desk: Desk, _: None) -> object:
+    return await desk.put(b"new")
+
+
+async def _claim(desk: Desk, _: None) -> list[Held]:
+    return await desk.claim(10)
+
+
+async def _checkpoint(desk: Desk, held: Held) -> object:
+    return await desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"new", prepend_status="half;"))
+
+
+_CHANGES = [
+    Change("insert", _insert, lambda key: key is not None, JobState.PENDING, needs_claim=False),
+    Change(
+        "claim",
+        _claim,
+        lambda jobs: [held.job.body for held in jobs] == [b"old"],
+        JobState.IN_PROGRESS,
+        needs_claim=False,
+        needs_waiting_job=True,
+    ),
+    Change(
+        "finish",
+        lambda desk, held: desk.succeed(held.key, token=held.holder.token),
+        lambda acked: (acked.outcome, acked.state) == (Outcome.APPLIED, JobState.SUCCEEDED),
+        JobState.SUCCEEDED,
+    ),
+    Change(
+        "fail",
+        lambda desk, held: desk.fail(held.key, token=held.holder.token, error=("E", "text")),
+        lambda acked: (acked.outcome, acked.state) == (Outcome.APPLIED, JobState.PENDING),
+        JobState.PENDING,
+    ),
+    Change("checkpoint", _checkpoint, lambda acked: acked.outcome is Outcome.APPLIED, JobState.IN_PROGRESS),
+    Change(
+        "extend",
+        lambda desk, held: desk.heartbeat(held.ref),
+        lambda acked: acked.outcome is Outcome.APPLIED and acked.deadline_ms is not None,
+        JobState.IN_PROGRESS,
+    ),
+    Change(
+        "release",
+        lambda desk, held: desk.release(held.ref),
+        lambda acked: (acked.outcome, acked.state) == (Outcome.APPLIED, JobState.PENDING),
+        JobState.PENDING,
+    ),
+]
+CHANGES = {change.name: change for change in _CHANGES}
+
+
+async def prepare(desk: Desk, change: Change) -> Held | None:
+    """Stores the job that the change needs; claims it if the change needs a claim."""
+    if change.needs_waiting_job:
+        await desk.put(b"old")
+    return await desk.put_and_take(b"old") if change.needs_claim else None
+
+
+async def connect_all(desk: Desk) -> None:
+    """Changes nothing, and leaves every writer with a connection."""
+    await desk.insert()
+    assert await desk.claim(0) == []
+    assert (await desk.succeed(JobKey(QUEUE, 1, 1))).outcome is Outcome.NOT_FOUND
+
+
+async def assert_done_once(rig: ShardRig[Any, Any], desk: Desk, change: str, held: Held | None = None) -> None:
+    """The shard has one job, to which the change was made once."""
+    await rig.assert_consistent()
+    state = CHANGES[change].state
+    counts = await desk.counts()
+    assert (counts.pending, counts.in_progress, counts.succeeded) == tuple(
+        int(state is each) for each in (JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED)
+    )
+    assert (counts.enqueued_total, counts.claimed_total, counts.succeeded_total, counts.retried_total) == (
+        1,
+        int(change != "insert"),
+        int(change == "finish"),
+        int(change == "fail"),
+    )
+    if held is not None:
+        assert (await desk.look(held.key)).custom_status == ("half;" if change == "checkpoint" else "")
