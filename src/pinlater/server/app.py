@@ -65,7 +65,7 @@ def listening(what: str, host: str, port: int) -> Iterator[None]:
 class App:
     """One server. `start`, then `stop`; not to be started again.
 
-    `one_of_many`: others listen on the same Thrift port, and the HTTP port is somebody else's.
+    `one_of_many`: others listen on the same Thrift port, and another process has the HTTP port.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class App:
 
     @property
     def wakes(self) -> Wakes | None:
-        """Between this server and those; None where nobody shares the shards."""
+        """Between this server and those; None where no other server shares the shards."""
         return self.cluster.wakes
 
     # --- what others ask --------------------------------------------------------------------------------------------------

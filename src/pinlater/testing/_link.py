@@ -15,7 +15,7 @@ from pinlater.client.errors import ConnectionLost, ServerUnreachable
 from pinlater.domain.clock import Clock
 from pinlater.server.thrift.answers import Delivery
 from pinlater.testing._loop import LoopThread
-from pinlater.testing._rooms import HOST, PORT, Rooms
+from pinlater.testing._server import HOST, PORT, MemoryServer
 from pinlater.wire.framing import LENGTH_BYTES
 
 ADDRESS = Address(HOST, PORT)
@@ -38,9 +38,9 @@ class _Caller:
 class InProcessLink:
     """What a `client._connection.Link` is."""
 
-    def __init__(self, rooms: Rooms, thread: LoopThread, clock: Clock) -> None:
+    def __init__(self, server: MemoryServer, thread: LoopThread, clock: Clock) -> None:
         self.address = ADDRESS
-        self._rooms = rooms
+        self._server = server
         self._thread = thread
         self._clock = clock
         self._decoder = AnswerDecoder(_MAX_FRAME_BYTES)
@@ -57,7 +57,7 @@ class InProcessLink:
         caller = _Caller()
         try:
             answering = self._thread.submit(
-                lambda: self._rooms.answering.answer(frame, self._clock.monotonic(), caller)
+                lambda: self._server.answering.answer(frame, self._clock.monotonic(), caller)
             )
         except RuntimeError as error:
             self._usable = False
@@ -109,8 +109,8 @@ class InProcessLink:
 class Connector:
     """Makes links; what a client takes as `connect`."""
 
-    def __init__(self, rooms: Rooms, thread: LoopThread, clock: Clock) -> None:
-        self._rooms = rooms
+    def __init__(self, server: MemoryServer, thread: LoopThread, clock: Clock) -> None:
+        self._server = server
         self._thread = thread
         self._clock = clock
         self.closed = False
@@ -118,4 +118,4 @@ class Connector:
     async def __call__(self, address: Address) -> InProcessLink:
         if self.closed:
             raise ServerUnreachable(f"Server {address} can't be reached: the in-process service is closed")
-        return InProcessLink(self._rooms, self._thread, self._clock)
+        return InProcessLink(self._server, self._thread, self._clock)

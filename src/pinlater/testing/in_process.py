@@ -29,8 +29,8 @@ from pinlater.server.thrift.dispatch import HANDLERS
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._record import Record
-from pinlater.testing._rooms import Rooms
 from pinlater.testing._seen import EnqueuedCall, Ran, arguments_of, call_of
+from pinlater.testing._server import MemoryServer
 from pinlater.testing.clock import STARTS_AT, TurnedClock
 from pinlater.testing.errors import JobFailed, NeverIdle
 from pinlater.worker import Ending, Task, Worker, envelope
@@ -76,15 +76,15 @@ class InProcessService:
         self._cron_made_until: WeakKeyDictionary[Worker, dict[str, datetime]] = WeakKeyDictionary()
         self._started_at = self.clock.now
         self._thread = LoopThread(self.clock)
-        self._rooms = Rooms(
+        self._server = MemoryServer(
             self.clock,
             settings or ServiceSettings(),
             admin_password and hash_password(admin_password),
             handlers={**HANDLERS, "enqueueJobs": self._record.enqueue_jobs},
         )
         self._thread.start()
-        self._thread.run(self._rooms.open)
-        self._connect = Connector(self._rooms, self._thread, self.clock)
+        self._thread.run(self._server.open)
+        self._connect = Connector(self._server, self._thread, self.clock)
         self.client = Client(str(ADDRESS), source="test", clock=self.clock, connect=self._connect)
 
     def async_client(self, *, source: str = "test") -> AsyncClient:
@@ -97,7 +97,7 @@ class InProcessService:
             return
         self._connect.closed = True
         self.client.close()
-        self._thread.run(self._rooms.close)
+        self._thread.run(self._server.close)
         self._thread.stop()
 
     def __enter__(self) -> Self:
@@ -110,7 +110,7 @@ class InProcessService:
 
     def _sweep(self) -> None:
         if not self._connect.closed:
-            self._thread.run(self._rooms.sweep)
+            self._thread.run(self._server.sweep)
 
     # --- running ----------------------------------------------------------------------------------------------------------
     @contextmanager

@@ -1,7 +1,7 @@
 """Jobs that other servers of the same shards make ready: found by a look at what they counted, for those who wait here.
 
 This is the slow way, which needs nothing but the store: a dequeue that waits here learns of a job enqueued elsewhere within about a
-second. It costs nothing while nobody waits, and one shared look a second while all are idle.
+second. It costs nothing while no dequeue waits, and one shared look a second while all are idle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a dequeue waits for one shard of several. Its caller goes on without it; the lane sees that nobody waits for the answer.
+"""How long a dequeue waits for one shard of several. Its caller goes on without it; the lane sees that no caller waits for the answer.
 
 Thousands of claims a second are waited for and hardly one of them for long, so the claims of a shard that wait equally long share a
 timer instead of having one each.

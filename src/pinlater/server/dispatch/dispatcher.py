@@ -74,7 +74,7 @@ class Dispatcher:
                     return []
                 continue
             except asyncio.CancelledError:
-                waiters.wake(1)  # the wake that brought this call here, if one did, is somebody else's now
+                waiters.wake(1)  # the wake that brought this call here, if one did, goes to another call now
                 raise
             except Exception:
                 waiters.due_at(self._clock.now_ms() + _AFTER_FAILURE_MS)
@@ -159,7 +159,7 @@ class Dispatcher:
         return self.wakeups.count_by_queue()
 
     def drain(self) -> None:
-        """The server is stopping: whoever waits is answered empty at once, and nobody waits from now on."""
+        """The server is stopping: waiting dequeues are answered empty at once, and later ones don't wait."""
         self._draining = True
         self.returns.drain()
         self.wakeups.look_again()

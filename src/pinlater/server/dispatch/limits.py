@@ -145,7 +145,7 @@ class RateLimits:
         return Block(False, account.bucket.retry_after_ms(now))
 
     def charge(self, queue: str, jobs: int) -> None:
-        """`jobs` of this queue were handed out; a negative number came back and reached nobody."""
+        """`jobs` of this queue were handed out; a negative number came back and reached no client."""
         account = self._accounts.get(queue)
         if account is not None:
             account.bucket.charge(jobs, self._clock.monotonic())

@@ -70,7 +70,7 @@ class ClaimReturns:
             except PinLaterError as error:
                 if pause_s is None or self._draining:
                     logger.warning(
-                        "claims that reached nobody can't be released; they will time out",
+                        "claims that reached no client can't be released; they will time out",
                         extra={"queue": queue, "claims": len(refs), "reason": error.message},
                     )
                     return

@@ -1,7 +1,7 @@
 """Dequeues that wait for a job, queue by queue, and what wakes them.
 
 One waiter is woken per job that it could take, never the herd. A wake that can't be used (the waiter was cancelled in that very
-moment) goes on to the next one. `version` grows with each wake, so that whoever found nothing can see that something came meanwhile.
+moment) goes on to the next one. `version` grows with each wake, so that a call that found nothing sees that something came in the meantime.
 
 Who waits for a shard that is slow to answer waits here, too (`watch`): there may be jobs on the others before it has answered.
 """
@@ -24,7 +24,7 @@ class Waiters:
     def __init__(self, queue: str, now_ms: Callable[[], int]) -> None:
         self.queue = queue
         self.version = 0
-        self.newest_on: str | None = None  # the shard that got the newest jobs, until somebody has gone there
+        self.newest_on: str | None = None  # the shard that got the newest jobs, until a claim has gone there
         self._now_ms = now_ms
         self._waiters: OrderedDict[asyncio.Future[Any], int] = OrderedDict()
         self._watching: set[asyncio.Future[Any]] = set()  # those waiters that are a shard's answers
@@ -81,7 +81,7 @@ class Waiters:
                 self._set(waiter)
 
     def due_at(self, due_at_ms: int) -> None:
-        """A job becomes due then: somebody is woken at that time, if anybody waits."""
+        """A job becomes due then: a waiting dequeue, if there is one, is woken at that time."""
         if not self._waiters or (self._due_at_ms is not None and self._due_at_ms <= due_at_ms):
             return
         self._stop_timer()

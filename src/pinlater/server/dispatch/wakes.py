@@ -2,7 +2,7 @@
 
 A wake says which queues got how many jobs, nothing of the jobs themselves. It is one datagram, signed with a secret that the servers
 find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`others`), about a second.
-What a stranger could do with a datagram he has heard is make somebody look in vain.
+A stranger who replays a datagram can only make a server look in vain.
 
 Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job.
 """
@@ -30,7 +30,7 @@ Address = tuple[str, int]
 
 
 class Wakes(asyncio.DatagramProtocol):
-    """One server's ear and mouth. `woken(queue, jobs)` is called for each queue that another server named."""
+    """Sends and receives one server's wakes. `woken(queue, jobs)` is called for each queue that another server named."""
 
     def __init__(self, woken: Callable[[str, int], None]) -> None:
         self._woken = woken

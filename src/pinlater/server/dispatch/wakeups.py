@@ -67,12 +67,12 @@ class Wakeups:
         return awaited
 
     def look_again(self, queue: str | None = None) -> None:
-        """Something about this queue (None: about all) has changed: whoever waits looks again."""
+        """Something about this queue (None: about all) has changed: waiting dequeues look again."""
         for waiters in list(self._by_queue.values()) if queue is None else filter(None, [self._by_queue.get(queue)]):
             waiters.wake_all()
 
     def queue_gone(self, queue: str) -> None:
-        """The queue does not exist (any more): whoever waits on it is told so."""
+        """The queue does not exist (any more): dequeues that wait on it end with that error."""
         waiters = self._by_queue.pop(queue, None)
         if waiters is not None:
             waiters.wake_all()

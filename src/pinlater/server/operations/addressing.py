@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-# A request may name fifty thousand jobs. A shard is asked for so many at a time: no transaction, statement or turn of the loop grows with
+# A request may name fifty thousand jobs. A shard is asked for this many at a time: no transaction, statement or turn of the loop grows with
 # the request, and other requests get their turn in between.
 KEYS_A_CALL = 500
 

@@ -45,7 +45,7 @@ class PerItem:
     ) -> list[Acked | PinLaterError]:
         """`answers`, with those of the parts in place. `then_claims`: a claim waits for this call.
 
-        Of a part of more than `KEYS_A_CALL` jobs so many are sent at a time, one piece of each part side by side.
+        Of a part of more than `KEYS_A_CALL` jobs that many are sent at a time, one piece of each part side by side.
         """
         holds_up = len(self._shards) > 1 and (len(parts) > 1 or then_claims)
         if max([len(part.keys) for part in parts], default=0) <= KEYS_A_CALL:

@@ -1,6 +1,6 @@
 """What this server knows of the queues: their settings, from the store, at most a few seconds old.
 
-The store decides whether a queue exists; this book only spares it the question. Where another server may have just made it, an unknown
+The store decides whether a queue exists; this cache only spares it the question. Where another server may have just made it, an unknown
 name is looked for in the store, by one look after another that all who wait for one share: callers with wrong names can't keep it busy.
 
 There may be thousands of queues. What this server itself makes or deletes is noted here one by one; all are read anew in pieces between

@@ -1,4 +1,4 @@
-"""Settings of the service room: bounds and defaults. Units are in the names; every bound is answered with a clear error."""
+"""Settings of the service: bounds and defaults. Units are in the names; every bound is answered with a clear error."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
   map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever
   it was put, and whatever else has been stored.
 
-Whatever nobody can know is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a repeat that comes
-to another server while the first try is still under way on this one does not find it yet. Where both servers store it on the same shard
+A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees
+page, too: a repeat that comes to another server while the first try is still under way on this one does not find it yet. Where both servers store it on the same shard
 the store recognises it; where this server has passed that shard by (full, stalled, away) and the other one does not, both store it.
 """
 
@@ -167,7 +167,7 @@ class ShardRouter:
         return list(found.values())
 
     async def _has_unended(self, shard: ShardLanes, queue: Queue) -> bool:
-        """Whether an insert of which nobody knows the outcome may be carried out there yet. One of nothing, that ends well, says no."""
+        """Whether an insert of unknown outcome may be carried out there yet. One of nothing, that ends well, says no."""
         lane = shard.insert
         if lane.in_doubt and shard.healthy and not lane.has_late_calls:
             with contextlib.suppress(PinLaterError):
@@ -351,7 +351,7 @@ def _unended(shard: ShardLanes) -> ShardConnectionFailed:
 
 
 def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:
-    error = ShardConnectionFailed(f"{failure.message}, so that nobody can say {what}", retry_after_ms=1000)
+    error = ShardConnectionFailed(f"{failure.message}, so that it is unknown {what}", retry_after_ms=1000)
     error.__cause__ = failure
     return error
 

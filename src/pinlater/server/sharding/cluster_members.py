@@ -4,7 +4,7 @@ Each shard has a row for each of its servers. One that can't be reached by some 
 rows counts. A server that was killed is counted until its lease has lapsed; until then the others keep its share of a limit free.
 
 A server with another map of shards does harm that it can't know of: it finds no job on a shard that it doesn't have, and takes unique keys
-elsewhere. So whoever sees it on some shards and for minutes not on others says so.
+elsewhere. So a server that sees it on some shards and for minutes not on others logs that.
 """
 
 from __future__ import annotations

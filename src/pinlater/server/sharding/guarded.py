@@ -200,7 +200,7 @@ def _leave(task: asyncio.Future[Any]) -> None:
 def _ended_late(task: asyncio.Future[Any]) -> None:
     _LATE.discard(task)
     if not task.cancelled():
-        task.exception()  # looked at, so that nobody warns of it
+        task.exception()  # read, so that asyncio doesn't warn of it
 
 
 def too_late(name: str, seconds: float) -> OutcomeUnknown:

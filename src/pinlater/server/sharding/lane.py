@@ -42,8 +42,8 @@ class Lane(Generic[Item, Result]):
     next call; at least one item of each call must be answered otherwise. `orphaned` is told of results whose
     caller has gone away meanwhile. `weigh` says how much an item counts against `batch_max` and `waiting_max` (default: one).
     `observe` is told how each call ended: None, or the error of all of it. `monotonic` (seconds) measures calls.
-    `whole_up_to`: so many items that wait go into one call; of more it takes half, so that the store works on some while the answers to
-    others go out (default: all of them).
+    `whole_up_to`: up to this many waiting items go into one call; of more it takes half, so that the store works on some while the
+    answers to others go out (default: all of them).
     `reads_on`: at a call's end what has arrived meanwhile is read first. It fills the next call where the store works elsewhere; where it
     works in this process it only costs a turn.
     """
@@ -169,7 +169,7 @@ class Lane(Generic[Item, Result]):
         return True
 
     def fail_waiting(self, error: PinLaterError) -> int:
-        """Answers with `error` whoever's call hasn't begun; returns how many. Nothing of theirs has happened."""
+        """Answers calls that haven't begun with `error`; returns how many. Nothing of theirs has happened."""
         waiting = list(self._waiting)
         self._waiting.clear()
         self._fail(waiting, error)
@@ -308,7 +308,7 @@ class Lane(Generic[Item, Result]):
         batch: list[tuple[Item, asyncio.Future[Result], int]],
         results: Sequence[Result | PinLaterError | NotBegun],
     ) -> None:
-        """The answer of a call that was given up: nobody waits for it any more."""
+        """The answer of a call that was given up: no caller waits for it any more."""
         if self._orphaned is not None:
             for (item, _, _), result in zip(batch, results, strict=True):
                 if not isinstance(result, PinLaterError | NotBegun):

@@ -1,4 +1,4 @@
-"""The shard map as somebody wants it, and how the one in use becomes it, without dropping a request.
+"""The desired shard map, and how the one in use is changed into it, without dropping a request.
 
 - A shard that is new is opened, gets all queues, and takes enqueues then. One that can't be opened joins out of use and is tried again.
 - One with another address is taken over by a shard at the new one; the old one finishes what is under way and closes.

@@ -1,6 +1,6 @@
-"""Settings of the sharding room: time limits, when a shard counts as out of reach, and how it is tried again.
+"""Settings of sharding: time limits, when a shard counts as out of reach, and how it is tried again.
 
-They hold for stores that other servers share (databases over a network). An embedded store is one disk with nobody to go to instead:
+They hold for stores that other servers share (databases over a network). An embedded store is one disk without an alternative:
 it is waited for, as long as it takes.
 """
 
@@ -22,7 +22,7 @@ class ShardingSettings:
     stall_ms: int = 500
     """A shard whose call has been under way for this long gets no new enqueues or claims while others answer, and is probed."""
     failures_to_open: int = 6
-    """So many failures among the last `window_calls` calls put a shard out of use; a time-out counts for three."""
+    """This many failures among the last `window_calls` calls put a shard out of use; a time-out counts for three."""
     window_calls: int = 20
     """How many calls, the newest, decide whether a shard is in use."""
     window_ms: int = 10_000

@@ -44,13 +44,13 @@ Answer = TypeVar("Answer")
 
 # Wishes cost nothing until they are granted: ten thousand that wait for a thousand jobs each may all look again at once.
 _CLAIMS_WAITING_MAX = 10_000_000
-# So many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
+# This many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
 _BYTES_A_JOB = 4096
 # Of bodies that one joined claim loads; a call that it has no space for is in the next one.
 _CLAIM_BYTES_MAX = 64 * 1024 * 1024
 # Where the store is another process, a call with all that waits would have it and us wait for each other. So few requests share one anyhow.
 _WHOLE_UP_TO_ELSEWHERE = 24
-# A full shard gets no enqueues for so long while others have room.
+# A full shard gets no enqueues for this long while others take them.
 _FULL_FOR_S = 1.0
 
 
@@ -68,14 +68,14 @@ class ClaimRequest(NamedTuple):
 
 
 class Hooks:
-    """Whom the shards of one map tell what. Set once; shards that come later tell the same."""
+    """What the shards of one map call on events. Set once; shards that come later call the same."""
 
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         """A claim was answered whose caller had gone, or had been told that it took too long."""
         self.inserting: Callable[[str, InsertRequest, int], bool] | None = None
         """Told of jobs as soon as a claim would see them. On a store that works in order that is before they are committed, so that
-        the claim of whoever waits for them shares their transaction."""
+        the claim that waits for them shares their transaction."""
         self.back: Callable[[], None] = lambda: None
         """A shard can be asked again, or is new: there may be jobs for who waits."""
         self.count: Callable[[str], None] = lambda _: None
@@ -189,7 +189,7 @@ class ShardLanes:
 
     @property
     def full(self) -> bool:
-        """Whether it has refused an enqueue for want of room within the last second."""
+        """Whether it has refused an enqueue as full within the last second."""
         return self._full_until != 0.0 and self.clock.monotonic() < self._full_until
 
     # --- the hot calls ------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class ShardMonitor:
             await asyncio.wait(list(self._probes.values()))
 
     async def ping_all(self) -> None:
-        """A probe of every shard in use, also of those that nobody calls; the others are probed when their time comes."""
+        """A probe of every shard in use, also of those without calls; the others are probed when their time comes."""
         for shard in self._shards.in_reach():
             if not shard.trusted:
                 shard.health.suspect()
@@ -60,7 +60,7 @@ class ShardMonitor:
         """At the start: a queue that was made while a shard was away is made on it, whichever server noticed, and the newest settings
         are given to all.
 
-        Settings without versions stay as they are on each: nobody here knows which are newer.
+        Settings without versions stay as they are on each: which are newer is unknown.
         """
         shards = self._shards.in_reach()
         if len(shards) < 2:

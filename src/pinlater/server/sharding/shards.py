@@ -52,7 +52,7 @@ class Shards:
     # --- which ------------------------------------------------------------------------------------------------------------
 
     def for_enqueue(self, tried: Collection[str] = ()) -> ShardLanes:
-        """A shard that takes enqueues and is none of `tried`, at random: with room and not slow where there is such.
+        """A shard that takes enqueues and is none of `tried`, at random: one that is neither full nor slow, where there is one.
 
         Raises `NoHealthyShards`, `EnqueueRejected`.
         """

@@ -1,7 +1,7 @@
 """Where a unique key may be besides its home.
 
 A key's home follows from the shards that take enqueues, so a change of the map moves some keys' homes, while the rows that were made
-before stay where they are. Until those have gone, whoever takes a key asks the other shards that hold old ones of the queue first.
+before stay where they are. Until those have gone, an enqueue with a key asks the other shards that hold old keys of the queue first.
 Since when the map is as it is, is kept on the shards themselves: a server that starts must not forget it.
 
 Weakness: while servers still go by different maps (they look at the shard file every ten seconds) two of them may take one key on two

@@ -58,7 +58,7 @@ class InsertRequest(NamedTuple):
     `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
     answer; another fingerprint gives `RequestKeyConflict`. `max_pending` gives `QueueFull` when the queue would grow beyond it.
     `begin_by_ms`: the request is not to be begun later; who hands requests to a store sees to it.
-    `awaited`: somebody waits for these jobs and claims them within the next few turns of the loop; where that may share a
+    `awaited`: a dequeue waits for these jobs and claims them within the next few turns of the loop; where that may share a
     transaction with the insert, it is worth waiting for.
     """
 
@@ -174,7 +174,7 @@ class Acked(NamedTuple):
     """What became of an ack, checkpoint, heartbeat, release or cancel.
 
     `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after where it is PENDING now.
-    With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None where nobody holds it.
+    With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None where no client holds it.
     `deadline_ms` is the claim's new deadline where it was renewed.
     """
 

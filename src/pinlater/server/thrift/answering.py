@@ -55,7 +55,7 @@ METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
 class Recipient(Protocol):
     """What answering a request needs to know of the connection it came on, and tells it."""
 
-    gone: bool  # nobody will read the answer; jobs must not be handed out
+    gone: bool  # no client will read the answer; jobs must not be handed out
     waiting: bool  # set while a long poll or a search of bodies is under way, which may be cancelled
     over_limit: bool  # one connection too many: to be told so, then closed
     last_request: bool  # set when the connection is to be closed after the answer

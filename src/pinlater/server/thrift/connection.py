@@ -40,8 +40,10 @@ REQUESTS_A_TURN = 64
 LONG_FRAME_BYTES = SMALL_BYTES // REQUESTS_A_TURN  # no other request follows one of more than this in its turn
 HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
 QUEUED_BYTES = 200  # that a request takes while it waits, beside its frame
-PIPELINED_WHILE_REFUSING = 2  # so many times the bound on bytes that wait, refusals counted, a connection is read from
-FRAMES_DISCARDED = 4  # of a frame too long, so many times the bound is read for the sake of a clear answer
+PIPELINED_WHILE_REFUSING = (
+    2  # a connection is read up to this many times the bound on bytes that wait, refusals counted
+)
+FRAMES_DISCARDED = 4  # of a frame too long, this many times the bound is read, so that the client gets a clear answer
 
 
 class ThriftConnection(asyncio.Protocol):
@@ -326,7 +328,7 @@ class ThriftConnection(asyncio.Protocol):
         return bool(poll.poll(0))
 
     def _take_back(self) -> None:
-        """The jobs of the last answer reached nobody."""
+        """The jobs of the last answer reached no client."""
         answer, self.handed_out = self.handed_out, None
         if answer is not None:
             self._server.answering.undelivered(answer)
@@ -537,7 +539,7 @@ class ThriftConnection(asyncio.Protocol):
             self._close()
 
     def abort(self) -> None:
-        """Closes without writing what is left, and ends what is under way."""
+        """Closes without writing the rest, and ends what is under way."""
         self._drop_requests()
         if self._task is not None:
             self._task.cancel()

@@ -1,6 +1,6 @@
 """How many connections this process may really hold: each takes a file descriptor, and the system sets a bound on those.
 
-Without descriptors left nobody can connect any more, not even to be refused, and stores can't open their files; so the bound on
+Without free descriptors no client can connect, not even to be refused, and stores can't open their files; so the bound on
 connections is kept below the system's.
 """
 

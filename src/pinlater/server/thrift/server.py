@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 SWEEP_S_MAX = 1.0
 BEAT_S_MAX = 1.0
-# After a standstill new connections are refused for so long, and so many turns of the loop.
+# After a standstill new connections are refused for this long, and this many turns of the loop.
 REFUSING_S = 0.5
 REFUSING_TURNS = 20
 # What was on its way when the drain began is read and answered, if it arrives within so much.
 LAST_CALL_S = 0.05
 # While memory is scarce, a frame must be whole within this time.
 PARTIAL_FRAME_S_MAX = 30.0
-# A search for requests that could give way, and found none, is not repeated for the same address for so long, and for so many times
+# A search for requests that could give way, and found none, is not repeated for the same address for this long, and for this many times
 # as long as it took.
 FRUITLESS_S = 0.01
 FRUITLESS_PAUSES = 9
@@ -192,7 +192,7 @@ class ThriftServer:
 
     # --- told by connections ----------------------------------------------------------------------------------------------
     def opened(self, connection: ThriftConnection) -> None:
-        """Takes a connection in. Over the bound it is let in to be told so; far over it, the oldest that never spoke makes room."""
+        """Registers a connection. Over the bound it is refused with an error; far over it, the oldest that never sent anything is closed."""
         count = len(self._connections)
         self._connections[connection] = None
         self._silent[connection] = None

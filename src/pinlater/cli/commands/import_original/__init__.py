@@ -198,7 +198,7 @@ class Progress:
         self._write(done if self._console.is_terminal else f"{done}\n")
 
     def close(self) -> None:
-        """Makes room for what comes after it."""
+        """Starts a new line for the output that follows."""
         self._write("")
 
     def _write(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Which old database servers to read, and as whom: from addresses or the original's own shard file. Knows no driver.
+"""Which old database servers to read, and which user to log in as: from addresses or the original's own shard file. Knows no driver.
 
 A password is never an argument, which every user of the machine could read, and never in an error.
 """

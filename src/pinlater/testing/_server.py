@@ -1,4 +1,4 @@
-"""The rooms of a server on the memory store, without its listeners: put together as `app` does, from request frames inward.
+"""A server on the memory store without listeners: put together as `app` does, from request frames inward.
 
 A frame goes through the real decoding, operations, dispatcher and store, and its answer through the real encoding, so what a test
 sees here is what a server does. Belongs to the loop that it was opened on.
@@ -30,8 +30,8 @@ from pinlater.server.thrift.settings import ThriftSettings
 HOST, PORT = "in-process", 1
 
 
-class Rooms:
-    """One server's inside. `open`, then `close`."""
+class MemoryServer:
+    """`open`, then `close`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Rooms:
         self.metrics = Metrics()
 
     async def open(self) -> None:
-        """Opens the store and puts the rooms together."""
+        """Opens the store and creates the parts of the server."""
         clock, metrics = self._clock, self.metrics
         shard = MemoryShard()
         await shard.open(clock.now_ms())
@@ -64,7 +64,7 @@ class Rooms:
         self._sweeps = Sweeps(self._shards, self._dispatcher, self._times_to_live, metrics, clock, every)
 
     async def sweep(self) -> None:
-        """Does what a server does by and by: claims time out, jobs expire or become due, finished ones vanish when their time is over."""
+        """Does the periodic work of a server: claims time out, jobs expire or become due, old finished ones go."""
         sweeps = self._sweeps
         for sweep in (sweeps.time_out_claims, sweeps.expire_jobs, sweeps.advance_due, sweeps.collect_garbage):
             while await sweep() is not None:
@@ -82,7 +82,7 @@ class Rooms:
         ]
 
     async def close(self) -> None:
-        """Answers who waits, then closes the store."""
+        """Answers waiting dequeues, then closes the store."""
         await self._dispatcher.close()
         await self.service.close()
         await self._shards.close()
