@@ -6,9 +6,10 @@
   map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever
   it was put, and whatever else has been stored.
 
-A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees
-page, too: a repeat that comes to another server while the first try is still under way on this one does not find it yet. Where both servers store it on the same shard
-the store recognises it; where this server has passed that shard by (full, stalled, away) and the other one does not, both store it.
+A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
+repeat that comes to another server while the first try is still under way on this one does not find it yet. Where both servers store it
+on the same shard the store recognises it; where this server has passed that shard by (full, stalled, away) and the other one does not,
+both store it.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class ThriftServer:
 
     # --- told by connections ----------------------------------------------------------------------------------------------
     def opened(self, connection: ThriftConnection) -> None:
-        """Registers a connection. Over the bound it is refused with an error; far over it, the oldest that never sent anything is closed."""
+        """Registers a connection. Over the bound it is refused with an error; far over it, the oldest silent one is closed."""
         count = len(self._connections)
         self._connections[connection] = None
         self._silent[connection] = None
