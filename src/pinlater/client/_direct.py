@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.client import _connection
 from pinlater.client._calls import Call
 from pinlater.client._connection import unreachable
-from pinlater.client._retries import is_lost, is_turned_away
+from pinlater.client._retries import is_lost, was_refused
 from pinlater.client._servers import Address, ServerChoice
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
 from pinlater.client.errors import ClientClosed, ConnectionLost, DeadlineExceeded, PinLaterError, ServerUnreachable
@@ -157,7 +157,7 @@ class Direct:
             self._servers.failed(line.address)
             raise DeadlineExceeded(f"No answer to {call.method} from {line.address} in time") from error
         except PinLaterError as error:
-            good = not (is_turned_away(error) or is_lost(error))
+            good = not (was_refused(error) or is_lost(error))
             if not good:
                 self._servers.failed(line.address)
             raise

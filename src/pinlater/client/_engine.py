@@ -25,10 +25,10 @@ from pinlater.client._retries import (
     decide,
     give_up_at,
     is_lost,
-    is_turned_away,
     is_unsent,
     pause_s,
     repeats_end_at,
+    was_refused,
 )
 from pinlater.client._servers import ServerChoice, ServerSource
 from pinlater.client.errors import DeadlineExceeded, PinLaterError, ServerUnreachable, UnknownMethod
@@ -276,7 +276,7 @@ class Engine:
         try:
             answer = call.read(await connection.call(call.method, self.name, call.args))
         except PinLaterError as error:
-            if is_turned_away(error):
+            if was_refused(error):
                 connection.retire()
                 self.servers.failed(connection.address)
             elif is_lost(error):

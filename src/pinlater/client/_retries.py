@@ -44,14 +44,14 @@ def is_lost(error: PinLaterError) -> bool:
     return isinstance(error, ConnectionLost | DeadlineExceeded)
 
 
-def is_turned_away(error: PinLaterError) -> bool:
-    """Whether the server refused because it is stopping; another one is as good."""
+def was_refused(error: PinLaterError) -> bool:
+    """Whether a server refused the call because it is stopping; another server may do it."""
     return error.detail == "DRAINING"
 
 
 def is_unsent(error: PinLaterError) -> bool:
     """Whether this try took no effect: no server got it, or one that did is stopping."""
-    return isinstance(error, ServerUnreachable) or is_turned_away(error)
+    return isinstance(error, ServerUnreachable) or was_refused(error)
 
 
 def decide(resend: Resend, error: PinLaterError, failures: int, retries: int) -> Again:

@@ -3,7 +3,7 @@
 A store remembers a key for `REQUEST_KEY_KEPT_MS` after it has carried the enqueue out. An enqueue that is carried out later than that
 after its repeat (or the other way round) is stored twice. So each side stays within a share of that time: a client sends no repeat
 later than `REPEATED_WITHIN_MS` after the first try began, and a server begins nothing that lay longer than `BEGUN_WITHIN_MS` in each of
-the three places in which an enqueue can lie: its connection (`thrift_server`), its lane (`sharding`), and the store's turn. The four
+the three places in which an enqueue can lie: its connection (`thrift`), its lane (`sharding`), and the store's turn. The four
 together, with a margin for the store's own work, are less than the time that a key is kept.
 """
 

@@ -14,19 +14,19 @@ from pinlater.server.sharding.shards import Shards
 
 
 class Cluster:
-    """Of one server with the others."""
+    """What one server knows of the other servers of its shards, and the wakes between them."""
 
     def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
         self.wakes: Wakes | None = None
-        self._neighbours: Peers | None = None
+        self._peers: Peers | None = None
 
     async def listen(self, host: str, port: int, reached_at: str) -> None:
         """Hears and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
         wakes = Wakes(self._dispatcher.wakeups.woken_from_elsewhere)
         bound = await wakes.open(host, port)
-        self.wakes, self._neighbours = wakes, Peers(f"{reached_at}:{bound}", wakes.family)
+        self.wakes, self._peers = wakes, Peers(f"{reached_at}:{bound}", wakes.family)
         self._dispatcher.wakeups.elsewhere = wakes.tell
         await self._meet()
 
@@ -37,9 +37,9 @@ class Cluster:
         return changed
 
     async def _meet(self) -> None:
-        if self.wakes is not None and self._neighbours is not None:
-            await self._neighbours.look(self.members.by_shard)
-            self.wakes.know(self._neighbours.secrets, self._neighbours.peers)
+        if self.wakes is not None and self._peers is not None:
+            await self._peers.look(self.members.by_shard)
+            self.wakes.know(self._peers.secrets, self._peers.peers)
 
     def close(self) -> None:
         """Says and hears no more."""

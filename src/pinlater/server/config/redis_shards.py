@@ -88,7 +88,7 @@ class RedisShards:
 
 
 def default_sentinels(settings: RedisSettings) -> tuple[Address, ...]:
-    """Those of the settings. Raises ValueError."""
+    """The addresses of `redis.sentinels`. Raises ValueError."""
     return parse_addresses(settings.sentinels, SENTINEL_PORT)
 
 

@@ -12,7 +12,7 @@ from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.acknowledge import Acknowledge
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.settings import ServiceSettings, answer_bytes_max
 from pinlater.server.operations.values import AckResult, Caller, DequeueCommand, Dequeued
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.values import ClaimCall, raise_error
@@ -71,7 +71,7 @@ class Dequeue:
         settings = self._settings
         request = ClaimRequest(
             queue.name,
-            ClaimCall(limit, self._identity.holder(caller.source), settings.max_frame_bytes * 3 // 4),
+            ClaimCall(limit, self._identity.holder(caller.source), answer_bytes_max(settings.max_frame_bytes)),
             queue.config.claim_timeout_ms or settings.claim_timeout_ms,
             command.coverage,
             wait_ms,
@@ -106,7 +106,7 @@ class Dequeue:
 
     async def _peek(self, command: DequeueCommand, limit: int) -> list[FromShard]:
         shown: list[FromShard] = []
-        bytes_left = self._settings.max_frame_bytes * 3 // 4
+        bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
         failures: list[WorldError] = []
         shards = self._shards.for_claim(command.coverage)
         for shard in shards:

@@ -27,7 +27,7 @@ from pinlater.server.operations.merged_rows import (
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.searches import SearchProcesses
-from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings
+from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings, answer_bytes_max
 from pinlater.server.operations.turns import in_turns
 from pinlater.server.operations.values import JobCount, JobFilter, ScanCommand, Scanned
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -88,7 +88,7 @@ class Inspect:
         return jobs
 
     def _check_answer(self, size: int) -> None:
-        if size > self._settings.max_frame_bytes * 3 // 4:
+        if size > answer_bytes_max(self._settings.max_frame_bytes):
             raise InvalidArgument(
                 f"The answer would have at least {size} bytes, more than a frame; look up fewer jobs at a time",
                 detail="ANSWER_TOO_LARGE",
@@ -160,7 +160,7 @@ class Inspect:
         if limit == 0 or _names_none(command.filter):
             return Scanned(())
         jobs: list[tuple[str, Job]] = []
-        bytes_left = self._settings.max_frame_bytes * 3 // 4
+        bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
         last: Found | None = None
         seen = 0
         merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies)

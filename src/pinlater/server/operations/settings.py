@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# How many jobs that became due a count or a look at the statistics counts so, in one transaction, before it answers.
+# Jobs that became due which a count or a reading of the statistics moves to the due ones first, in one transaction.
 DUE_ROWS_MAX = 10_000
+
+
+def answer_bytes_max(frame_bytes_max: int) -> int:
+    """How many bytes of jobs an answer may hold; the rest of the frame is for names, descriptors and headers of the encoding."""
+    return frame_bytes_max * 3 // 4
 
 
 @dataclass(frozen=True, slots=True)

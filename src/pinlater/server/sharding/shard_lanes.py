@@ -307,8 +307,8 @@ class ShardLanes:
         for lane in self.lanes:
             lane.forgive(seconds)
 
-    def turn_away(self) -> None:
-        """Who waits for a call that hasn't begun and could go to another shard is told to."""
+    def refuse_waiting(self) -> None:
+        """Refuses inserts and claims whose call hasn't begun, so that their callers go to another shard."""
         error = slow_to_answer(self.name)
         self.insert.fail_waiting(error)
         self.claim.fail_waiting(error)

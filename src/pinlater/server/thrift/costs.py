@@ -10,30 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pinlater.server.operations.settings import answer_bytes_max
 from pinlater.server.thrift.settings import ThriftSettings
 
 Cost = Callable[[Any], int]
 
 JOB_BYTES = 4 * 1024  # of a job without its body
 PAGES_BYTES = 8 * 1024 * 1024  # of all pages of a scan that are in memory at once: see `operations.merged_rows`
-_DEQUEUED_MAX = 1_000
 
 
 def costs(settings: ThriftSettings) -> dict[str, Cost]:
     """The estimate for each method that has one, in bytes; 0 where a call needs none."""
-    answer_bytes_max = settings.max_frame_bytes * 3 // 4
+    bytes_max = answer_bytes_max(settings.max_frame_bytes)
     with_body = settings.max_body_bytes + JOB_BYTES
 
     def shown(jobs: int, job_bytes: int) -> int:
         """Jobs and their encoded answer exist at the same time."""
-        return 2 * min(max(jobs, 0) * job_bytes, answer_bytes_max)
+        return 2 * min(max(jobs, 0) * job_bytes, bytes_max)
 
     def read(jobs: int) -> int:
         return min(max(jobs, 0) * with_body, PAGES_BYTES)
 
     def dequeue(call: Any) -> int:
         request = call.request
-        return shown(min(request.limit, _DEQUEUED_MAX), with_body) if request.dryRun else 0
+        return shown(request.limit, with_body) if request.dryRun else 0
 
     def lookup(call: Any) -> int:
         request = call.request

@@ -217,7 +217,7 @@ class ThriftServer:
         connection.silent = connection.over_limit
 
     def closed(self, connection: ThriftConnection) -> None:
-        """It is gone."""
+        """Forgets a connection that has ended."""
         self._connections.pop(connection, None)
         self._silent.pop(connection, None)
         self._paused.pop(connection, None)

@@ -25,11 +25,13 @@ UNDONE = DEADLOCKS | {1290, 1792, 1836}
 # a disk or a table space is full; the server can't write a file
 _FULL = {3, 1021, 1026, 1030, 1114, 3675}
 _TOO_MANY = {1040, 1203, 1226}
-# no such user, wrong password, missing rights; expired, locked
-_DENIED = {1044, 1045, 1142, 1143, 1227, 1698, 1820, 1862, 3118, 4151}
+# missing rights on a database, a table, a column; a missing privilege
+RIGHTS_MISSING = {1044, 1142, 1143, 1227}
+# no such user, wrong password; expired, locked
+_DENIED = RIGHTS_MISSING | {1045, 1698, 1820, 1862, 3118, 4151}
 _PACKET = {1153}
-_NO_DATABASE = 1049
-_NO_TABLE = 1146
+NO_DATABASE = 1049
+NO_TABLE = 1146
 
 
 class BodyTooLong(CallerError):
@@ -77,11 +79,11 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
         return ShardConnectionFailed(
             f"{endpoint} refuses our login ({text}); check user, password and grants", retryable=False
         )
-    if code == _NO_DATABASE:
+    if code == NO_DATABASE:
         return ShardConnectionFailed(
             f"{endpoint} is not there ({text}) and could not be made; make it, or grant CREATE", retryable=False
         )
-    if code == _NO_TABLE:
+    if code == NO_TABLE:
         return ShardConnectionFailed(
             f"{endpoint} does not have all tables ({text}); restore it, or restart the servers to have empty ones made"
         )
@@ -93,5 +95,5 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
 def is_ours(error: Exception) -> bool:
     """Whether it speaks of the database, rather than of a bug of ours."""
     if isinstance(error, driver.ProgrammingError):
-        return code_of(error) == _NO_TABLE  # dropped, or the database is an empty one under the old one's address
+        return code_of(error) == NO_TABLE  # dropped, or the database is an empty one under the old one's address
     return isinstance(error, ConnectionLost | driver.MySQLError)

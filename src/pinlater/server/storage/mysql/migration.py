@@ -13,13 +13,11 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import SchemaRefused, ShardConnectionFailed
 from pinlater.server.storage.mysql.connection import MysqlConnection, code_of
+from pinlater.server.storage.mysql.errors import NO_TABLE, RIGHTS_MISSING
 from pinlater.server.storage.mysql.statements import lock_name, rows, sql
 
 FOLDER = files("pinlater.server.storage.mysql") / "migrations"
 LOCK_WAIT_S = 60
-_NO_DATABASE = 1049
-_NO_TABLE = 1146
-_DENIED = {1044, 1142, 1227}
 
 
 class Migration(NamedTuple):
@@ -51,7 +49,7 @@ async def version_of(connection: MysqlConnection) -> int:
     try:
         [found] = await connection.run([sql("load_meta")(name="schema")])
     except driver.MySQLError as error:
-        if code_of(error) == _NO_TABLE:
+        if code_of(error) == NO_TABLE:
             return 0
         raise
     return int(found.rows[0][0]) if found.rows else 0
@@ -64,7 +62,7 @@ async def create_database(connection: MysqlConnection, name: str) -> None:
             [f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin".encode()]
         )
     except driver.MySQLError as error:
-        if code_of(error) not in _DENIED:
+        if code_of(error) not in RIGHTS_MISSING:
             raise
 
 

@@ -12,7 +12,7 @@ from asyncmy import errors as driver
 from pinlater.server.storage.mysql import migration, reading
 from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, code_of, connect
 from pinlater.server.storage.mysql.dialect import MysqlReader
-from pinlater.server.storage.mysql.errors import is_ours, translate
+from pinlater.server.storage.mysql.errors import NO_DATABASE, is_ours, translate
 from pinlater.server.storage.mysql.membership import members
 from pinlater.server.storage.mysql.server_requirements import check_server
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
@@ -20,7 +20,6 @@ from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.offline import Look
 from pinlater.server.storage.relational.looking import timed_keys
 
-_NO_DATABASE = 1049
 _ALTER_MS = 600_000
 _KEYS_A_PIECE = 10_000
 
@@ -83,7 +82,7 @@ async def _connection(
         finally:
             await connection.quit()
     except (ConnectionLost, driver.MySQLError) as error:
-        if code_of(error) == _NO_DATABASE:
+        if code_of(error) == NO_DATABASE:
             raise _NotThere from error
         if is_ours(error):
             raise translate(error, endpoint) from error
