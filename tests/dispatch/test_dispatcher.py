@@ -16,7 +16,7 @@ from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.interface import Shard

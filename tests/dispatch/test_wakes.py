@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.dispatch.wake_datagrams import Wakes
 
 SECRET = b"known to all servers"
 WAIT_S = 30.0

@@ -7,10 +7,10 @@ from typing import Any
 
 from pinlater.cli.main import main
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift import dispatch
+from pinlater.server.thrift import handlers
 
 BUSY_S = 3.0  # beyond what the slowest machine is allowed
-_get_server_info = dispatch.HANDLERS["getServerInfo"]
+_get_server_info = handlers.HANDLERS["getServerInfo"]
 
 
 async def busy(service: Service, call: Any) -> Any:
@@ -22,5 +22,5 @@ async def busy(service: Service, call: Any) -> Any:
 
 
 if __name__ == "__main__":
-    dispatch.HANDLERS["getServerInfo"] = busy
+    handlers.HANDLERS["getServerInfo"] = busy
     main()

@@ -13,7 +13,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.settings import MaintenanceSettings

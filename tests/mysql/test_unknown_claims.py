@@ -12,7 +12,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.mysql.shard import MysqlShard

@@ -14,7 +14,7 @@ from random import Random
 
 from pinlater.domain.clock import ManualClock, SystemClock
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.maintenance.sweeps import Sweeps

@@ -11,7 +11,7 @@ import pytest_asyncio
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck

@@ -11,7 +11,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.domain.queue import Queue
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.reload import DesiredShard, open_shards

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from pinlater.server.operations.values import JobToEnqueue
 from pinlater.server.telemetry.tracing import TRACEPARENT, Tracing
-from pinlater.server.thrift.dispatch import HANDLERS
+from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.traced import traced
 from pinlater.wire.generated import ttypes as types
 from tests.service.conftest import CALLER, World

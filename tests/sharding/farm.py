@@ -11,7 +11,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.passwords import hash_password
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.settings import MaintenanceSettings

@@ -13,7 +13,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck

@@ -28,7 +28,7 @@ from pinlater.server.operations.values import (
     ScanCommand,
     Scanned,
 )
-from pinlater.server.thrift.dispatch import HANDLERS
+from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import Desk
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED, DESCRIPTOR, HEADERS

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import ErrorCode
 from pinlater.domain.job import JobState, Outcome, UniqueScope
-from pinlater.server.thrift.dispatch import HANDLERS
+from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire import freshness
 from pinlater.wire.generated import constants
 from pinlater.wire.generated import ttypes as types

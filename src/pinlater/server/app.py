@@ -20,8 +20,8 @@ from pinlater.server.clock_watch import ClockWatch
 from pinlater.server.cluster import Cluster
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
-from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.dispatch.rate_limits import RateLimits
+from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.file_watch import FileWatch
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
 from pinlater.server.maintenance.rates import RateSampler
@@ -40,7 +40,7 @@ from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
-from pinlater.server.thrift.dispatch import HANDLERS
+from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.traced import traced

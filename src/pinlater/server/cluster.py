@@ -1,13 +1,13 @@
 """Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
 
 The shards know which servers there are (`sharding.cluster_members`) and where these listen (`sharding.peers`); wakes go from server to
-server (`dispatch.wakes`). This module puts the three together.
+server (`dispatch.wake_datagrams`). This module puts the three together.
 """
 
 from __future__ import annotations
 
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.wakes import Wakes
+from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.peers import Peers
 from pinlater.server.sharding.shards import Shards

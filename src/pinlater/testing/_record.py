@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pinlater.domain.clock import Clock
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import JobToEnqueue
-from pinlater.server.thrift import dispatch, requests
+from pinlater.server.thrift import handlers, requests
 
 
 class Stored(NamedTuple):
@@ -36,7 +36,7 @@ class Record:
 
     async def enqueue_jobs(self, service: Service, call: Any) -> Any:
         """The handler of `enqueueJobs`; keeps what it stores."""
-        answer = await dispatch.enqueue_jobs(service, call)
+        answer = await handlers.enqueue_jobs(service, call)
         queue, jobs = call.request.queueName, requests.jobs_to_enqueue(call.request.jobs)
         existing = frozenset(answer.existing or ())
         for index, (descriptor, job) in enumerate(zip(answer.jobDescriptors, jobs, strict=True)):

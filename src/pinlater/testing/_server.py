@@ -11,7 +11,7 @@ from random import Random
 
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.maintenance.sweeps import Sweeps
@@ -24,7 +24,7 @@ from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
-from pinlater.server.thrift.dispatch import HANDLERS, Handler
+from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.settings import ThriftSettings
 
 HOST, PORT = "in-process", 1

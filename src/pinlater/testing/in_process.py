@@ -25,7 +25,7 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import ClaimedJob, JobInfo, JobState
 from pinlater.domain.passwords import hash_password
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.thrift.dispatch import HANDLERS
+from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._record import Record

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Holder
-from pinlater.server.dispatch.claim_deadlines import ClaimDeadlines
+from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
 from pinlater.server.dispatch.waiters import Waiters
 from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
@@ -44,7 +44,7 @@ class Claiming:
         self._clock = clock
         self._give_back = give_back
         self._queue_gone = queue_gone
-        self._deadlines: dict[str, ClaimDeadlines] = {}  # by shard
+        self._deadlines: dict[str, ShardDeadlines] = {}  # by shard
 
     async def claim(
         self, request: ClaimRequest, waiters: Waiters | None = None, attempt: int = 0
@@ -110,7 +110,7 @@ class Claiming:
         deadlines = self._deadlines.get(shard.name)
         if deadlines is None:
             settings = self._shards.settings
-            deadlines = ClaimDeadlines(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
+            deadlines = ShardDeadlines(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
             self._deadlines[shard.name] = deadlines
         answer = shard.claim.submit(request)
         deadlines.begin(answer, waiters, request.call.limit, anything=anything)

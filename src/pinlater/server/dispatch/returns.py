@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import ClaimRef, JobKey

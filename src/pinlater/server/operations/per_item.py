@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.dispatch.claim_deadlines import Overdue
+from pinlater.server.dispatch.shard_deadlines import Overdue
 from pinlater.server.operations.addressing import KEYS_A_CALL, OnShard
 from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer, too_late
 from pinlater.server.sharding.lane import Lane

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.dispatch.limits import RateLimits
+from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import SettingsInForce

@@ -20,7 +20,6 @@ from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.server.thrift import audit
 from pinlater.server.thrift.answers import Delivery
 from pinlater.server.thrift.costs import Cost, costs
-from pinlater.server.thrift.dispatch import HANDLERS, Handler
 from pinlater.server.thrift.failures import (
     AnswerTooLarge,
     TooManyBytes,
@@ -30,6 +29,7 @@ from pinlater.server.thrift.failures import (
     declared_exception,
     unexpected,
 )
+from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import (

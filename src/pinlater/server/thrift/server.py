@@ -18,7 +18,7 @@ from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.connection import ThriftConnection
-from pinlater.server.thrift.dispatch import HANDLERS, Handler
+from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
 from pinlater.server.thrift.open_files import make_room
 from pinlater.server.thrift.settings import ThriftSettings

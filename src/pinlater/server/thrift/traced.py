@@ -7,7 +7,7 @@ from typing import Any
 
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.tracing import Tracing
-from pinlater.server.thrift.dispatch import Handler
+from pinlater.server.thrift.handlers import Handler
 
 InSpan = Callable[[Tracing, Handler, Service, Any], Awaitable[Any]]
 

@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.dispatch.claim_deadlines import ClaimDeadlines, Overdue
+from pinlater.server.dispatch.shard_deadlines import Overdue, ShardDeadlines
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.testing._loop import TurnedLoop
 
@@ -39,7 +39,7 @@ class Wait:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.loop = CountingLoop(self.clock)
-        self.patience = ClaimDeadlines("1", SLOW_MS / 1000, STALL_MS / 1000)
+        self.patience = ShardDeadlines("1", SLOW_MS / 1000, STALL_MS / 1000)
         self.waiters = Waiters("q", self.clock.now_ms)
 
     def answer(self, waiters: Waiters | None = None, *, anything: bool = False) -> asyncio.Future[str]:

@@ -18,7 +18,7 @@ About = TypeVar("About")
 _HALF_A_MS = 0.0005  # a loop's time is in milliseconds, and a sum of floats not quite
 
 
-class ClaimDeadlines:
+class ShardDeadlines:
     """Fails answers of one shard that do not come in time: after `stall_s`, or sooner where their callers have something else to do."""
 
     def __init__(self, shard: str, slow_s: float, stall_s: float) -> None:
