@@ -96,24 +96,24 @@ def record_of(row: Row) -> JobRecord:
         queue_id,
         priority,
         run_after_ms,
-        allowed_at_first,
-        created_ms,
+        attempts_allowed,
+        created_at_ms,
         options_text,
-        progress_id,
-        allowed,
-        remaining,
-        ended,
-        later_run_after_ms,
-        updated_ms,
-        status,
-        error_type,
-        error_text,
-        history,
+        p_id,
+        p_attempts_allowed,
+        p_attempts_remaining,
+        p_attempts_ended,
+        p_run_after_ms,
+        p_updated_at_ms,
+        p_custom_status,
+        p_error_type,
+        p_error_text,
+        p_history,
         claim_id,
         claimed_at_ms,
         deadline_ms,
         timeout_ms,
-        flags,
+        claim_flags,
         token,
         source,
         holder,
@@ -123,12 +123,10 @@ def record_of(row: Row) -> JobRecord:
         body_bytes,
     ) = row
     options = NONE if options_text is None else options_of(options_text)
-    if progress_id is None:
-        allowed = remaining = allowed_at_first
-        ended, updated_ms, status = 0, created_ms, options.status
-        error_type, error_text, history = "", "", "[]"
-    else:
-        run_after_ms = later_run_after_ms
+    if p_id is None:
+        p_attempts_allowed = p_attempts_remaining = attempts_allowed
+        p_run_after_ms, p_updated_at_ms, p_attempts_ended = run_after_ms, created_at_ms, 0
+        p_custom_status, p_error_type, p_error_text, p_history = options.status, "", "", "[]"
     state = PENDING
     if claim_id is not None:
         state = IN_PROGRESS
@@ -138,27 +136,27 @@ def record_of(row: Row) -> JobRecord:
         job_id,
         queue_id,
         priority,
-        created_ms,
-        run_after_ms,
-        updated_ms,
-        allowed,
-        remaining,
+        created_at_ms,
+        p_run_after_ms,
+        p_updated_at_ms,
+        p_attempts_allowed,
+        p_attempts_remaining,
         options,
         state,
         finished_at_ms,
-        ended,
-        status,
-        error_type,
-        error_text,
-        history,
+        p_attempts_ended,
+        p_custom_status,
+        p_error_type,
+        p_error_text,
+        p_history,
         claimed_at_ms,
         deadline_ms,
         timeout_ms,
-        flags or 0,
+        claim_flags or 0,
         token,
         source,
         holder,
-        progress_id is not None,
+        p_id is not None,
         bool(counted_future),
         body_bytes,
     )
