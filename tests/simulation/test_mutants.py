@@ -10,9 +10,9 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Holder, JobState, Outcome
 from pinlater.domain.queue import Queue
-from pinlater.server.dispatch import dispatcher
+from pinlater.server.dispatch import claiming as dispatch_claiming
 from pinlater.server.dispatch.change_poller import ChangePoller
-from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
 from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
@@ -129,7 +129,7 @@ def test_one_token_for_all_attempts_of_a_long_poll_is_caught(monkeypatch: pytest
 
     With all kinds of faults, one tiny seed in some hundreds finds it; with this kind alone, one in forty.
     """
-    monkeypatch.setattr(dispatcher, "_holder_of", lambda wish, *_: wish.holder)
+    monkeypatch.setattr(dispatch_claiming, "_holder_of", lambda holder, *_: holder)
     monkeypatch.setattr(Faults, "kinds", lambda self: [self._answers_of_claims_lost])
     assert caught() & {"TWICE", "STALE_APPLIED", "UNDONE"}
 
@@ -163,7 +163,7 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
     async def look_nowhere(self: ChangePoller) -> None:
         del self
 
-    monkeypatch.setattr(Dispatcher, "_wake", lambda *_: None)
+    monkeypatch.setattr(Wakeups, "_wake", lambda *_: None)
     monkeypatch.setattr(ChangePoller, "look", look_nowhere)
     assert "UNWOKEN" in caught()
 

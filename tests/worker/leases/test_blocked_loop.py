@@ -179,10 +179,11 @@ async def test_a_running_loop_is_not_taken_for_blocked(
             beside.client.enqueue("q", [b"quick"] * 50)
             beside.until(lambda: worker.counts.succeeded == 50)
             beside.client.enqueue("q", [b"hold"] + [b"quick"] * 5)
-            beside.until(lambda: len(in_hand(worker)) == 6)
+            beside.until(lambda: len(in_hand(worker)) >= 2)  # how many it fetches ahead depends on the machine's speed
+            held = in_hand(worker)
             signs.clear()
             beside.until(lambda: len(signs) > 50)
-            assert len(in_hand(worker)) == 6
+            assert in_hand(worker)[: len(held)] == held
             loop.call_soon_threadsafe(hold.set)
             beside.until(lambda: worker.counts.succeeded == 56)
 
