@@ -20,6 +20,7 @@ FORBIDDEN_FOR_CLIENTS = (
     "redis",
     "pinlater.server.app",
     "pinlater.server.config",
+    "pinlater.server.core",
     "pinlater.server.dispatch",
     "pinlater.server.http",
     "pinlater.server.maintenance",

@@ -35,9 +35,6 @@ class Passwords:
     async def check(self, password: str) -> bool:
         return password == PASSWORD
 
-    def close(self) -> None:
-        """Nothing to end."""
-
 
 class Searches:
     """As `service.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
@@ -52,11 +49,11 @@ class SimulatedApp(App):
     def __init__(self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SharedStore]) -> None:
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
-        self._passwords = Passwords()  # type: ignore[assignment]
 
     def _assemble(self, shards: Shards) -> None:
         super()._assemble(shards)
-        self.service.searches = Searches()  # type: ignore[assignment]
+        self.core.service.queues._passwords = Passwords()  # type: ignore[assignment]
+        self.core.service.searches = Searches()  # type: ignore[assignment]
 
     def _desired(self) -> Sequence[DesiredShard]:
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]
