@@ -11,5 +11,9 @@ from pinlater.server.thrift.settings import ThriftSettings
 
 
 def turned(*, thrift: ThriftSettings | None = None, **others: Any) -> Settings:
-    """Settings with these tables and keys, on any free port. No advance of the clock counts as a standstill of the server."""
-    return Settings(thrift=replace(thrift or ThriftSettings(port=0), standstill_s=math.inf), **others)
+    """Settings with these tables and keys, for the host `host` and any free port.
+
+    A clock that a test advances looks like a server that stood still, so no time counts as a standstill.
+    """
+    without_standstill = replace(thrift or ThriftSettings(port=0), standstill_s=math.inf)
+    return Settings(advertised_host="host", thrift=without_standstill, **others)

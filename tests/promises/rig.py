@@ -67,7 +67,7 @@ async def start_rig(
     `settings`: tables and keys that differ from the defaults.
     """
     clock, file_limits = ManualClock(), dict[str, float]()
-    chosen = turned(advertised_host="host", **settings)
+    chosen = turned(**settings)
 
     def desired(name: str) -> DesiredShard:
         def make() -> Shard:

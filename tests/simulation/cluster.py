@@ -29,15 +29,13 @@ STARTS_AT_S = 1_767_225_600
 _RESTART_S = 0.5
 
 
-class Passwords:
-    """As `service.passwords.PasswordCheck`, without its threads."""
-
-    async def check(self, password: str) -> bool:
-        return password == PASSWORD
+async def check_password(password: str) -> bool:
+    """As `operations.passwords.PasswordCheck.check`, without its threads."""
+    return password == PASSWORD
 
 
 class Searches:
-    """As `service.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
+    """As `operations.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -52,7 +50,7 @@ class SimulatedApp(App):
 
     def _assemble(self, shards: Shards) -> None:
         super()._assemble(shards)
-        self.core.service.queues._passwords = Passwords()  # type: ignore[assignment]
+        self.core.passwords.check = check_password  # type: ignore[method-assign]
         self.core.service.searches = Searches()  # type: ignore[assignment]
 
     def _desired(self) -> Sequence[DesiredShard]:

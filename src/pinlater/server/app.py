@@ -13,7 +13,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.clock_watch import ClockWatch
@@ -147,7 +146,6 @@ class App:
             metrics,
             clock,
             shared_port=self._one_of_many,
-            budget=ByteBudget(settings.thrift.max_buffered_bytes),
             standstill=self.core.standstill,
             other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
             handlers=traced(HANDLERS, find_tracing()),

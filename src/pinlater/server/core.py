@@ -55,7 +55,7 @@ class Core:
         self.dispatcher = Dispatcher(shards, limits, clock, settings.dispatch)
         self.rates = RateSampler(shards, clock)
         self.standstill = Standstill(clock.monotonic, settings.thrift.standstill_s)
-        self._passwords = PasswordCheck(settings.admin_password_hash)
+        self.passwords = PasswordCheck(settings.admin_password_hash)
         identity = Identity(
             settings.advertised_host or socket.gethostname(),
             settings.thrift.port,
@@ -66,7 +66,7 @@ class Core:
         self.service = Service(
             shards,
             self.dispatcher,
-            self._passwords,
+            self.passwords,
             identity,
             metrics,
             clock,
@@ -109,7 +109,7 @@ class Core:
         await self.shard_monitor.close()
         await self.dispatcher.close()
         await self.shards.close()
-        self._passwords.close()
+        self.passwords.close()
 
     def _times_to_live(self) -> Sequence[TimeToLive]:
         jobs = self.settings.jobs
