@@ -15,7 +15,7 @@ from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
 from tests.promises.wire import PATIENCE_S, Wire

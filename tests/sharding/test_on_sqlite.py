@@ -23,7 +23,8 @@ from pinlater.server.operations.values import (
     JobToEnqueue,
 )
 from pinlater.server.sharding.reload import DesiredShard, open_shards
-from pinlater.server.storage.sqlite import SqliteSettings, SqliteShard
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.telemetry.metrics import Metrics
 from tests.handed_out import Answer, answer_of
 from tests.sharding.farm import shard_of, shards_of
