@@ -23,7 +23,7 @@ from bench.workplace import BODY, QUEUE, Workplace
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Ack, ClaimCall, InsertRequest, JobKey
 
 TASKS = 64

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 
 # What the periodic runner asks, however many queues and waits there are.
 PERIODIC = frozenset(

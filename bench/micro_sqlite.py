@@ -18,7 +18,8 @@ import uvloop
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.storage.sqlite import SqliteSettings, SqliteShard
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Ack, ClaimCall, ClaimOrder, InsertRequest, JobKey
 
 BODY = b"x" * 100

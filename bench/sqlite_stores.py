@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import bare
 from bench.stores import Store
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 
 
 class SqliteStore:

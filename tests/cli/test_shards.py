@@ -1,4 +1,4 @@
-"""`pinlater shards` and `pinlater migrate` on MySQL shards, with and without a server beside them."""
+"""`pinlater shards` and `pinlater migrate` on MySQL and Redis shards, with and without a server beside them."""
 
 from __future__ import annotations
 
@@ -16,87 +16,102 @@ from pinlater.cli import exits
 from pinlater.client import Ack, Client, Job, UniqueKey, UniqueScope
 from pinlater.testing.real_server import RealServer
 from tests.cli.conftest import Done, Pinlater
-from tests.mysql.shard_file import ShardFile
-from tests.servers.mariadb import MariaDb
 from tests.servers.ports import free_port
+from tests.servers.redis import RedisServer
+from tests.servers.redis_users import PASSWORD, as_admin, url_of
+from tests.shared_shards.serving import Place, place_of
+
+ON_MYSQL = pytest.mark.parametrize("place", ["mysql"], indirect=True)
+
+
+@pytest.fixture(params=["mysql", "redis"])
+def place(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Two shards on the session's database server, and settings to go with them in the environment."""
+    place = place_of(request.param, tmp_path, request)
+    for name, value in {**place.environment, "PINLATER_HTTP_PORT": str(free_port())}.items():
+        monkeypatch.setenv(name, value)
+    return place
 
 
 @pytest.fixture
-def shard_file(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, monkeypatch: pytest.MonkeyPatch) -> ShardFile:
-    """Two shards on the session's MariaDB, and settings to go with it in the environment."""
-    monkeypatch.setenv("PINLATER_MYSQL_DATABASE_PREFIX", mariadb_prefix)
-    monkeypatch.setenv("PINLATER_MYSQL_HOST_PREFIX", "pinlaterdb")
-    monkeypatch.setenv("PINLATER_HTTP_PORT", str(free_port()))
-    return ShardFile(tmp_path / "shards.json", mariadb, 1, 2)
-
-
-@pytest.fixture
-def shards(offline: Pinlater, shard_file: ShardFile) -> Callable[..., Done]:
+def shards(offline: Pinlater, place: Place) -> Callable[..., Done]:
     """The command, with the shard file."""
-    return lambda *arguments: offline("shards", *arguments, "--shards", str(shard_file.path))
+    return lambda *arguments: offline("shards", *arguments, "--shards", str(place.path))
 
 
 @pytest.fixture
-def serve(tmp_path: Path, shard_file: ShardFile, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RealServer]]:
+def serve(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RealServer]]:
     """Starts a server on the shard file; its HTTP port is where the command looks."""
-    running = ExitStack()
+    with ExitStack() as running:
 
-    def start() -> RealServer:
-        server = running.enter_context(RealServer(tmp_path, store=f"mysql:{shard_file.path}"))
-        monkeypatch.setenv("PINLATER_HTTP_PORT", str(server.http_port))
-        return server
+        def start() -> RealServer:
+            server = running.enter_context(RealServer(tmp_path, store=place.store))
+            monkeypatch.setenv("PINLATER_HTTP_PORT", str(server.http_port))
+            return server
 
-    with running:
         yield start
 
 
-def grown_old(shard_file: ShardFile) -> None:
+def out_of_reach() -> dict[str, object]:
+    """Fields of a shard whose port is closed."""
+    return {"master": {"host": "127.0.0.1", "port": free_port()}}
+
+
+def grown_old(place: Place) -> None:
     """As if the file had been changed a minute ago: every server has seen it since."""
-    changed_s = shard_file.path.stat().st_mtime - 60
-    os.utime(shard_file.path, (changed_s, changed_s))
+    changed_s = place.path.stat().st_mtime - 60
+    os.utime(place.path, (changed_s, changed_s))
 
 
-def test_migrate_makes_every_shard_and_the_second_time_nothing(
-    offline: Pinlater, shard_file: ShardFile, mariadb_prefix: str
-) -> None:
+def test_migrate_makes_every_shard_and_the_second_time_nothing(offline: Pinlater, place: Place) -> None:
     """An operator may want it done before the servers start, by a user who may make tables."""
-    first = offline.ok("migrate", "--shards", str(shard_file.path), "--json").json
+    first = offline.ok("migrate", "--shards", str(place.path), "--json").json
     assert [(shard["name"], shard["schema_before"]) for shard in first["shards"]] == [("1", 0), ("2", 0)]
     newest = first["shards"][0]["schema_after"]
     assert newest > 0
-    assert first["shards"][1]["address"].endswith(f"/{mariadb_prefix}_2")
-    lines = offline.ok("migrate", "--store", f"mysql:{shard_file.path}").out.splitlines()
+    assert first["shards"][1]["address"].endswith(f"/{place.prefix}_2" if place.kind == "mysql" else "/0")
+    lines = offline.ok("migrate", "--store", place.store).out.splitlines()
     assert len(lines) == 2
     assert all(line.endswith(f": schema {newest}, nothing to do") for line in lines)
 
 
-def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(
-    offline: Pinlater, shard_file: ShardFile
+def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
+    offline: Pinlater, redis_with_users: RedisServer, redis_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PINLATER_REDIS_KEY_PREFIX", redis_prefix)
+    with as_admin(redis_with_users) as admin:
+        admin.hset(f"{redis_prefix}{{1}}:meta", "schema", 7)
+    done = offline("migrate", "--store", url_of(redis_with_users))
+    assert done.code == exits.REFUSED
+    assert "has schema 7; this version of pinlater is written for schema 1 and runs on 1 and 2" in done.err
+    assert PASSWORD not in done.out + done.err
+
+
+def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline: Pinlater, place: Place) -> None:
     """One that is away must not hold up the rest, and not go unnoticed."""
-    shard_file.write(pinlaterdb001={}, pinlaterdb002={"master": {"host": "127.0.0.1", "port": free_port()}})
-    done = offline("migrate", "--shards", str(shard_file.path), "--json")
+    place.write({"1": {}, "2": out_of_reach()})
+    done = offline("migrate", "--shards", str(place.path), "--json")
     assert done.code == exits.BUSY
     assert [shard["name"] for shard in done.json["shards"]] == ["1"]
     assert done.err.startswith("error: shard 2: 127.0.0.1:")
 
 
-def test_list_shows_what_the_file_says(shards: Callable[..., Done], shard_file: ShardFile, mariadb: MariaDb) -> None:
+def test_list_shows_what_the_file_says(shards: Callable[..., Done], place: Place) -> None:
     """Never with a password."""
-    shard_file.write(pinlaterdb001={}, pinlaterdb012={"dequeueOnly": True})
+    place.write({"1": {}, "12": {"dequeueOnly": True}})
     done = shards("list", "--json")
     assert [(shard["name"], shard["key"], shard["dequeue_only"]) for shard in done.json["shards"]] == [
-        ("1", "pinlaterdb001", False),
-        ("12", "pinlaterdb012", True),
+        ("1", place.key("1"), False),
+        ("12", place.key("12"), True),
     ]
-    assert mariadb.address in done.out
+    assert place.server.address in done.out
     table = shards("list").out
     assert table.splitlines()[0] == "shard\tkey\taddress\tdequeue only"
-    assert mariadb.password not in done.out + table
+    assert place.password not in done.out + table
 
 
-def test_status_asks_databases_and_server(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+def test_status_asks_databases_and_the_server(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
 ) -> None:
     """What each says of itself, and what the server makes of it."""
     before = shards("status", "--json")
@@ -115,8 +130,9 @@ def test_status_asks_databases_and_server(
     assert found[0]["live"] + found[0]["finished"] == on_first
 
 
+@ON_MYSQL
 def test_status_names_the_server_that_it_asked(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
 ) -> None:
     server = serve()
     done = shards("status", "--http", f"127.0.0.1:{server.http_port}")
@@ -127,11 +143,12 @@ def test_status_names_the_server_that_it_asked(
     assert found["server"]["in_use"] == {"1": True, "2": True}
 
 
+@ON_MYSQL
 def test_status_believes_no_server_of_other_shards(
-    shards: Callable[..., Done], offline: Pinlater, shard_file: ShardFile, tmp_path: Path
+    shards: Callable[..., Done], offline: Pinlater, place: Place, tmp_path: Path
 ) -> None:
     """One may listen on the usual port, with shards of the same names."""
-    assert offline("migrate", "--shards", str(shard_file.path)).code == 0
+    assert offline("migrate", "--shards", str(place.path)).code == 0
     with RealServer(tmp_path) as other:
         address = f"127.0.0.1:{other.http_port}"
         done = shards("status", "--http", address)
@@ -142,26 +159,27 @@ def test_status_believes_no_server_of_other_shards(
     assert found["server"]["in_use"] is None
 
 
+@ON_MYSQL
 def test_status_asks_no_server_that_nobody_named(
-    shards: Callable[..., Done], shard_file: ShardFile, monkeypatch: pytest.MonkeyPatch
+    shards: Callable[..., Done], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PINLATER_HTTP_PORT")
     assert shards("status", "--json").json["server"] is None
 
 
-def test_status_says_that_no_server_answers_where_one_was_named(
-    shards: Callable[..., Done], shard_file: ShardFile
-) -> None:
+@ON_MYSQL
+def test_status_says_that_no_server_answers_where_one_was_named(shards: Callable[..., Done], place: Place) -> None:
     address = f"127.0.0.1:{free_port()}"
     done = shards("status", "--http", address)
     assert (done.code, done.err) == (exits.REFUSED, f"no server answers at {address}: [Errno 111] Connection refused\n")
 
 
+@ON_MYSQL
 def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_say(
-    shards: Callable[..., Done], offline: Pinlater, shard_file: ShardFile, monkeypatch: pytest.MonkeyPatch
+    shards: Callable[..., Done], offline: Pinlater, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MariaDB takes packets of 16 MiB; a body may take two bytes for one."""
-    assert offline("migrate", "--shards", str(shard_file.path)).code == 0
+    assert offline("migrate", "--shards", str(place.path)).code == 0
     monkeypatch.setenv("PINLATER_JOBS_MAX_BODY_BYTES", str(9 * 2**20))
     done = shards("status")
     assert done.code == 0
@@ -172,9 +190,9 @@ def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_sa
     assert not shards("status").err
 
 
-def test_status_of_a_shard_out_of_reach_is_a_failure(shards: Callable[..., Done], shard_file: ShardFile) -> None:
+def test_status_of_a_shard_out_of_reach_is_a_failure(shards: Callable[..., Done], place: Place) -> None:
     """A watcher goes by the exit code; the other shards are shown all the same."""
-    shard_file.write(pinlaterdb001={}, pinlaterdb002={"master": {"host": "127.0.0.1", "port": free_port()}})
+    place.write({"1": {}, "2": out_of_reach()})
     done = shards("status")
     assert done.code == exits.BUSY
     assert done.err.startswith("shard 2: ")
@@ -182,23 +200,24 @@ def test_status_of_a_shard_out_of_reach_is_a_failure(shards: Callable[..., Done]
 
 
 def test_a_shard_is_drained_and_removed(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
 ) -> None:
     """Refused with the count while it holds live jobs; the file's other signs stay as they were."""
-    shard_file.path.write_text(json.dumps(shard_file.content, indent=3))
+    content = json.loads(place.path.read_text())
+    place.path.write_text(json.dumps(content, indent=3))
     server = serve()
     with Client(server.address) as client:
         client.create_queue("emails")
         for _ in range(20):
             client.enqueue("emails", [Job(b"x")])
-        drained = shards("drain", "pinlaterdb002", "--no-wait", "--json").json
+        drained = shards("drain", place.key("2"), "--no-wait", "--json").json
         assert (drained["shards"], drained["dequeue_only"]) == (["2"], True)
         assert drained["live"][0] > 0
-        entry = {**shard_file.content["pinlaterdb002"], "dequeueOnly": True}
-        assert shard_file.path.read_text() == json.dumps({**shard_file.content, "pinlaterdb002": entry}, indent=3)
+        place.entry(content, "2")["dequeueOnly"] = True
+        assert place.path.read_text() == json.dumps(content, indent=3)
         early = shards("remove", "2")
         assert (early.code, "servers may not know it yet" in early.err) == (exits.BUSY, True)
-        grown_old(shard_file)
+        grown_old(place)
         refused = shards("remove", "2")
         assert refused.code == exits.BUSY
         assert refused.err == f"error: 2 still holds {drained['live'][0]} live jobs, and stays\n"
@@ -212,11 +231,11 @@ def test_a_shard_is_drained_and_removed(
     removed = shards("remove", "2", "--json")
     assert removed.json == {"removed": ["2"], "finished": drained["live"][0], "keys_lost": 0}
     assert [shard["name"] for shard in shards("list", "--json").json["shards"]] == ["1"]
-    assert shard_file.path.stat().st_mode & 0o777 == 0o600
+    assert place.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_gives_them_up(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], shard_file: ShardFile
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
 ) -> None:
     """Without them their jobs are taken as new. They are deleted on the shard, so that running servers let it go."""
     keyed = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 3_600_000)) for n in range(20)]
@@ -228,8 +247,7 @@ def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_
         shards("drain", "2", "--no-wait")
         while jobs := client.dequeue("emails", limit=100).jobs:
             client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
-    changed_s = shard_file.path.stat().st_mtime - 60
-    os.utime(shard_file.path, (changed_s, changed_s))
+    grown_old(place)
     [_, second] = shards("status", "--json").json["shards"]
     assert (second["live"], second["timed_keys"]) == (0, on_second)
     assert 3_500_000 < second["timed_keys_until_ms"] - time.time() * 1000 < 3_700_000
@@ -244,7 +262,8 @@ def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_
     assert [shard["timed_keys"] for shard in shards("status", "--json").json["shards"]] == [20 - on_second]
 
 
-def test_draining_can_be_undone(shards: Callable[..., Done], shard_file: ShardFile) -> None:
+@ON_MYSQL
+def test_draining_can_be_undone(shards: Callable[..., Done], place: Place) -> None:
     """An operator who chose the wrong one."""
     shards("drain", "2", "--no-wait")
     assert shards("list").out.splitlines()[2].endswith("\tyes")
@@ -252,6 +271,7 @@ def test_draining_can_be_undone(shards: Callable[..., Done], shard_file: ShardFi
     assert shards("list").out.splitlines()[2].endswith("\tno")
 
 
+@ON_MYSQL
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -264,20 +284,21 @@ def test_what_cannot_be_done_is_refused(
     arguments: tuple[str, ...],
     complaint: str,
     shards: Callable[..., Done],
-    shard_file: ShardFile,
+    place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In one line, and the file stays as it is."""
     monkeypatch.setenv("PINLATER_MYSQL_DATABASES_PER_SERVER", "2")
-    before = shard_file.path.read_bytes()
+    before = place.path.read_bytes()
     done = shards(*arguments)
     assert (done.code, done.err) == (exits.REFUSED, f"error: {complaint}\n")
-    assert shard_file.path.read_bytes() == before
+    assert place.path.read_bytes() == before
 
 
-def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[..., Done], shard_file: ShardFile) -> None:
+@ON_MYSQL
+def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[..., Done], place: Place) -> None:
     """Nothing could be enqueued any more."""
-    shard_file.write(pinlaterdb001={}, pinlaterdb002={"dequeueOnly": True})
+    place.write({"1": {}, "2": {"dequeueOnly": True}})
     done = shards("drain", "1")
     assert (done.code, done.err) == (exits.REFUSED, "error: 1 can't drain: no other shard takes enqueues\n")
 
@@ -297,8 +318,9 @@ def test_other_stores_have_nothing_to_drain(store: str, complaint: str, offline:
     assert "secret" not in done.err + done.out
 
 
-def test_backup_leaves_mysql_to_its_own_tools(offline: Pinlater, shard_file: ShardFile, tmp_path: Path) -> None:
+@ON_MYSQL
+def test_backup_leaves_mysql_to_its_own_tools(offline: Pinlater, place: Place, tmp_path: Path) -> None:
     """There is no file to copy."""
-    done = offline("backup", "--store", f"mysql:{shard_file.path}", str(tmp_path / "copy"))
+    done = offline("backup", "--store", place.store, str(tmp_path / "copy"))
     assert done.code == exits.REFUSED
     assert "its databases have tools of their own" in done.err

@@ -207,14 +207,3 @@ def test_a_renewed_password_makes_every_shard_another(path: Path, tmp_path: Path
 def test_a_file_that_is_missing_at_the_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileBroken, match=r"nowhere\.json can't be read"):
         ShardSource(settings(tmp_path / "nowhere.json"))
-
-
-def test_the_shard_of_a_url_follows_the_password_file(tmp_path: Path) -> None:
-    from pinlater.server.config.store import parse_store
-
-    password = tmp_path / "password"
-    password.write_text("old")
-    source = ShardSource(Settings(store=parse_store("mysql://db/x"), mysql=MysqlSettings(password_file=password)))
-    password.write_text("new")
-    assert source.refresh()
-    assert source.places[0].endpoint.password == "new"

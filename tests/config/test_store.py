@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,22 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pinlater.server.config.addresses import Address
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.load import load
 from pinlater.server.config.mysql_url import MysqlUrl
+from pinlater.server.config.redis_url import RedisUrl
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_file import find_shards
+from pinlater.server.config.shard_file import ShardSource, find_shards
 from pinlater.server.config.show import shown_settings
 from pinlater.server.config.store import StoreLocation, parse_store, without_password
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 SECRET = "s3cret-Word"
-
-
-def url(text: str) -> MysqlUrl:
-    found = parse_store(text).url
-    assert isinstance(found, MysqlUrl)
-    return found
+SENTINELS = (Address("s1", 26379), Address("::1", 7))
+# The shortest URL of each kind.
+URLS = {"mysql": "mysql://db", "redis": "redis://r"}
+EACH_KIND = pytest.mark.parametrize("kind", list(URLS))
 
 
 def complaint_about(text: str) -> str | None:
@@ -35,10 +37,11 @@ def complaint_about(text: str) -> str | None:
     return None
 
 
-def the_shard(text: str, mysql: MysqlSettings | None = None) -> Endpoint:
-    (place,) = find_shards(Settings(store=parse_store(text), mysql=mysql or MysqlSettings()))
+def the_shard(text: str, **tables: MysqlSettings | RedisSettings) -> Endpoint | RedisEndpoint:
+    """Where the only shard of the URL is, with these tables of the settings."""
+    (place,) = find_shards(Settings(store=parse_store(text), **tables))  # type: ignore[arg-type]
     assert (place.name, place.takes_enqueues) == ("1", True)
-    assert isinstance(place.endpoint, Endpoint)
+    assert isinstance(place.endpoint, Endpoint | RedisEndpoint)
     return place.endpoint
 
 
@@ -54,25 +57,63 @@ def the_shard(text: str, mysql: MysqlSettings | None = None) -> Endpoint:
         ("mysql://[::1]:3306/x", MysqlUrl("::1", 3306, None, None, "x")),
         ("mysql://u@/x?socket=/run/mysqld/mysqld.sock", MysqlUrl("", 3306, "u", None, "x", "/run/mysqld/mysqld.sock")),
         ("mysql://db/x?tls=true", MysqlUrl("db", 3306, None, None, "x", None, True)),
+        ("redis://u:p@r:6380/3", RedisUrl("r", 6380, "u", "p", 3)),
+        ("redis://r", RedisUrl("r")),
+        ("redis://:p@r/", RedisUrl("r", 6379, None, "p")),
+        ("rediss://r/0", RedisUrl("r", tls=True)),
+        ("redis://u:a%2Fb%40c%23%25@10.0.0.1", RedisUrl("10.0.0.1", 6379, "u", "a/b@c#%")),
+        ("redis://[::1]:6379/1", RedisUrl("::1", db=1)),
+        ("redis://u@/2?socket=/run/redis.sock", RedisUrl("", 6379, "u", None, 2, "/run/redis.sock")),
+        (
+            "rediss://u@/1?sentinel=s1&sentinel=[::1]:7&master=jobs",
+            RedisUrl("", 6379, "u", None, 1, None, True, SENTINELS, "jobs"),
+        ),
+        ("redis:///?master=jobs&sentinel=s1:26379,[::1]:7", RedisUrl("", sentinels=SENTINELS, master="jobs")),
     ],
 )
-def test_a_url_is_taken_apart(text: str, expected: MysqlUrl) -> None:
-    assert url(text) == expected
+def test_a_url_is_taken_apart(text: str, expected: MysqlUrl | RedisUrl) -> None:
+    found = parse_store(text)
+    assert (found.url, found.kind) == (expected, "mysql" if isinstance(expected, MysqlUrl) else "redis")
 
 
-def test_what_a_url_leaves_out_comes_from_the_settings() -> None:
+def test_what_a_url_of_mysql_leaves_out_comes_from_the_settings() -> None:
     given_elsewhere = MysqlSettings(user="jobs", password="p", database_prefix="plater")
-    assert the_shard("mysql://db", given_elsewhere) == Endpoint("db", 3306, "jobs", "p", "plater_1")
-    assert the_shard("mysql://u:q@db/x", given_elsewhere) == Endpoint("db", 3306, "u", "q", "x")
+    assert the_shard("mysql://db", mysql=given_elsewhere) == Endpoint("db", 3306, "jobs", "p", "plater_1")
+    assert the_shard("mysql://u:q@db/x", mysql=given_elsewhere) == Endpoint("db", 3306, "u", "q", "x")
     assert the_shard("mysql://db") == Endpoint("db", 3306, "pinlater", "", "pinlater_1")
     assert str(the_shard("mysql://[::1]:3307/x")) == "[::1]:3307/x"
 
 
-def test_the_password_of_a_file_goes_before_that_of_the_settings(tmp_path: Path) -> None:
+def test_what_a_url_of_redis_leaves_out_comes_from_the_settings() -> None:
+    given_elsewhere = RedisSettings(user="jobs", password="p", sentinels=("s1", "[::1]:7"))
+    assert the_shard("redis://r", redis=given_elsewhere) == RedisEndpoint("r", 6379, "jobs", "p")
+    assert the_shard("redis://u:q@r/2", redis=given_elsewhere) == RedisEndpoint("r", 6379, "u", "q", 2)
+    assert the_shard("redis://r") == RedisEndpoint("r", 6379)
+    assert the_shard("rediss://r") == RedisEndpoint("r", 6379, tls=True)
+    of_sentinels = RedisEndpoint("", 6379, "jobs", "p", sentinels=SENTINELS, master="m")
+    assert the_shard("redis://?master=m", redis=given_elsewhere) == of_sentinels
+    found = the_shard("redis://?master=m&sentinel=other", redis=given_elsewhere)
+    assert found == replace(of_sentinels, sentinels=(Address("other", 26379),))
+
+
+@EACH_KIND
+def test_the_password_of_a_file_goes_before_that_of_the_settings(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("from the file\n# not this\n")
-    assert the_shard("mysql://db", MysqlSettings(password="p", password_file=file)).password == "from the file"
-    assert the_shard("mysql://u:q@db", MysqlSettings(password="p", password_file=file)).password == "q"
+    flags = {f"{kind}.password": "p", f"{kind}.password_file": str(file)}
+    for text, password in ((URLS[kind], "from the file"), (URLS[kind].replace("//", "//u:q@"), "q")):
+        [place] = find_shards(load(flags={"store": text, **flags}).settings)
+        assert place.endpoint.password == password
+
+
+@EACH_KIND
+def test_the_shard_of_a_url_follows_the_password_file(kind: str, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("old")
+    source = ShardSource(load(flags={"store": URLS[kind], f"{kind}.password_file": str(password)}).settings)
+    password.write_text("new")
+    assert source.refresh()
+    assert source.places[0].endpoint.password == "new"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +146,29 @@ def test_the_password_of_a_file_goes_before_that_of_the_settings(tmp_path: Path)
         (f"postgres://u:{SECRET}@db/x", "is not a store"),
         (f"mysq://u:{SECRET}@db/x", "did you mean mysql?"),
         (f"valkey://:{SECRET}@db", "did you mean redis://…?"),
+        ("redis://", "names no host"),
+        (f"redis://:{SECRET}@", "names no host"),
+        (f"redis://u:{SECRET}@r:0", "port 0"),
+        (f"redis://u:{SECRET}@r:many", "is no URL with a host and a port"),
+        (f"redis://u:{SECRET}/word@r", "percent-encoded"),
+        (f"redis://u:{SECRET}#word@r", "percent-encoded"),
+        (f"redis://u:{SECRET}%word@r", "percent-encoded"),
+        (f"redis://u:12/{SECRET}@r", "has a database that is no number"),
+        (f"redis://u:{SECRET}@r/jobs", "has a database that is no number"),
+        (f"redis://u:{SECRET}@r/-1", "has a database that is no number"),
+        (f"redis://u:{SECRET}@r/1?sockt=/y", "(did you mean socket?)"),
+        (f"redis://u@r?password={SECRET}", "has an option that there is not"),
+        (f"redis://u:{SECRET}@r?socket=", "names no socket"),
+        (f"redis://u:{SECRET}@?master=", "names no master"),
+        (f"redis://u:{SECRET}@?sentinel=s", "not which master"),
+        (f"redis://u:{SECRET}@?sentinel=s:0&master=m", "not HOST:PORT"),
+        (f"redis://u:{SECRET}@?sentinel=s,&master=m", "not HOST:PORT"),
+        (f"redis://u:{SECRET}@?master=m&master=n", "has the option master twice"),
+        (f"redis://u:{SECRET}@r?sentinel=s&master=m", "names a host and a master"),
+        (f"redis://u:{SECRET}@?socket=/s&master=m", "names a socket and a master"),
+        (f"redis://u:{SECRET}@?master=m", "names a master, and neither it nor redis.sentinels name Sentinels"),
+        (f"redis:/u:{SECRET}@r", "a URL begins with redis://"),
+        (f"redsi://u:{SECRET}@r", "did you mean redis?"),
     ],
 )
 def test_what_is_wrong_with_a_url_is_said_without_its_password(text: str, complaint: str) -> None:
@@ -116,32 +180,59 @@ def test_what_is_wrong_with_a_url_is_said_without_its_password(text: str, compla
     assert "word@" not in problem
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [("mysql://u", "@db.example:3306/jobs"), ("redis://u", "@r.example:6379/2"), ("rediss://u", "@r:6379/0")],
+)
 @given(password=st.text(min_size=8, max_size=20).filter(lambda text: text.strip() == text and "\0" not in text))
-def test_no_password_is_ever_shown(password: str) -> None:
+def test_no_password_is_ever_shown(begin: str, end: str, password: str) -> None:
     """Neither of a URL that holds, nor of one that doesn't, nor of a complaint."""
     try:
         quoted = quote(password, safe="")
     except UnicodeEncodeError:
         return
-    text = f"mysql://u:{quoted}@db.example/jobs"
+    text = f"{begin}:{quoted}{end}"
     location = parse_store(text)
     assert location.url is not None
     assert location.url.password == password
     for shown in (str(location), repr(location), str(location.url), repr(location.url), without_password(text)):
         assert quoted not in shown
-    assert str(location) == "mysql://u@db.example:3306/jobs"
-    raw = f"mysql://u:{password}@db.example/jobs"
+    assert str(location) == f"{begin}{end}"
+    raw = f"{begin}:{password}{end}"
     assert password not in without_password(raw)
     complaint = complaint_about(raw)
     assert complaint is None or password not in complaint
 
 
-def test_settings_never_show_the_password() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql://u@db:3306/x",
+        "redis://u@r:6379/0",
+        "rediss://[::1]:1/3",
+        "redis://u@/0?socket=/s",
+        "redis:///1?sentinel=a:26379&sentinel=[::1]:2&master=m",
+    ],
+)
+def test_a_url_is_shown_as_it_can_be_written(text: str) -> None:
+    found = parse_store(text)
+    assert str(found.url) == text
+    assert parse_store(str(found.url)) == found
+
+
+@pytest.mark.parametrize(
+    ("store", "secrets", "shown"),
+    [
+        (f"mysql://u:{SECRET}@db/x", ("mysql.password",), "mysql://u@db:3306/x"),
+        (f"redis://u:{SECRET}@r", ("redis.password", "redis.sentinel_password"), "redis://u@r:6379/0"),
+    ],
+)
+def test_settings_never_show_a_password(store: str, secrets: tuple[str, ...], shown: str) -> None:
     """As text, as a value and as a list of all settings."""
-    loaded = load(flags={"store": f"mysql://u:{SECRET}@db/x", "mysql.password": SECRET})
-    shown = str([*shown_settings(loaded), loaded.settings, find_shards(loaded.settings)])
-    assert SECRET not in shown
-    assert "mysql://u@db:3306/x" in shown
+    loaded = load(flags={"store": store, **dict.fromkeys(secrets, SECRET)})
+    everything = str([*shown_settings(loaded), loaded.settings, find_shards(loaded.settings)])
+    assert SECRET not in everything
+    assert shown in everything
 
 
 @pytest.mark.parametrize(
@@ -160,9 +251,11 @@ def test_complaints_show_no_more_than_the_place(text: str, shown: str) -> None:
     assert without_password(text) == shown
 
 
-def test_a_shard_file_is_found_beside_the_settings(tmp_path: Path) -> None:
-    assert parse_store("mysql:shards.json", tmp_path) == StoreLocation("mysql", shard_file=tmp_path / "shards.json")
-    assert str(parse_store("mysql:shards.json")) == "mysql:shards.json"
+@EACH_KIND
+def test_a_shard_file_is_found_beside_the_settings(kind: str, tmp_path: Path) -> None:
+    location = StoreLocation(kind, shard_file=tmp_path / "shards.json")
+    assert parse_store(f"{kind}:shards.json", tmp_path) == location
+    assert str(parse_store(f"{kind}:shards.json")) == f"{kind}:shards.json"
 
 
 @pytest.mark.parametrize(
@@ -174,13 +267,20 @@ def test_a_shard_file_is_found_beside_the_settings(tmp_path: Path) -> None:
         ({"mysql.databases_per_server": "0"}, "out of range"),
         ({"mysql.tls": "true", "mysql.tls_ca": "nowhere.pem"}, "nowhere.pem: No such file or directory"),
         ({"mysql.password_file": "nowhere"}, "nowhere can't be read"),
+        ({"redis.key_prefix": "a{b"}, "key_prefix must be at most 40 letters"),
+        ({"redis.tls_key": "key.pem"}, "tls_key needs tls_cert"),
+        ({"redis.tls": "true", "redis.tls_ca": "nowhere.pem"}, "nowhere.pem: No such file or directory"),
+        ({"redis.password_file": "nowhere"}, "nowhere can't be read"),
+        ({"redis.sentinels": "a b"}, "not HOST:PORT"),
+        ({"redis.memory_used_max_percent": "101"}, "out of range"),
     ],
 )
-def test_what_is_wrong_with_the_table_mysql_is_said_before_anything_starts(
+def test_what_is_wrong_with_the_table_of_a_store_is_said_before_anything_starts(
     flags: dict[str, str], complaint: str
 ) -> None:
+    kind = next(iter(flags)).partition(".")[0]
     with pytest.raises(SettingsError, match=complaint):
-        load(flags={"store": "mysql://db/x", **flags})
+        load(flags={"store": URLS[kind], **flags})
 
 
 def test_a_tls_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
@@ -189,9 +289,10 @@ def test_a_tls_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
         load(flags={"store": "mysql://db/x?tls=true", "mysql.tls_ca": str(tmp_path / "ca.pem")})
 
 
-def test_tls_files_that_nobody_uses_give_a_warning(tmp_path: Path) -> None:
-    loaded = load(flags={"store": "mysql://db/x", "mysql.tls_ca": str(tmp_path / "ca.pem")})
-    assert any("mysql.tls is false" in warning for warning in loaded.warnings)
+@EACH_KIND
+def test_tls_files_that_are_not_used_give_a_warning(kind: str, tmp_path: Path) -> None:
+    loaded = load(flags={"store": URLS[kind], f"{kind}.tls_ca": str(tmp_path / "ca.pem")})
+    assert any(f"{kind}.tls is false" in warning for warning in loaded.warnings)
 
 
 def test_a_password_file_that_all_may_read_gives_a_warning(tmp_path: Path) -> None:
@@ -204,10 +305,15 @@ def test_a_password_file_that_all_may_read_gives_a_warning(tmp_path: Path) -> No
     assert load(flags={"store": "mysql://db/x", "mysql.password_file": str(file)}).warnings == ()
 
 
-def test_without_the_driver_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@EACH_KIND
+def test_without_the_driver_the_message_says_what_to_install(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinlater.server.config.checks.find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"pip install .*\[mysql\]'"):
-        load(flags={"store": "mysql://db/x"})
+    with pytest.raises(SettingsError, match=rf"pip install .*\[{kind}\]'"):
+        load(flags={"store": URLS[kind]})
+
+
+def test_several_processes_may_share_redis() -> None:
+    assert load(flags={"store": "redis://r", "processes": 4}).settings.processes == 4
 
 
 @pytest.mark.parametrize(("milliseconds", "seconds"), [(1, 1), (1_000, 1), (1_001, 2), (3_000, 3)])

@@ -2,14 +2,12 @@
 
 A function is given an empty folder of the test's own, and a clock, and makes an unopened shard on it. Called again with the same folder,
 it gives a shard on the same data: that is how durable stores are opened again. A store with a server makes its database's name from the
-folder's. It raises `StoreMissing` where it can't run here; that skips the test, but fails it where the environment says `CI`.
+folder's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,14 +22,11 @@ from pinlater.server.storage.mysql.settings import Endpoint
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.servers.database import DatabaseServer
 from tests.servers.fixtures import OTHER_REDIS_SERVERS
 from tests.servers.redis import RedisServer
-
-
-class StoreMissing(Exception):
-    """This store can't be run on this machine; the text says what is wanting."""
-
 
 Monotonic = Callable[[], float]
 Make = Callable[[Path, Monotonic], Shard]
@@ -42,15 +37,8 @@ def _memory(folder: Path, monotonic: Monotonic) -> Shard:
 
 
 def _sqlite(folder: Path, monotonic: Monotonic) -> Shard:
-    try:
-        sqlite = importlib.import_module("pinlater.server.storage.sqlite")
-    except ModuleNotFoundError as error:
-        if error.name != "pinlater.server.storage.sqlite":
-            raise
-        raise StoreMissing("the SQLite store is not there yet") from error
     # Hundreds of stores are opened in a run: each log of the usual length would write gigabytes in all.
-    shard: Shard = sqlite.SqliteShard(folder / "jobs.db", sqlite.SqliteSettings(wal_reserve_kib=64))
-    return shard
+    return SqliteShard(folder / "jobs.db", SqliteSettings(wal_reserve_kib=64))
 
 
 def _mysql(kind: str) -> Make:
@@ -129,10 +117,5 @@ def never_old() -> Monotonic:
 
 
 def make_store(kind: str, folder: Path, monotonic: Monotonic = time.monotonic) -> Shard:
-    """An unopened shard on `folder`; skips or fails the test where there is no such store here."""
-    try:
-        return STORES[kind](folder, monotonic)
-    except StoreMissing as missing:
-        if os.environ.get("CI"):
-            pytest.fail(f"store {kind} must be tested here: {missing}")
-        pytest.skip(str(missing))
+    """An unopened shard on `folder`."""
+    return STORES[kind](folder, monotonic)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 BEHIND_SECONDS = 0.1

@@ -21,7 +21,7 @@ from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.

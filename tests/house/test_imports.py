@@ -20,6 +20,7 @@ FORBIDDEN_FOR_CLIENTS = (
     "redis",
     "pinlater.server.app",
     "pinlater.server.config",
+    "pinlater.server.core",
     "pinlater.server.dispatch",
     "pinlater.server.http",
     "pinlater.server.maintenance",
@@ -86,6 +87,12 @@ def test_the_command_line_starts_without_loading_the_server() -> None:
     """`pinlater enqueue` works in the base installation, and starts quickly."""
     loaded = loaded_by("import pinlater.cli.main")
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
+
+
+def test_the_in_process_service_loads_no_store_but_that_in_memory() -> None:
+    """A user's tests start quickly. It reads the settings of a server, and these name all stores."""
+    loaded = loaded_by("import pinlater.testing")
+    assert [name for name in ("sqlite3", "asyncmy", "redis", "uvloop", "prometheus_client") if name in loaded] == []
 
 
 def test_the_domain_imports_the_standard_library_only(repository: Path) -> None:

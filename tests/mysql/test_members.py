@@ -41,13 +41,13 @@ async def start(mariadb: MariaDb, mariadb_prefix: str) -> AsyncIterator[Start]:
 
 def rate(app: App) -> float:
     """What this server gives out of the queue's limit."""
-    return app.dispatcher.limits._accounts["q"].bucket.rate
+    return app.core.dispatcher.limits._accounts["q"].bucket.rate
 
 
 async def test_a_limit_is_divided_by_the_servers_that_the_store_knows(start: Start) -> None:
     one = await start()
-    await one.service.queues.create_queue("q")
-    await one.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=10.0))
+    await one.core.service.queues.create_queue("q")
+    await one.core.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=10.0))
     assert rate(one) == 10.0
     other = await start()
     assert rate(other) == 5.0
@@ -85,9 +85,9 @@ async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start)
         AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
     ):
         await producer.create_queue("q")
-        await other.service.queue_cache.refresh()
+        await other.core.service.queue_cache.refresh()
         waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
-        await until(lambda: other.dispatcher.waiting("q") == 1)
+        await until(lambda: other.core.dispatcher.waiting("q") == 1)
         await producer.enqueue("q", [Job(b"over there")])
         dequeued = await waiting
     assert [job.body for job in dequeued.jobs] == [b"over there"]
@@ -126,9 +126,9 @@ async def test_where_no_wake_arrives_a_look_finds_the_job(start: Start) -> None:
         AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
     ):
         await producer.create_queue("q")
-        await other.service.queue_cache.refresh()
+        await other.core.service.queue_cache.refresh()
         waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
-        await until(lambda: other.dispatcher.waiting("q") == 1)
+        await until(lambda: other.core.dispatcher.waiting("q") == 1)
         await producer.enqueue("q", [Job(b"seen")])
         dequeued = await asyncio.wait_for(waiting, 30)
     assert [job.body for job in dequeued.jobs] == [b"seen"]

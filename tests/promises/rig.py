@@ -1,50 +1,34 @@
-"""A whole server in the test's own process, on memory shards or SQLite, with a clock that the test turns and sweeps that it calls.
-
-Put together as `app` does it, but with as many shards as a test wants, and with nothing that runs by itself.
-"""
+"""A server in the test's own process, on memory shards or SQLite, with a clock that the test advances and sweeps that it calls."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from pinlater.domain.clock import ManualClock, SystemClock
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.maintenance.settings import MaintenanceSettings
-from pinlater.server.maintenance.sweeps import Sweeps
-from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.passwords import PasswordCheck
-from pinlater.server.operations.service import Service
-from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.core import Core
+from pinlater.server.sharding.reload import DesiredShard, open_shards
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.sqlite import SqliteShard
-from pinlater.server.storage.values import TimeToLive
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
-from pinlater.server.thrift.settings import ThriftSettings
 from tests.promises.wire import PATIENCE_S, Wire
+from tests.turned import turned
 
 
 @dataclass
 class Rig:
-    """A started server, and all that a test wants to turn."""
+    """A started server, and what a test changes or looks at."""
 
     clock: ManualClock
-    shards: Shards
-    dispatcher: Dispatcher
-    service: Service
-    metrics: Metrics
-    sweeps: Sweeps
+    core: Core
     server: ThriftServer
-    passwords: PasswordCheck
     file_limits: dict[str, float]
     wires: list[Wire] = field(default_factory=list)
 
@@ -54,7 +38,7 @@ class Rig:
         return wire
 
     def shard(self, name: str) -> ShardLanes:
-        found = self.shards.get(name)
+        found = self.core.shards.get(name)
         assert found is not None
         return found
 
@@ -67,64 +51,38 @@ class Rig:
                 loop.call_later(0.002, moment.set)
                 await moment.wait()
 
-    def limits_changed(self) -> None:
-        """As when the limits' file was read again."""
-        self.service.queue_cache.limits_changed()
-        self.dispatcher.wakeups.look_again()
-
     async def close(self) -> None:
         for wire in self.wires:
             await wire.close()
-        await self.dispatcher.close()
+        self.core.dispatcher.drain()
         await self.server.drain(5)
-        await self.service.close()
-        await self.shards.close()
-        self.passwords.close()
+        await self.core.close()
 
 
 async def start_rig(
-    shards: int = 1,
-    *,
-    password_hash: str | None = None,
-    settings: ServiceSettings | None = None,
-    thrift: ThriftSettings | None = None,
-    dispatch: DispatchSettings | None = None,
-    draining: tuple[str, ...] = (),
-    file: Path | None = None,
+    shards: int = 1, *, draining: tuple[str, ...] = (), file: Path | None = None, **settings: Any
 ) -> Rig:
-    """`draining`: names of the shards that take no enqueues; they are called "1", "2" ... With `file` one shard on SQLite."""
-    clock, metrics = ManualClock(), Metrics()
-    jobs = settings or ServiceSettings()
-    lanes = []
-    for number in range(1, shards + 1):
-        shard: Shard = MemoryShard(str(number)) if file is None else SqliteShard(file)
-        await shard.open(clock.now_ms())
-        lanes.append(ShardLanes(shard, clock, takes_enqueues=shard.name not in draining))
-    map_of_shards = Shards(lanes, Random(1))
-    file_limits: dict[str, float] = {}
-    limits = RateLimits(clock, file_limits=lambda: file_limits)
-    dispatcher = Dispatcher(map_of_shards, limits, clock, dispatch or DispatchSettings())
-    passwords = PasswordCheck(password_hash)
-    identity = Identity("host", 9010, clock.now_ms(), 0)
-    service = Service(map_of_shards, dispatcher, passwords, identity, metrics, clock, jobs)
+    """`draining`: names of the shards that take no enqueues; they are called "1", "2" ... With `file` one shard on SQLite.
 
-    def times_to_live() -> list[TimeToLive]:
-        return [
-            TimeToLive(
-                queue.name,
-                jobs.succeeded_ttl_ms if queue.config.succeeded_ttl_ms is None else queue.config.succeeded_ttl_ms,
-                jobs.failed_ttl_ms if queue.config.failed_ttl_ms is None else queue.config.failed_ttl_ms,
-            )
-            for queue in service.queue_cache.queues.values()
-        ]
+    `settings`: tables and keys that differ from the defaults.
+    """
+    clock, file_limits = ManualClock(), dict[str, float]()
+    chosen = turned(**settings)
 
-    sweeps = Sweeps(map_of_shards, dispatcher, times_to_live, metrics, clock, MaintenanceSettings())
-    # A clock that is turned looks like a server that stood still.
-    turned = replace(thrift or ThriftSettings(port=0), standstill_s=math.inf)
-    server = ThriftServer(service, turned, metrics, clock)
-    await service.queue_cache.refresh()
+    def desired(name: str) -> DesiredShard:
+        def make() -> Shard:
+            return MemoryShard(name) if file is None else SqliteShard(file)
+
+        return DesiredShard(name, make, takes_enqueues=name not in draining)
+
+    names = [str(number) for number in range(1, shards + 1)]
+    opened = await open_shards([desired(name) for name in names], clock, Random(1), chosen.sharding)
+    core = Core(opened, chosen, Metrics(), file_limits=lambda: file_limits)
+    server = ThriftServer(core.service, chosen.thrift, core.metrics, clock, standstill=core.standstill)
+    await core.catch_up()
     await server.start()
-    return Rig(clock, map_of_shards, dispatcher, service, metrics, sweeps, server, passwords, file_limits)
+    core.service.identity.port = server.port
+    return Rig(clock, core, server, file_limits)
 
 
 class Turned:

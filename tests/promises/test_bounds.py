@@ -107,7 +107,7 @@ async def test_additions_over_their_bounds_refuse_the_enqueue(here: Wire, more: 
 
 
 async def test_a_regex_stops_at_its_time_budget_with_an_error_that_says_so(start: Start) -> None:
-    rig = await start(settings=ServiceSettings(regex_time_budget_ms=0))
+    rig = await start(jobs=ServiceSettings(regex_time_budget_ms=0))
     wire = await rig.connect()
     await wire.create("q")
     await wire.enqueue("q", b"x", b"y")

@@ -23,7 +23,7 @@ async def test_a_late_success_does_not_overwrite_what_the_job_has_become_since(h
     [descriptor] = await here.enqueue("q", b"x")
     [(_, late)] = await here.claim("q")
     rig.clock.advance(ms=600_001)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     await here.call("ackDequeuedJobs", request=ack_request("q", descriptor))  # bare: nobody holds it
     assert await here.state(descriptor) == PENDING
     await here.claim("q")
@@ -115,7 +115,7 @@ async def test_finished_jobs_are_kept_by_their_finish_and_not_by_their_due_time(
     await here.claim("q")
     await here.ack("q", descriptor)
     rig.clock.advance(hours=23)
-    await rig.sweeps.collect_garbage()
+    await rig.core.sweeps.collect_garbage()
     assert await here.state(descriptor) == SUCCEEDED
 
 

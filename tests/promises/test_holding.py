@@ -40,10 +40,10 @@ async def test_a_claim_times_out_after_ten_minutes_unless_configured(here: Wire,
     due = rig.clock.now_ms() - 5
     descriptor, _ = await in_hand(here, runAfterTimestampMillis=due)
     rig.clock.advance(ms=TIMEOUT_MS - 1)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     assert await here.state(descriptor) == IN_PROGRESS
     rig.clock.advance(ms=2)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining, info.claimDescriptor) == (PENDING, 1, None)
     assert info.runAfterTimestampMillis == due  # kept, so it is due at once
@@ -53,7 +53,7 @@ async def test_a_claim_times_out_after_ten_minutes_unless_configured(here: Wire,
 async def test_a_time_out_on_the_last_attempt_fails_and_keeps_the_claim_for_who_looks(here: Wire, rig: Rig) -> None:
     descriptor, _ = await in_hand(here, numAttemptsAllowed=1)
     rig.clock.advance(ms=TIMEOUT_MS + 1)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining) == (FAILED, 0)
     assert info.claimDescriptor is not None
@@ -66,10 +66,10 @@ async def test_the_jobs_own_claim_timeout_goes_before_the_queues_and_that_before
     by_queue, _ = await in_hand(here)
     by_job, _ = await in_hand(here, claimTimeoutMillis=500)
     rig.clock.advance(ms=501)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     assert (await here.state(by_queue), await here.state(by_job)) == (IN_PROGRESS, PENDING)
     rig.clock.advance(ms=1_500)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     assert await here.state(by_queue) == PENDING
 
 
@@ -77,11 +77,11 @@ async def test_a_dead_workers_thousand_jobs_come_back_in_small_batches(here: Wir
     await here.enqueue("q", *[b"x"] * 1_000)
     await here.claim("q", 1_000)
     rig.clock.advance(ms=TIMEOUT_MS + 1)
-    pause = await rig.sweeps.time_out_claims()
+    pause = await rig.core.sweeps.time_out_claims()
     back = await here.count("q")
     assert 0 < back <= 100
     assert pause is not None  # comes again soon
-    while await rig.sweeps.time_out_claims() is not None:
+    while await rig.core.sweeps.time_out_claims() is not None:
         pass
     assert await here.count("q") == 1_000
 
@@ -97,7 +97,7 @@ async def test_a_checkpoint_replaces_prepends_resets_and_renews(here: Wire, rig:
     assert (info.attemptsAllowed, info.attemptsRemaining) == (7, 7)
     assert info.runAfterTimestampMillis == rig.clock.now_ms()
     rig.clock.advance(ms=TIMEOUT_MS - 1)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     assert await here.state(descriptor) == IN_PROGRESS
 
 
@@ -147,7 +147,7 @@ async def test_a_foreign_checkpoint_is_a_logged_and_counted_no_op_and_no_error(
     request = ttypes.PinLaterCheckpointJobsRequest("q", [one])
     assert await here.call("checkpointJobs", source="other", request=request) is None
     assert (await here.job(descriptor)).body == b"x"
-    assert rig.metrics.queue("q").checkpoint_noop == 1
+    assert rig.core.metrics.queue("q").checkpoint_noop == 1
     assert "checkpoint without effect" in caplog.text
 
 
@@ -209,14 +209,14 @@ async def test_a_heartbeat_renews_by_the_jobs_own_timeout_and_is_answered_for_ea
     assert (one.outcome, one.claimDeadlineMillis) == (APPLIED, rig.clock.now_ms() + 1_000)
     assert two.outcome == NOT_FOUND
     rig.clock.advance(ms=900)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     assert await here.state(mine[0]) == IN_PROGRESS
 
 
 async def test_a_heartbeat_never_revives_a_claim(here: Wire, rig: Rig) -> None:
     mine = await in_hand(here)
     rig.clock.advance(ms=TIMEOUT_MS + 1)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     assert await claims(here, "heartbeatClaims", mine) == [STALE_CLAIM]
     assert await here.state(mine[0]) == PENDING
 
@@ -237,7 +237,7 @@ async def test_a_claim_spends_nothing_and_a_failure_and_a_time_out_one_each(here
     assert (await here.job(mine[0])).attemptsRemaining == 4
     [mine] = await here.claim("q")
     rig.clock.advance(ms=TIMEOUT_MS + 1)
-    await rig.sweeps.time_out_claims()
+    await rig.core.sweeps.time_out_claims()
     assert (await here.job(mine[0])).attemptsRemaining == 3
     [mine] = await here.claim("q")
     await claims(here, "releaseJobs", mine)
@@ -296,7 +296,7 @@ async def test_a_job_past_its_expiry_fails_instead_of_being_handed_out(here: Wir
     [by_claim] = await here.enqueue("q", b"b", expiresAtMillis=now + 101)
     await here.enqueue("q", b"c", expiresAtMillis=now + 102)
     rig.clock.advance(ms=101)
-    await rig.sweeps.expire_jobs()
+    await rig.core.sweeps.expire_jobs()
     assert (await here.state(by_sweep), await here.state(by_claim)) == (FAILED, PENDING)
     rig.clock.advance(ms=1)
     assert await here.bodies("q") == [b"c"]
@@ -314,7 +314,7 @@ async def test_finished_jobs_vanish_after_their_own_times_counted_from_the_finis
     await here.ack("q", good, failed=[bad])
     for advance, left in ((1_000, {good, bad}), (1, {bad}), (3_999, {bad}), (1, set())):
         rig.clock.advance(ms=advance)
-        while await rig.sweeps.collect_garbage() is not None:
+        while await rig.core.sweeps.collect_garbage() is not None:
             pass
         assert set(await here.lookup(good, bad)) == left, advance
 
@@ -325,5 +325,5 @@ async def test_by_default_succeeded_are_kept_a_day_and_failed_a_week(here: Wire,
     await here.ack("q", good, failed=[bad])
     for hours, left in ((23.9, {good, bad}), (0.2, {bad}), (143.8, {bad}), (0.2, set())):
         rig.clock.advance(hours=hours)
-        await rig.sweeps.collect_garbage()
+        await rig.core.sweeps.collect_garbage()
         assert set(await here.lookup(good, bad)) == left, hours

@@ -64,7 +64,7 @@ async def test_a_bad_priority_refuses_the_whole_enqueue(wire: Wire, queue: str, 
 
 
 async def test_priorities_run_to_the_configured_number_of_levels(start: Start) -> None:
-    wire = await (await start(settings=ServiceSettings(priority_levels=5))).connect()
+    wire = await (await start(jobs=ServiceSettings(priority_levels=5))).connect()
     await wire.create("q")
     await wire.enqueue("q", b"lowest", priority=5)
     await wire.enqueue("q", b"higher", priority=4)
@@ -127,7 +127,7 @@ async def test_a_claim_descriptor_is_host_port_start_source_counter_and_shared_b
     await here.claim("q", 2, source="wo:rker")
     await here.claim("q", 2)
     claims = [(await here.job(each)).claimDescriptor for each in first + second]
-    assert claims == [f"host:9010:{started}:wo:rker:1"] * 2 + [f"host:9010:{started}:tests:2"]
+    assert claims == [f"host:{rig.server.port}:{started}:wo:rker:1"] * 2 + [f"host:{rig.server.port}:{started}:tests:2"]
     assert (await here.job(first[0])).jobState == IN_PROGRESS
 
 

@@ -176,11 +176,11 @@ async def test_request_keys_are_per_queue_and_kept_for_two_minutes(here: Wire, r
     await here.enqueue_jobs("other", batch(b"a"), requestKey="r")
     assert await here.count("other") == 1
     rig.clock.advance(ms=TWO_MINUTES_MS - 1)
-    await rig.sweeps.collect_garbage()
+    await rig.core.sweeps.collect_garbage()
     await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeat=True)
     assert await here.count("q") == 1
     rig.clock.advance(ms=2)
-    await rig.sweeps.collect_garbage()
+    await rig.core.sweeps.collect_garbage()
     await here.enqueue_jobs("q", batch(b"other"), requestKey="r")
     assert await here.count("q") == 2
 

@@ -87,7 +87,7 @@ async def test_without_a_configured_hash_every_password_is_refused(start: Start)
 
 async def test_the_originals_form_of_the_hash_is_accepted(start: Start) -> None:
     stored = hashlib.sha256(f"{PASSWORD}{SALT_OF_THE_ORIGINAL}".encode()).hexdigest()
-    wire = await (await start(password_hash=stored)).connect()
+    wire = await (await start(admin_password_hash=stored)).connect()
     assert (await refused(wire.call("deleteQueue", name="q", password=stored))).code == 403
     await wire.call("deleteQueue", name="q", password=PASSWORD)
 
@@ -158,7 +158,7 @@ async def test_no_healthy_shard_is_said_in_the_words_people_grep_for(start: Star
     rig = await start(2)
     wire = await rig.connect()
     await wire.create("q")
-    for shard in rig.shards:
+    for shard in rig.core.shards:
         shard.healthy = False
     for call in (wire.enqueue("q", b"x"), wire.dequeue("q")):
         error = await refused(call)

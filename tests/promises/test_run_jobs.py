@@ -23,7 +23,7 @@ async def test_a_named_job_that_waits_becomes_due_and_goes_to_a_waiting_dequeue(
     [descriptor] = await here.enqueue("q", b"x", runAfterTimestampMillis=FAR_MS)
     request = ttypes.PinLaterDequeueRequest("q", 1, waitMillis=30_000)
     polling = asyncio.create_task((await rig.connect()).call("dequeueJobs", request=request))
-    await rig.until(lambda: rig.dispatcher.waiting("q") == 1)
+    await rig.until(lambda: rig.core.dispatcher.waiting("q") == 1)
     assert await run(here, descriptor) == [APPLIED]
     assert list((await polling).jobs) == [descriptor]
 

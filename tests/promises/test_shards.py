@@ -47,7 +47,7 @@ async def test_a_queue_is_made_on_every_shard_and_jobs_spread_over_those_that_ta
 async def test_with_every_shard_dequeue_only_enqueues_are_rejected_and_dequeues_go_on(start: Start) -> None:
     rig, wire = await three(start)
     await on_each_shard(wire)
-    for shard in rig.shards:
+    for shard in rig.core.shards:
         shard.takes_enqueues = False
     error = await refused(wire.enqueue("q", b"x"))
     assert error.code == 430
@@ -60,7 +60,7 @@ async def test_a_dequeue_looks_at_its_share_of_the_shards_rounded_half_up_and_at
         await on_each_shard(wire)
         claimed = await wire.claim("q", 1_000, coverage=coverage)
         assert len({shard_of(descriptor) for descriptor, _ in claimed}) == most, coverage
-        assert covered(coverage, len(rig.shards)) == most
+        assert covered(coverage, len(rig.core.shards)) == most
         await wire.claim("q", 1_000)
 
 
@@ -149,7 +149,7 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     assert scanned.incomplete
     request = ttypes.PinLaterDeleteJobsRequest("q", 0, bodyRegexToMatch=regex)
     assert await wire.call("deleteJobs", request=request) == everything - lost
-    assert rig.metrics.snapshot().counters["shards_left_out"] >= 3
+    assert rig.core.metrics.snapshot().counters["shards_left_out"] >= 3
     hidden.healthy = True
     assert await wire.count("q") == lost
     counted = await wire.call("countJobs", request=ttypes.PinLaterGetJobCountRequest("q", 0, bodyRegexToMatch=regex))
@@ -195,7 +195,7 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
     """Jobs with unique keys live on their keys' shards, so such a request is not atomic across shards."""
     rig, wire = await three(start)
     keys = [f"k{n}" for n in range(20)]
-    lost = {n for n, key in enumerate(keys) if rig.shards.home_of(key).name == "2"}
+    lost = {n for n, key in enumerate(keys) if rig.core.shards.home_of(key).name == "2"}
 
     async def fails(*_: object) -> object:
         raise ShardConnectionFailed("gone")
@@ -230,21 +230,21 @@ async def test_where_riding_acks_fail_nothing_is_claimed_and_the_error_says_so(s
 
 
 async def test_a_deleted_queue_is_gone_from_every_shard(start: Start) -> None:
-    rig, wire = await three(start, password_hash=hash_password(PASSWORD))
+    rig, wire = await three(start, admin_password_hash=hash_password(PASSWORD))
     await on_each_shard(wire)
     await wire.call("deleteQueue", name="q", password=PASSWORD)
-    for shard in rig.shards:
+    for shard in rig.core.shards:
         assert await shard.shard.list_queues() == []
 
 
 async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: Start) -> None:
     """Without one it is exact."""
-    rig, wire = await three(start, settings=ServiceSettings(regex_rows_max=5))
+    rig, wire = await three(start, jobs=ServiceSettings(regex_rows_max=5))
     for priority in (1, 2):
         for _ in range(3):
             await wire.enqueue("q", *[b"x"] * 40, priority=priority)
     shares = {priority: [0, 0, 0] for priority in (1, 2)}
-    for number, shard in enumerate(rig.shards):
+    for number, shard in enumerate(rig.core.shards):
         for row in await shard.shard.count_jobs(["q"]):
             if row.pending:
                 shares[row.priority][number] = row.pending
@@ -258,6 +258,6 @@ async def test_configuration_and_pauses_reach_every_shard(start: Start) -> None:
     rig, wire = await three(start)
     await wire.configure("q", claimTimeoutMillis=5)
     await wire.call("pauseQueue", queueName="q")
-    for shard in rig.shards:
+    for shard in rig.core.shards:
         [queue] = await shard.shard.list_queues()
         assert (queue.config.claim_timeout_ms, queue.paused) == (5, True)

@@ -21,7 +21,7 @@ LONG_MS = 60_000
 
 
 def _waits(rig: Rig, number: int) -> bool:
-    return rig.dispatcher.waiting("q") == number
+    return rig.core.dispatcher.waiting("q") == number
 
 
 async def waiters(rig: Rig, number: int, limit: int = 1) -> list[tuple[Wire, asyncio.Task[list[bytes]]]]:
@@ -57,7 +57,7 @@ async def test_one_waiter_is_woken_for_one_job_and_no_herd(here: Wire, rig: Rig)
     await here.enqueue("q", b"x")
     await asyncio.wait([task for _, task in made], return_when=asyncio.FIRST_COMPLETED)
     assert [task.done() for _, task in made] == [True, False, False, False, False]
-    await rig.until(lambda: rig.dispatcher.waiting("q") == 4)
+    await rig.until(lambda: rig.core.dispatcher.waiting("q") == 4)
     await here.enqueue("q", *[b"y"] * 4)
     assert [await task for _, task in made] == [[b"x"], [b"y"], [b"y"], [b"y"], [b"y"]]
 
@@ -86,7 +86,7 @@ async def test_a_wait_is_cut_at_sixty_seconds(here: Wire, rig: Rig, monkeypatch:
         asked.append(wish.wait_ms)  # type: ignore[attr-defined]
         return []
 
-    monkeypatch.setattr(rig.dispatcher, "claim", listen)
+    monkeypatch.setattr(rig.core.dispatcher, "claim", listen)
     for wait in (2**31 - 1, 60_001, 59_999):
         await here.dequeue("q", waitMillis=wait)
     assert asked == [60_000, 60_000, 59_999]
@@ -106,7 +106,7 @@ async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_who_
     async def time_out(descriptor: str, token: str) -> None:
         del descriptor, token
         rig.clock.advance(ms=600_001)
-        await rig.sweeps.time_out_claims()
+        await rig.core.sweeps.time_out_claims()
 
     async def retry_failed(descriptor: str, token: str) -> None:
         del token
@@ -177,7 +177,7 @@ async def test_calls_on_one_connection_wait_behind_its_long_poll_and_stay_in_ord
     waiting = await rig.connect()
     waiting.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1, waitMillis=LONG_MS))
     waiting.send("getQueueNames")
-    await rig.until(lambda: rig.dispatcher.waiting("q") == 1)
+    await rig.until(lambda: rig.core.dispatcher.waiting("q") == 1)
     await here.enqueue("q", b"x")
     assert (await waiting.result("dequeueJobs")).jobs
     assert await waiting.result("getQueueNames") == {"q"}
@@ -196,7 +196,7 @@ async def test_waits_have_a_bound_of_their_own(start: Start) -> None:
 
 async def test_draining_answers_waits_empty_at_once(here: Wire, rig: Rig) -> None:
     made = await waiters(rig, 3)
-    rig.dispatcher.drain()
+    rig.core.dispatcher.drain()
     assert [await task for _, task in made] == [[], [], []]
 
 
@@ -265,7 +265,7 @@ async def test_the_lower_of_the_limits_in_file_and_store_holds_and_zero_stops(
         await here.configure("q", maxJobsPerSecond=in_store)
     if in_file is not None:
         rig.file_limits["q"] = in_file
-        rig.limits_changed()
+        rig.core.limits_changed()
     if stopped:
         error = await refused(here.dequeue("q"))
         assert (error.code, error.retry_after_ms) == (429, None)

@@ -10,18 +10,17 @@ import pytest_asyncio
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
+from pinlater.server.core import Core
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import Caller, DequeueCommand, JobToEnqueue
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from tests.handed_out import Answer, answer_of
+from tests.turned import turned
 
 CALLER = Caller("tests")
 HASH = hash_password("open sesame")
@@ -50,20 +49,14 @@ class World:
 
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[World]:
-    clock = ManualClock()
-    shard = MemoryShard()
-    await shard.open(clock.now_ms())
-    shards = Shards([ShardLanes(shard, clock)], Random(1))
-    file_limits: dict[str, float] = {}
-    limits = RateLimits(clock, file_limits=lambda: file_limits)
-    dispatcher = Dispatcher(shards, limits, clock, DispatchSettings(max_waiting_dequeues=5))
-    metrics = Metrics()
-    passwords = PasswordCheck(HASH)
-    identity = Identity("host", 9010, clock.now_ms(), 0)
-    service = Service(shards, dispatcher, passwords, identity, metrics, clock, ServiceSettings(max_body_bytes=1000))
-    await service.queues.create_queue("q")
-    yield World(clock, service, dispatcher, metrics, file_limits)
-    passwords.close()
-    await service.close()
-    await dispatcher.close()
-    await shards.close()
+    clock, file_limits = ManualClock(), dict[str, float]()
+    settings = turned(
+        admin_password_hash=HASH,
+        jobs=ServiceSettings(max_body_bytes=1000),
+        dispatch=DispatchSettings(max_waiting_dequeues=5),
+    )
+    shards = await open_shards([DesiredShard("1", MemoryShard)], clock, Random(1))
+    core = Core(shards, settings, Metrics(), file_limits=lambda: file_limits)
+    await core.service.queues.create_queue("q")
+    yield World(clock, core.service, core.dispatcher, core.metrics, file_limits)
+    await core.close()

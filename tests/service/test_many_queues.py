@@ -23,7 +23,7 @@ PASSWORD = "open sesame"
 
 @pytest_asyncio.fixture
 async def rig() -> AsyncIterator[Rig]:
-    rig = await start_rig(2, settings=ServiceSettings(max_queues=20), password_hash=hash_password(PASSWORD))
+    rig = await start_rig(2, jobs=ServiceSettings(max_queues=20), admin_password_hash=hash_password(PASSWORD))
     yield rig
     await rig.close()
 
@@ -32,7 +32,7 @@ async def rig() -> AsyncIterator[Rig]:
 def lists(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards whose list of all queues was read."""
     read: list[str] = []
-    for shard in rig.shards:
+    for shard in rig.core.shards:
         of_store = shard.raw.list_queues
 
         async def noted(name: str = shard.name, look=of_store) -> object:  # type: ignore[no-untyped-def]
@@ -45,51 +45,51 @@ def lists(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def test_one_queue_too_many_is_refused_and_those_that_exist_are_not(rig: Rig) -> None:
     for number in range(20):
-        await rig.service.queues.create_queue(f"q{number}")
-    await rig.service.queues.create_queue("q7")
+        await rig.core.service.queues.create_queue(f"q{number}")
+    await rig.core.service.queues.create_queue("q7")
     with pytest.raises(TooManyQueues, match=r"20 queues.*max_queues"):
-        await rig.service.queues.create_queue("q20")
-    await rig.service.queues.delete_queue("q3", PASSWORD)
-    await rig.service.queues.create_queue("q20")
+        await rig.core.service.queues.create_queue("q20")
+    await rig.core.service.queues.delete_queue("q3", PASSWORD)
+    await rig.core.service.queues.create_queue("q20")
 
 
 async def test_queues_that_another_server_deleted_make_room(rig: Rig) -> None:
     """A refusal reads the store first."""
     for number in range(20):
-        await rig.service.queues.create_queue(f"q{number}")
-    for shard in rig.shards:
+        await rig.core.service.queues.create_queue(f"q{number}")
+    for shard in rig.core.shards:
         await shard.raw.delete_queues(["q3"])
-    await rig.service.queues.create_queue("q20")
-    assert len(await rig.service.queues.queue_names()) == 20
+    await rig.core.service.queues.create_queue("q20")
+    assert len(await rig.core.service.queues.queue_names()) == 20
 
 
 async def test_making_and_deleting_a_queue_reads_no_list_of_all(rig: Rig, lists: list[str]) -> None:
-    await rig.service.queues.create_queue("q")
-    await rig.service.queues.create_queue("q")
-    assert (await rig.service.queues.queue_config("q")).name == "q"
-    await rig.service.queues.delete_queue("q", PASSWORD)
+    await rig.core.service.queues.create_queue("q")
+    await rig.core.service.queues.create_queue("q")
+    assert (await rig.core.service.queues.queue_config("q")).name == "q"
+    await rig.core.service.queues.delete_queue("q", PASSWORD)
     assert lists == []
-    assert rig.service.queue_cache.get("q") is None
+    assert rig.core.service.queue_cache.get("q") is None
 
 
 async def test_a_queue_that_was_there_keeps_its_settings_and_limits(rig: Rig) -> None:
     """It was made and stopped through another server."""
-    for shard in rig.shards:
+    for shard in rig.core.shards:
         await shard.raw.create_queues(["q"], 0)
         await shard.raw.configure_queue("q", config=QueueConfig(default_attempts=7), paused=True)
-    await rig.service.queues.create_queue("q")
-    assert (await rig.service.queues.queue_config("q")).config.default_attempts == 7
-    assert not rig.dispatcher.limits.is_open("q")
-    await rig.service.queues.delete_queue("q", PASSWORD)
-    assert rig.dispatcher.limits.is_open("q")
+    await rig.core.service.queues.create_queue("q")
+    assert (await rig.core.service.queues.queue_config("q")).config.default_attempts == 7
+    assert not rig.core.dispatcher.limits.is_open("q")
+    await rig.core.service.queues.delete_queue("q", PASSWORD)
+    assert rig.core.dispatcher.limits.is_open("q")
 
 
 async def test_a_look_at_more_queues_than_there_may_be_is_refused(rig: Rig) -> None:
-    await rig.service.queues.create_queue("q")
+    await rig.core.service.queues.create_queue("q")
     with pytest.raises(InvalidArgument, match="21 names") as error:
-        await rig.service.queues.queue_stats(["q"] * 21)
+        await rig.core.service.queues.queue_stats(["q"] * 21)
     assert error.value.detail == "TOO_MANY"
-    assert len(await rig.service.queues.queue_stats(["q"] * 20)) == 20
+    assert len(await rig.core.service.queues.queue_stats(["q"] * 20)) == 20
 
 
 class Turns:
@@ -113,12 +113,12 @@ class Turns:
 @pytest_asyncio.fixture
 async def crowded() -> AsyncIterator[Rig]:
     """With 5,000 queues."""
-    rig = await start_rig(password_hash=hash_password(PASSWORD))
-    [shard] = rig.shards
+    rig = await start_rig(admin_password_hash=hash_password(PASSWORD))
+    [shard] = rig.core.shards
     await shard.raw.create_queues([f"q{number}" for number in range(5_000)], 0)
-    await rig.service.queue_cache.refresh()
+    await rig.core.service.queue_cache.refresh()
     for number in range(5_000):
-        rig.metrics.queue(f"q{number}").enqueue += 1
+        rig.core.metrics.queue(f"q{number}").enqueue += 1
     yield rig
     await rig.close()
 
@@ -126,20 +126,20 @@ async def crowded() -> AsyncIterator[Rig]:
 @pytest.mark.parametrize("work", ["stats", "refresh", "tick", "sample", "answer"])
 async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work: str) -> None:
     """However fast the machine is: others get their turn every few hundred or thousand queues."""
-    sampler = RateSampler(crowded.shards, crowded.clock)
-    stats = await crowded.service.queues.queue_stats([])
+    sampler = RateSampler(crowded.core.shards, crowded.clock)
+    stats = await crowded.core.service.queues.queue_stats([])
     turns = Turns()
     if work == "stats":
-        assert len(await crowded.service.queues.queue_stats([])) == 5_000
+        assert len(await crowded.core.service.queues.queue_stats([])) == 5_000
     elif work == "answer":
         assert len(await all_queue_stats(stats)) == 5_000
     elif work == "refresh":
-        await crowded.service.queue_cache.refresh()
+        await crowded.core.service.queue_cache.refresh()
     elif work == "tick":
-        await crowded.metrics.tick_in_turns(0.0)
+        await crowded.core.metrics.tick_in_turns(0.0)
     else:
-        await crowded.service.enqueuing.enqueue(CALLER, "q1", [JobToEnqueue(b"x")])
-        [shard] = crowded.shards
+        await crowded.core.service.enqueuing.enqueue(CALLER, "q1", [JobToEnqueue(b"x")])
+        [shard] = crowded.core.shards
         rows = [QueueCounts(f"q{number}", 1, pending=1) for number in range(5_000)]
         shard.raw.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]
         await sampler.sample()

@@ -1,4 +1,4 @@
-"""A whole server's inside on several faulty shards, on an event loop whose time the test turns: no time limit waits for real time."""
+"""The parts of a server on several faulty shards, on an event loop whose time the test turns: no time limit waits for real time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from typing import Any, TypeVar
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.passwords import hash_password
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.maintenance.rates import RateSampler
-from pinlater.server.maintenance.settings import MaintenanceSettings
-from pinlater.server.maintenance.sweeps import Sweeps
-from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.passwords import PasswordCheck
-from pinlater.server.operations.service import Service
+from pinlater.server.core import Core
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import (
     AckBatch,
@@ -28,17 +20,15 @@ from pinlater.server.operations.values import (
     Enqueued,
     JobToEnqueue,
 )
-from pinlater.server.sharding.gauges import show_shards
-from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
+from pinlater.server.sharding.reload import DesiredShard, MapChange, open_shards
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.sharding.shard_monitor import ShardMonitor
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.values import TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.testing._loop import TurnedLoop
 from tests.handed_out import Answer, answer_of
 from tests.sharding.faulty import FaultyShard
+from tests.turned import turned
 
 T = TypeVar("T")
 CALLER = Caller("tests")
@@ -48,15 +38,16 @@ _STEP_MS = 200
 
 
 class Farm:
-    """Shards by name, and the service on them. `play` opens and closes it."""
+    """Shards by name, and a server's parts on them. `play` opens and closes it."""
 
-    def __init__(self, clock: ManualClock, settings: ShardingSettings, service: ServiceSettings) -> None:
+    def __init__(
+        self, clock: ManualClock, sharding: ShardingSettings | None = None, jobs: ServiceSettings | None = None
+    ) -> None:
         self.clock = clock
-        self.settings = settings
-        self.metrics = Metrics()
+        self.settings = sharding or ShardingSettings()
         self.stores: dict[str, FaultyShard] = {}
-        self._service_settings = service
-        self.turning: asyncio.Future[None] | None = None  # somebody else lets time go by
+        self._all_settings = turned(admin_password_hash=_HASH, sharding=self.settings, jobs=jobs or ServiceSettings())
+        self.turning: asyncio.Future[None] | None = None  # another task that advances the clock
 
     def store(self, name: str) -> FaultyShard:
         """The shard below, made at the first call. Another server's data is another object: `move` makes one."""
@@ -67,40 +58,15 @@ class Farm:
 
     async def open(self, desired: Sequence[DesiredShard]) -> None:
         self.shards = await open_shards(desired, self.clock, Random(1), self.settings)
-        limits = RateLimits(self.clock)
-        self.dispatcher = Dispatcher(self.shards, limits, self.clock, DispatchSettings())
-        self.passwords = PasswordCheck(_HASH)
-        self.service = Service(
-            self.shards,
-            self.dispatcher,
-            self.passwords,
-            Identity("host", 9010, self.clock.now_ms(), 0),
-            self.metrics,
-            self.clock,
-            self._service_settings,
-        )
-        self.shard_monitor = ShardMonitor(self.shards)
-        self.map = Reload(self.shards)
-        self.rates = RateSampler(self.shards, self.clock)
-        show_shards(self.shards, self.metrics, self.rates.of_shards)
-        ttls = [TimeToLive("q", 1_000, 1_000)]
-        self.sweeps = Sweeps(
-            self.shards, self.dispatcher, lambda: ttls, self.metrics, self.clock, MaintenanceSettings()
-        )
+        self.core = Core(self.shards, self._all_settings, Metrics())
+        self.service = self.core.service
 
     async def close(self) -> None:
-        await self.shard_monitor.close()
-        closing = asyncio.ensure_future(self._close())
+        closing = asyncio.ensure_future(self.core.close())
         while not closing.done():
             await self.turns()
             self.clock.advance(ms=_STEP_MS)
         await closing
-        self.passwords.close()
-
-    async def _close(self) -> None:
-        await self.dispatcher.close()
-        await self.service.close()
-        await self.shards.close()
 
     def lanes(self, name: str) -> ShardLanes:
         found = self.shards.get(name)
@@ -121,7 +87,7 @@ class Farm:
             await self.turns()
             self.clock.advance(ms=min(_STEP_MS, end - self.clock.now_ms()))
             await self.turns()
-            await self.shard_monitor.look()
+            await self.core.shard_monitor.look()
             await self.turns()
 
     async def within(self, ms: int, call: Coroutine[Any, Any, T]) -> T:
@@ -175,9 +141,7 @@ class Farm:
         return sum(row.in_progress for row in await self.stores[name].within.count_jobs(["q"]))
 
     async def replace(self, *desired: DesiredShard) -> MapChange:
-        change = await self.map.replace(desired)
-        await self.learn()
-        return change
+        return await self.core.change_shards(desired)
 
     async def learn(self, *, after_s: int = 0) -> None:
         """What a server does every few seconds, for unique keys; at last after so long a time."""
@@ -185,7 +149,7 @@ class Farm:
         await self.shards.unique.learn(list(self.shards))
 
     def counted(self, name: str) -> int:
-        return self.metrics.snapshot().counters.get(name, 0)
+        return self.core.metrics.snapshot().counters.get(name, 0)
 
 
 def shard_of(descriptor: str) -> str:
@@ -211,7 +175,7 @@ def play(
     `prepare` comes before they are opened.
     """
     clock = ManualClock()
-    farm = Farm(clock, settings or ShardingSettings(), service or ServiceSettings())
+    farm = Farm(clock, settings, service)
 
     async def run() -> None:
         for name in dead:

@@ -59,12 +59,12 @@ async def page(app: App, path: str) -> str:
 async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(server: App, stores: Stores) -> None:
     assert (await page(server, "/readyz")).endswith("ready\n")
     stores["2"].dead = "connection refused"
-    await server.shard_monitor.ping_all()
+    await server.core.shard_monitor.ping_all()
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 200")
     assert answer.endswith("ready; shard 2 is out of reach: connection refused\n")
     stores["1"].dead = "no route"
-    await server.shard_monitor.ping_all()
+    await server.core.shard_monitor.ping_all()
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 503")
     assert "shard 1 is out of reach: no route; shard 2 is out of reach: connection refused" in answer
@@ -119,18 +119,18 @@ async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -
 
 
 async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) -> None:
-    await server.service.queues.create_queue("q")
-    change = await server.change_shards(stores.desired("1", "2", "3"))
+    await server.core.service.queues.create_queue("q")
+    change = await server.core.change_shards(stores.desired("1", "2", "3"))
     assert change.added == ["3"]
     found: set[str] = set()
     while len(found) < 3:
-        [descriptor] = (await server.service.enqueuing.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
+        [descriptor] = (await server.core.service.enqueuing.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
         found.add(descriptor.split(":")[1])
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
 
 
 async def test_a_shard_that_holds_shorter_bodies_changes_what_the_server_takes(server: App, stores: Stores) -> None:
     stores["3"].capabilities = stores["3"].capabilities._replace(body_bytes_max=1_000)
-    before = (await server.service.server_info()).max_body_bytes
-    await server.change_shards(stores.desired("1", "2", "3"))
-    assert (await server.service.server_info()).max_body_bytes == 1_000 < before
+    before = (await server.core.service.server_info()).max_body_bytes
+    await server.core.change_shards(stores.desired("1", "2", "3"))
+    assert (await server.core.service.server_info()).max_body_bytes == 1_000 < before

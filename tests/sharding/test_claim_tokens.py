@@ -48,7 +48,7 @@ async def test_no_two_claim_calls_of_a_long_poll_share_a_token(farm: Farm) -> No
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
     for _ in range(20):
         await farm.turns()
-        farm.dispatcher.wakeups.look_again()
+        farm.core.dispatcher.wakeups.look_again()
     await farm.turns()
     assert len(watched.tokens) == 3 * 21
     assert len(set(watched.tokens)) == len(watched.tokens)

@@ -41,7 +41,7 @@ async def test_a_repeat_is_found_on_whatever_shard_it_was_stored(farm: Farm) -> 
     assert farm.lanes("1").healthy
     assert await farm.enqueue(b"x", b"y", key=key, repeat=True) == first
     assert await jobs(farm) == 2
-    assert farm.metrics.queue("q").repeated_requests == 1
+    assert farm.core.metrics.queue("q").repeated_requests == 1
 
 
 @on_farm()
@@ -171,7 +171,7 @@ async def test_a_unique_job_goes_to_its_home_or_nowhere(farm: Farm) -> None:
         with pytest.raises(ShardConnectionFailed) as refused:
             await farm.enqueue(b"x", unique=keys["1"])
         assert refused.value.retryable
-        await farm.shard_monitor.ping_all()
+        await farm.core.shard_monitor.ping_all()
     assert shards_of(await farm.enqueue(b"x", unique=keys["2"])) == ["2"]
     assert await jobs(farm) == 1
 
@@ -213,7 +213,7 @@ async def test_after_a_change_a_unique_enqueue_is_refused_while_one_that_may_hol
     await farm.pass_time(400)
     await farm.learn(after_s=61)
     farm.store("1").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     with pytest.raises(ShardConnectionFailed, match="it is unknown whether") as refused:
         await farm.enqueue(b"x", unique=key)
     assert refused.value.retryable
@@ -237,7 +237,7 @@ async def test_once_the_old_keys_are_gone_nobody_is_asked_any_more(farm: Farm) -
     await farm.learn(after_s=61)
     assert farm.shards.unique.settled
     farm.store("3").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     await farm.enqueue(b"x", unique=await key_for(farm, "1", "later"))
 
 
@@ -273,7 +273,7 @@ async def test_a_restart_without_a_change_asks_nobody(farm: Farm) -> None:
     await farm.service.queue_cache.refresh()
     await farm.learn()
     farm.store("3").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     await farm.enqueue(b"x", unique=await key_for(farm, "1", "other"))
 
 

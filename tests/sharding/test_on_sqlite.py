@@ -12,13 +12,7 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.passwords import PasswordCheck
-from pinlater.server.operations.service import Service
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.core import Core
 from pinlater.server.operations.values import (
     AckBatch,
     AckItem,
@@ -28,12 +22,14 @@ from pinlater.server.operations.values import (
     JobFilter,
     JobToEnqueue,
 )
-from pinlater.server.sharding.reload import DesiredShard, Reload, open_shards
-from pinlater.server.storage.sqlite import SqliteSettings, SqliteShard
+from pinlater.server.sharding.reload import DesiredShard, open_shards
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.telemetry.metrics import Metrics
 from tests.handed_out import Answer, answer_of
 from tests.sharding.farm import shard_of, shards_of
 from tests.sharding.faulty import FaultyShard
+from tests.turned import turned
 
 CALLER = Caller("tests")
 
@@ -56,18 +52,8 @@ class Files:
 
     async def open(self, *names: str) -> None:
         self.shards = await open_shards([self.desired(name) for name in names], self.clock, Random(1))
-        self.dispatcher = Dispatcher(self.shards, RateLimits(self.clock), self.clock, DispatchSettings())
-        identity = Identity("host", 9010, self.clock.now_ms(), 0)
-        self.service = Service(
-            self.shards,
-            self.dispatcher,
-            PasswordCheck(None),
-            identity,
-            Metrics(),
-            self.clock,
-            ServiceSettings(),
-        )
-        self.map = Reload(self.shards)
+        self.core = Core(self.shards, turned(), Metrics())
+        self.service = self.core.service
         await self.service.queues.create_queue("q")
         await self.learn()
 
@@ -75,9 +61,7 @@ class Files:
         await self.shards.unique.learn(list(self.shards))
 
     async def close(self) -> None:
-        await self.dispatcher.close()
-        await self.service.close()
-        await self.shards.close()
+        await self.core.close()
 
     async def enqueue(
         self, body: bytes, *, unique: str | None = None, key: str | None = None, repeat: bool = False
@@ -150,17 +134,19 @@ async def test_old_unique_keys_count_after_a_restart_and_a_change_of_the_map(fil
 
 
 async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: Files) -> None:
-    await files.map.replace([files.desired(name) for name in "1234"])
+    await files.core.shard_map.replace([files.desired(name) for name in "1234"])
     while "4" not in shards_of(await files.enqueue(b"x")):
         pass
-    await files.map.replace([*(files.desired(name) for name in "123"), files.desired("4", takes_enqueues=False)])
+    await files.core.shard_map.replace(
+        [*(files.desired(name) for name in "123"), files.desired("4", takes_enqueues=False)]
+    )
     before = await files.pending()
     await asyncio.gather(*(files.enqueue(b"x") for _ in range(20)))
     assert await files.pending() == before + 20
     files.clock.advance(seconds=151)
-    change = await files.map.replace([files.desired(name) for name in "123"])
+    change = await files.core.shard_map.replace([files.desired(name) for name in "123"])
     assert "live jobs" in change.kept["4"]
     while jobs := (await files.dequeue()).jobs:
         await files.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job.descriptor, True) for job in jobs]))
-    await files.map.tidy()
+    await files.core.shard_map.tidy()
     assert [shard.name for shard in files.shards] == ["1", "2", "3"]

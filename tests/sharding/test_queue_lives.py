@@ -14,8 +14,6 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
 from pinlater.domain.queue import Life, Queue, QueueConfig
-from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.sharding.settings import ShardingSettings
 from tests.sharding.farm import PASSWORD, Farm, on_farm, play
 from tests.sharding.faulty import Fault, FaultyShard
 from tests.sharding.test_queue_settings import come_back, go_away
@@ -27,7 +25,7 @@ CONFIG = QueueConfig(max_backlog=7)
 
 async def another_server(farm: Farm) -> Farm:
     """On the same shards, with links of its own to them."""
-    other = Farm(farm.clock, ShardingSettings(), ServiceSettings())
+    other = Farm(farm.clock)
     other.stores = {name: FaultyShard(farm.store(name).within) for name in NAMES}
     await other.open([other.desired(name) for name in NAMES])
     await other.service.queue_cache.refresh()
@@ -52,7 +50,7 @@ async def bring_back(server: Farm, name: str) -> None:
     """The server has had the shard out of use, and tries it now."""
     server.lanes(name).put_out_of_use("test")
     server.lanes(name).health.suspect()
-    await server.shard_monitor.look()
+    await server.core.shard_monitor.look()
 
 
 async def until_met(server: Farm, fault: Fault) -> None:
@@ -75,7 +73,7 @@ def test_a_server_that_brings_a_shard_up_to_date_does_not_bring_back_what_is_del
         if again:
             await farm.service.queues.create_queue("q")
         still.release()
-        await other.shard_monitor.probes_done()
+        await other.core.shard_monitor.probes_done()
         assert other.lanes("1").healthy
         assert len(await rows(farm)) == (3 if again else 0)
         assert not any(row.paused for row in await rows(farm))
@@ -149,7 +147,7 @@ async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_
         await going_on.wait()
         return password == PASSWORD
 
-    other.passwords.check = check  # type: ignore[method-assign]
+    other.core.passwords.check = check  # type: ignore[method-assign]
     deleting = asyncio.ensure_future(other.service.queues.delete_queue("q", PASSWORD))
     await other.turns()
     farm.clock.advance(ms=1)
@@ -433,13 +431,13 @@ class World:
 
     async def _bring_back(self, server: Farm, name: str) -> None:
         await bring_back(server, name)
-        await server.shard_monitor.probes_done()
+        await server.core.shard_monitor.probes_done()
 
     async def _probe(self, server: Farm) -> None:
         for name in NAMES:
             if not server.lanes(name).healthy and server.store(name).dead is None:
                 server.lanes(name).health.suspect()
-        await server.shard_monitor.look()
+        await server.core.shard_monitor.look()
         await server.turns()
 
     async def _go_on(self) -> None:
@@ -505,7 +503,7 @@ def test_what_was_answered_of_queues_holds_whatever_stands_still_or_is_away(seed
     async def scenario(farm: Farm) -> None:
         servers = [farm, await another_server(farm), await another_server(farm)]
         for server in servers:
-            server.passwords.check = accept  # type: ignore[method-assign]  # the real one is slow by design
+            server.core.passwords.check = accept  # type: ignore[method-assign]  # the real one is slow by design
         world = World(farm, servers, seed)
         for _ in range(4):
             for _ in range(25):

@@ -11,8 +11,6 @@ import pytest
 
 from pinlater.domain.errors import DequeueRateLimited, PinLaterError, ShardConnectionFailed
 from pinlater.domain.queue import Queue, QueueConfig, Versions
-from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.sharding.settings import ShardingSettings
 from tests.sharding.farm import PASSWORD, Farm, on_farm, play
 
 T = TypeVar("T")
@@ -21,12 +19,11 @@ NAMES = ("1", "2", "3")
 
 async def another_server(farm: Farm) -> Farm:
     """One that starts now, on the same shards."""
-    other = Farm(farm.clock, ShardingSettings(), ServiceSettings())
+    other = Farm(farm.clock)
     other.stores = farm.stores
     await other.open([farm.desired(name) for name in NAMES])
     other.shards.random = Random(2)
-    await other.service.queue_cache.refresh()
-    await other.shard_monitor.bring_all_up_to_date()
+    await other.core.catch_up()
     return other
 
 
@@ -39,7 +36,7 @@ async def go_away(farm: Farm, name: str) -> None:
     farm.store(name).dead = "connection refused"
     while farm.lanes(name).healthy:
         await farm.pass_time(1_000)
-        await farm.shard_monitor.ping_all()
+        await farm.core.shard_monitor.ping_all()
 
 
 async def come_back(farm: Farm, name: str) -> None:
@@ -80,7 +77,7 @@ async def test_a_shard_that_is_back_keeps_what_is_newer_and_gives_it_to_the_othe
     for name in "23":
         await come_back(farm, name)
     await farm.service.queue_cache.refresh()
-    await other.shard_monitor.ping_all()
+    await other.core.shard_monitor.ping_all()
     await other.service.queues.configure_queue("q", QueueConfig(max_backlog=7))
     await come_back(farm, "1")
     for _ in range(2):
@@ -105,7 +102,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                 case "away" if sum(store.dead is None for store in farm.stores.values()) > 1:
                     farm.store(name).dead = "connection refused"
                     if random.random() < 0.5:
-                        await farm.shard_monitor.ping_all()
+                        await farm.core.shard_monitor.ping_all()
                 case "back":
                     farm.store(name).dead = None
                 case "fails":
@@ -124,7 +121,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
                     )
                 case _:
                     await farm.pass_time(random.choice([200, 3_000]))
-                    await other.shard_monitor.look()
+                    await other.core.shard_monitor.look()
         for name in NAMES:
             farm.store(name)._faults.clear()
             farm.store(name).dead = None
@@ -132,7 +129,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
             for name in NAMES:
                 while not server.lanes(name).healthy:
                     await farm.pass_time(1_000)
-                    await other.shard_monitor.look()
+                    await other.core.shard_monitor.look()
         for server in (farm, other) * 2:
             await server.service.queue_cache.refresh()
         settings = {await kept(farm, name) for name in NAMES}

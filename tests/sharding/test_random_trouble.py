@@ -149,7 +149,7 @@ def test_nothing_is_lost_or_doubled_whatever_goes_wrong(seed: int) -> None:
         assert all(task.done() for task in producers)
         await asyncio.gather(*producers)
         farm.clock.advance(seconds=601)  # claims whose answer was lost time out
-        await farm.sweeps.time_out_claims()
+        await farm.core.sweeps.time_out_claims()
         await farm.pass_time(5_000)
         history.over = True
         await farm.pass_time(10_000)

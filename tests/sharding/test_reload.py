@@ -135,7 +135,7 @@ def test_a_shard_with_live_jobs_is_kept_and_an_error_says_how_many(caplog: pytes
         assert len(claimed & set(jobs)) == 2
         await farm.ack(*jobs)
         farm.clock.advance(seconds=GRACE_S)
-        await farm.map.tidy()
+        await farm.core.shard_map.tidy()
         assert [shard.name for shard in farm.shards] == ["1", "3"]
         await farm.turns()
         assert farm.store("2").closed == 1
@@ -164,14 +164,14 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
     farm.clock.advance(seconds=GRACE_S)
     await farm.replace(farm.desired("1"), farm.desired("3"))
     farm.clock.advance(seconds=GRACE_S)
-    await farm.map.tidy()
+    await farm.core.shard_map.tidy()
     change = await farm.replace(farm.desired("1"), farm.desired("3"))
     assert f"it holds {on_second} unique keys" in change.kept["2"]
     assert datetime.fromtimestamp(ended_at // 1000, UTC).isoformat() in change.kept["2"]
     again = await enqueue()
     assert (again.descriptors, len(again.existing)) == (first.descriptors, 20)
     farm.clock.advance(ms=ended_at - farm.clock.now_ms())
-    await farm.map.tidy()
+    await farm.core.shard_map.tidy()
     assert farm.shards.get("2") is None
     assert len((await enqueue()).existing) == 0
 
@@ -181,10 +181,10 @@ async def test_an_empty_shard_goes_when_other_servers_have_had_time_to_learn_of_
     """One that still has the old map may put jobs there; and request keys are kept for two minutes."""
     change = await farm.replace(farm.desired("1"), farm.desired("3"))
     assert "empty" in change.kept["2"]
-    await farm.map.tidy()
+    await farm.core.shard_map.tidy()
     assert len(farm.shards) == 3
     farm.clock.advance(seconds=GRACE_S)
-    await farm.map.tidy()
+    await farm.core.shard_map.tidy()
     assert len(farm.shards) == 2
     assert farm.shards.get("2") is None
 

@@ -147,7 +147,7 @@ async def test_jobs_that_a_claim_found_expired_are_in_the_queue_s_metrics(farm: 
     await farm.store("1").within.insert_jobs([InsertRequest("q", [job])], now_ms)
     farm.clock.advance(ms=20)
     assert not (await farm.dequeue()).jobs
-    assert farm.metrics.queue("q").expired == 1
+    assert farm.core.metrics.queue("q").expired == 1
 
 
 async def test_dequeues_that_come_together_begin_on_one_shard() -> None:

@@ -274,7 +274,7 @@ async def test_a_dequeue_fails_only_where_every_shard_fails(farm: Farm) -> None:
 async def test_who_waits_for_a_job_gets_it_when_its_shard_is_back(farm: Farm) -> None:
     await farm.put("2")
     farm.store("2").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     assert not farm.lanes("2").healthy
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
     await farm.pass_time(3_000)
@@ -406,7 +406,7 @@ async def test_sweeps_go_on_beside_a_hung_shard(farm: Farm) -> None:
     await farm.dequeue()
     farm.clock.advance(hours=1)
     farm.store("1").hangs("time_out_claims")
-    sweeping = asyncio.ensure_future(farm.sweeps.time_out_claims())
+    sweeping = asyncio.ensure_future(farm.core.sweeps.time_out_claims())
     await farm.turns()
     assert [await farm.in_progress_on(name) for name in "123"] == [1, 0, 0]
     await farm.pass_time(farm.settings.work_timeout_ms + 400)
@@ -418,15 +418,15 @@ async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
     """Else the totals, and the rates made of them, would fall and rise by all it holds."""
     for name in "123":
         await farm.put(name)
-    await farm.rates.sample()
+    await farm.core.rates.sample()
     farm.store("2").dead = "gone"
     with pytest.raises(ShardConnectionFailed):
-        await farm.rates.sample()
-    await farm.shard_monitor.ping_all()
-    await farm.rates.sample()
-    [row] = farm.rates.counts
+        await farm.core.rates.sample()
+    await farm.core.shard_monitor.ping_all()
+    await farm.core.rates.sample()
+    [row] = farm.core.rates.counts
     assert row.pending == 3
-    shown = {reading.gauge.prometheus: reading.values for reading in farm.metrics.read_gauges()}
+    shown = {reading.gauge.prometheus: reading.values for reading in farm.core.metrics.read_gauges()}
     assert shown["pinlater_shard_healthy"] == {"1": 1.0, "2": 0.0, "3": 1.0}
     assert shown["pinlater_shard_jobs_live"] == {"1": 1, "2": 1, "3": 1}
 

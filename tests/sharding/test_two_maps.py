@@ -8,9 +8,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.job import Outcome
-from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import AckBatch, AckItem
-from pinlater.server.sharding.settings import ShardingSettings
 from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of
 from tests.sharding.faulty import FaultyShard
 
@@ -25,13 +23,11 @@ class WithAnotherSlot(FaultyShard):
 
 async def ahead_of(farm: Farm, names: tuple[str, ...] = NEW) -> Farm:
     """Another server, with another map of the same shards."""
-    other = Farm(farm.clock, ShardingSettings(), ServiceSettings())
+    other = Farm(farm.clock)
     other.stores = {name: WithAnotherSlot(farm.store(name).within) for name in names}
     await other.open([other.desired(name) for name in names])
     other.shards.random = Random(2)
-    await other.service.queue_cache.refresh()
-    await other.shard_monitor.bring_all_up_to_date()
-    await other.learn()
+    await other.core.catch_up()
     return other
 
 
@@ -102,10 +98,10 @@ async def test_a_server_that_has_not_learned_of_a_removal_finds_its_jobs_done_by
     await farm.replace(*[farm.desired(name) for name in OLD])
     job = await other.put("3")
     farm.clock.advance(seconds=farm.settings.removal_grace_ms // 1000 + 1)
-    await farm.map.tidy()
+    await farm.core.shard_map.tidy()
     assert farm.shards.get("3") is not None
     assert [each.descriptor for each in (await farm.dequeue()).jobs] == [job]
     await farm.ack(job)
-    await farm.map.tidy()
+    await farm.core.shard_map.tidy()
     assert farm.shards.get("3") is None
     await other.close()

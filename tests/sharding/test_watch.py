@@ -30,13 +30,13 @@ async def test_a_shard_that_is_gone_is_out_of_use_after_one_error_and_its_probe(
 async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
     """But for its probes."""
     farm.store("1").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     farm.store("1").calls.clear()
     for _ in range(20):
         await farm.enqueue(b"x")
         await farm.dequeue()
-    await farm.sweeps.time_out_claims()
-    await farm.rates.sample()
+    await farm.core.sweeps.time_out_claims()
+    await farm.core.rates.sample()
     await farm.service.queue_cache.refresh()
     await farm.service.looking.count(JobFilter("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
@@ -51,7 +51,7 @@ async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
 async def test_a_shard_comes_back_after_a_good_probe(farm: Farm) -> None:
     job = await farm.put("1")
     farm.store("1").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     farm.store("1").dead = None
     await farm.pass_time(2_000)
     assert farm.lanes("1").healthy
@@ -63,7 +63,7 @@ def test_transitions_are_logged_and_counted_once_each(caplog: pytest.LogCaptureF
 
     async def scenario(farm: Farm) -> None:
         farm.store("1").dead = "gone"
-        await farm.shard_monitor.ping_all()
+        await farm.core.shard_monitor.ping_all()
         await farm.pass_time(10_000)
         farm.store("1").dead = None
         await farm.pass_time(10_000)
@@ -115,9 +115,9 @@ async def test_a_process_that_stood_still_does_not_blame_the_shards(farm: Farm) 
     while not fault.met.is_set():
         calls.append(asyncio.ensure_future(farm.enqueue(b"x")))
         await farm.turns()
-    await farm.shard_monitor.look()
+    await farm.core.shard_monitor.look()
     farm.clock.advance(hours=1)
-    await farm.shard_monitor.look()
+    await farm.core.shard_monitor.look()
     await farm.turns()
     assert farm.lanes("1").healthy
     fault.release()
@@ -128,7 +128,7 @@ async def test_a_process_that_stood_still_does_not_blame_the_shards(farm: Farm) 
 async def test_a_hung_probe_holds_up_no_other(farm: Farm) -> None:
     farm.store("1").stops()
     farm.store("2").dead = "gone"
-    looking = asyncio.ensure_future(farm.shard_monitor.ping_all())
+    looking = asyncio.ensure_future(farm.core.shard_monitor.ping_all())
     await farm.turns()
     assert not farm.lanes("2").healthy
     await farm.pass_time(farm.settings.probe_timeout_ms + 400)
@@ -139,7 +139,7 @@ async def test_a_hung_probe_holds_up_no_other(farm: Farm) -> None:
 @on_farm(settings=ShardingSettings(probe_interval_ms=60_000, probe_interval_max_ms=60_000))
 async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_back(farm: Farm) -> None:
     farm.store("1").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     await farm.service.queues.create_queue("new")
     await farm.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=5))
     await farm.service.queues.set_paused("new", True)
@@ -152,7 +152,7 @@ async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_b
 async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_away(farm: Farm) -> None:
     """The caller is told so; repeating is safe."""
     farm.store("1").dead = "gone"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     with pytest.raises(ShardConnectionFailed, match="deleted from the others"):
         await farm.service.queues.delete_queue("q", PASSWORD)
     farm.store("1").dead = None
@@ -230,7 +230,7 @@ async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_ar
     await farm.store("2").within.configure_queue("new", paused=True)
     await farm.store("3").within.configure_queue("q", paused=True)
     await farm.service.queue_cache.refresh()
-    await farm.shard_monitor.bring_all_up_to_date()
+    await farm.core.shard_monitor.bring_all_up_to_date()
     for name in "13":
         [new, *_] = await farm.store(name).within.list_queues()
         assert (new.name, new.paused) == ("new", True)
@@ -244,7 +244,7 @@ async def test_an_only_shard_that_is_back_is_left_as_other_servers_have_made_it(
     store = farm.store("1")
     await farm.service.queues.create_queue("kept")
     store.dead = "cut off"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     await store.within.delete_queues(["q"])
     await store.within.configure_queue("kept", paused=True)
     store.dead = None
@@ -258,7 +258,7 @@ async def test_a_shard_that_is_back_gets_what_the_others_have_now(farm: Farm) ->
     """Other servers made changes while this one could not reach it, and has not read them from the others either."""
     await farm.service.queues.create_queue("kept")
     farm.store("1").dead = "cut off"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     for name in "12":
         await farm.store(name).within.delete_queues(["q"])
     await farm.store("2").within.create_queues(["new"], 0)
@@ -274,10 +274,10 @@ async def test_a_shard_that_is_back_gets_what_the_others_have_now(farm: Farm) ->
 async def test_a_shard_that_is_back_first_gets_what_the_next_one_has(farm: Farm) -> None:
     """A queue was made on the second while the first was away, and then both were."""
     farm.store("1").dead = "cut off"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     await farm.service.queues.create_queue("new")
     farm.store("2").dead = "cut off"
-    await farm.shard_monitor.ping_all()
+    await farm.core.shard_monitor.ping_all()
     farm.store("1").dead = None
     await farm.pass_time(6_000)
     assert farm.lanes("1").healthy

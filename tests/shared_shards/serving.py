@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from pinlater.client import Ack, Client
 from pinlater.testing.real_server import RealServer
 from tests.mysql.shard_file import ShardFile as MysqlShardFile
@@ -26,8 +28,10 @@ class Place(ABC):
     """Where a server of one kind has its shards: a shard file with the shards 1 and 2, and the address of one shard."""
 
     kind: str
+    server: MariaDb | RedisServer
+    prefix: str  # of its databases or keys
     password: str
-    options: tuple[str, ...]  # of every server on these shards
+    settings: Mapping[str, str]  # of every server and command on these shards
     broken_file: str
     path: Path
     address: str
@@ -40,9 +44,27 @@ class Place(ABC):
         """The setting `store` for the shard file."""
         return f"{self.kind}:{self.path}"
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The settings as options of a command."""
+        return tuple(word for key, value in self.settings.items() for word in ("--set", f"{key}={value}"))
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The settings as variables of the environment."""
+        return {f"PINLATER_{key.replace('.', '_').upper()}": value for key, value in self.settings.items()}
+
     @abstractmethod
     def write(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
         """The shards of the file from now on, by number; an entry may replace fields."""
+
+    @abstractmethod
+    def key(self, number: str) -> str:
+        """How the file names this shard."""
+
+    @abstractmethod
+    def entry(self, content: Any, number: str) -> dict[str, Any]:
+        """The fields of this shard in the content of the file."""
 
     @abstractmethod
     def elsewhere(self) -> Mapping[str, Any]:
@@ -59,6 +81,7 @@ class Place(ABC):
 
 class MysqlPlace(Place):
     kind = "mysql"
+    server: MariaDb
     broken_file = '{"pinlaterdb001": {"master": {"host": "db", "port": "many"}}}'
     access_denied = "Access denied for user 'pinlater'"
     last_shard = "2d1"
@@ -71,10 +94,17 @@ class MysqlPlace(Place):
         self.path = self.file.path
         self.password = server.password
         self.address = f"{server.address}/{prefix}one"
-        self.options = ("--set", f"mysql.database_prefix={prefix}", "--set", "mysql.host_prefix=pinlaterdb")
+        self.settings = {"mysql.database_prefix": prefix, "mysql.host_prefix": "pinlaterdb"}
 
     def write(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
-        self.file.write(**{f"pinlaterdb{number:0>3}": entry for number, entry in entries.items()})
+        self.file.write(**{self.key(number): entry for number, entry in entries.items()})
+
+    def key(self, number: str) -> str:
+        return f"pinlaterdb{number:0>3}"
+
+    def entry(self, content: Any, number: str) -> dict[str, Any]:
+        found: dict[str, Any] = content[self.key(number)]
+        return found
 
     def elsewhere(self) -> Mapping[str, Any]:
         return {"socket": str(self.server.socket)}
@@ -99,6 +129,7 @@ MYSQL_DATABASE_PREFIX={self.prefix}
 
 class RedisPlace(Place):
     kind = "redis"
+    server: RedisServer
     password = PASSWORD
     broken_file = '{"shards": [{"name": "1", "shardConfig": {"master": {"host": "r", "port": "many"}}}]}'
     access_denied = "WRONGPASS"
@@ -111,10 +142,18 @@ class RedisPlace(Place):
         self.file = RedisShardFile(folder / "shards.json", server, "1", "2")
         self.path = self.file.path
         self.address = f"{server.address}/0"
-        self.options = ("--set", f"redis.key_prefix={prefix}")
+        self.settings = {"redis.key_prefix": prefix}
 
     def write(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
         self.file.write(**{f"s{name}": entry for name, entry in entries.items()})
+
+    def key(self, number: str) -> str:
+        return number
+
+    def entry(self, content: Any, number: str) -> dict[str, Any]:
+        [found] = [shard["shardConfig"] for shard in content["shards"] if shard["name"] == number]
+        fields: dict[str, Any] = found
+        return fields
 
     def elsewhere(self) -> Mapping[str, Any]:
         return {"master": {"host": "localhost", "port": self.server.port}}
@@ -134,6 +173,14 @@ BACKEND_SOCKET_TIMEOUT_SECONDS=5
 REDIS_HEALTH_CHECK_CONSECUTIVE_FAILURES=6
 REDIS_KEY_PREFIX={self.prefix}
 """
+
+
+def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
+    """On the session's database server of this kind; the shard file is in `folder`."""
+    get = request.getfixturevalue
+    if kind == "mysql":
+        return MysqlPlace(folder, get("mariadb"), get("mariadb_prefix"))
+    return RedisPlace(folder, get("redis_with_users"), get("redis_prefix"))
 
 
 def metrics(server: RealServer, name: str) -> dict[str, float]:

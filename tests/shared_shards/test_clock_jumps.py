@@ -96,22 +96,22 @@ async def start(rig: AnyRig) -> AsyncIterator[Start]:
 
 async def claimed(app: App) -> list[tuple[str, str]]:
     """Descriptor and token of each job that a dequeue gets."""
-    found = await app.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
+    found = await app.core.service.dequeuing.dequeue(CALLER, DequeueCommand(QUEUE, 10))
     return [(job.descriptor, job.token) for job in answer_of(QUEUE, found).jobs]
 
 
 async def assert_nothing_overdue(app: App) -> None:
     """By this server's time, no claim has timed out. Counts the due jobs, too."""
-    [shard] = app.shards
+    [shard] = app.core.shards
     assert list(await shard.raw.time_out_claims(app.clock.now_ms(), 100)) == []
     await shard.raw.advance_due(app.clock.now_ms(), 100)
 
 
 async def enqueue_now_and_later(app: App) -> None:
     """A job that is due now, and one that is due in half an hour."""
-    await app.service.queues.create_queue(QUEUE)
+    await app.core.service.queues.create_queue(QUEUE)
     later_ms = app.clock.now_ms() + HOUR_S * 500
-    await app.service.enqueuing.enqueue(
+    await app.core.service.enqueuing.enqueue(
         CALLER, QUEUE, [JobToEnqueue(b"now"), JobToEnqueue(b"later", run_after_ms=later_ms)]
     )
 
@@ -133,19 +133,19 @@ async def test_a_server_that_starts_after_a_jump_goes_by_the_time_of_those_that_
     [first] = await claimed(one)
 
     jumping.clock.jump(jump_s)
-    await one.shard_monitor.ping_all()  # as every few seconds
+    await one.core.shard_monitor.ping_all()  # as every few seconds
     other = await start()
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 30_000, (
         "they are an hour apart, or the machine is very slow"
     )
 
-    await other.service.enqueuing.enqueue(CALLER, QUEUE, [JobToEnqueue(b"new")])
+    await other.core.service.enqueuing.enqueue(CALLER, QUEUE, [JobToEnqueue(b"new")])
     [second] = await claimed(other)
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
     for app, (descriptor, token) in ((other, first), (one, second)):
-        [acked] = await app.service.holders.acknowledge(
+        [acked] = await app.core.service.holders.acknowledge(
             CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)])
         )
         assert acked.outcome is Outcome.APPLIED
@@ -161,14 +161,16 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
     [(descriptor, token)] = await claimed(one)
     jumping.clock.jump(jump_s)
     for app in (one, other):
-        await app.shard_monitor.ping_all()
+        await app.core.shard_monitor.ping_all()
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
         await app.periodic_work.look_at_members()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
-    [acked] = await other.service.holders.acknowledge(CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)]))
+    [acked] = await other.core.service.holders.acknowledge(
+        CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)])
+    )
     assert acked.outcome is Outcome.APPLIED
     warned = [record for record in caplog.records if "clock jumped" in record.message]
     assert [round(record.__dict__["jump_ms"] / 1000 / 60) for record in warned] == [jump_s / 60, jump_s / 60]

@@ -17,11 +17,10 @@ from bench.servers import Server
 from pinlater.client import Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.shared_shards.serving import (
-    MysqlPlace,
     Place,
-    RedisPlace,
     everything_shown,
     metrics,
+    place_of,
     shard_of,
     wait_until,
     work_off,
@@ -37,10 +36,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["mysql", "redis"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    get = request.getfixturevalue
-    if request.param == "mysql":
-        return MysqlPlace(tmp_path, get("mariadb"), get("mariadb_prefix"))
-    return RedisPlace(tmp_path, get("redis_with_users"), get("redis_prefix"))
+    return place_of(request.param, tmp_path, request)
 
 
 @pytest.fixture

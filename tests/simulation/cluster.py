@@ -29,18 +29,13 @@ STARTS_AT_S = 1_767_225_600
 _RESTART_S = 0.5
 
 
-class Passwords:
-    """As `service.passwords.PasswordCheck`, without its threads."""
-
-    async def check(self, password: str) -> bool:
-        return password == PASSWORD
-
-    def close(self) -> None:
-        """Nothing to end."""
+async def check_password(password: str) -> bool:
+    """As `operations.passwords.PasswordCheck.check`, without its threads."""
+    return password == PASSWORD
 
 
 class Searches:
-    """As `service.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
+    """As `operations.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -52,11 +47,11 @@ class SimulatedApp(App):
     def __init__(self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SharedStore]) -> None:
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
-        self._passwords = Passwords()  # type: ignore[assignment]
 
     def _assemble(self, shards: Shards) -> None:
         super()._assemble(shards)
-        self.service.searches = Searches()  # type: ignore[assignment]
+        self.core.passwords.check = check_password  # type: ignore[method-assign]
+        self.core.service.searches = Searches()  # type: ignore[assignment]
 
     def _desired(self) -> Sequence[DesiredShard]:
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]

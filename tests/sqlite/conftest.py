@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import ClaimedJob, Holder, NewJob
-from pinlater.server.storage.sqlite import SqliteSettings, SqliteShard
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Ack, Acked, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey
 
 NOW = 1_767_225_600_000

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pinlater.cli.main import app
-from pinlater.server.storage.sqlite import SqliteShard
 from pinlater.server.storage.sqlite.backup import BackupRefused, backup
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.sqlite.conftest import NOW, Bench
 
 

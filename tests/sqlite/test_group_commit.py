@@ -12,9 +12,10 @@ import pytest
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.server.storage.relational import in_hand
-from pinlater.server.storage.sqlite import SqliteSettings, queues
+from pinlater.server.storage.sqlite import queues
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import QueueCache, Transaction
+from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import JobKey
 from tests.sqlite.conftest import NOW, QUEUE, Bench

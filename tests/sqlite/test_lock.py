@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.storage.sqlite import SqliteShard
 from pinlater.server.storage.sqlite.backup import backup
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.sqlite.conftest import NOW, Bench
 
 
@@ -31,7 +31,7 @@ async def test_a_second_server_on_the_same_file_is_refused_by_name_and_pid(bench
 _OPEN = """
 import asyncio, pathlib, sys
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 async def main():
     try:
         await SqliteShard(pathlib.Path(sys.argv[1])).open(0)
@@ -155,7 +155,7 @@ async def test_a_killed_server_leaves_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     code = (
         "import asyncio, os, pathlib, sys\n"
-        "from pinlater.server.storage.sqlite import SqliteShard\n"
+        "from pinlater.server.storage.sqlite.shard import SqliteShard\n"
         "async def main():\n"
         f"    await SqliteShard(pathlib.Path({str(path)!r})).open(0)\n"
         "    os.kill(os.getpid(), 9)\n"

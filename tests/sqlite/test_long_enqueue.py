@@ -12,7 +12,8 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, TooManyWaiting
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
-from pinlater.server.storage.sqlite import SqliteSettings, inserting
+from pinlater.server.storage.sqlite import inserting
+from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sqlite.conftest import NOW, QUEUE, Bench

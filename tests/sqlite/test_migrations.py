@@ -10,8 +10,9 @@ import pytest
 
 from pinlater.domain.errors import WorldError
 from pinlater.domain.job import JobState
-from pinlater.server.storage.sqlite import SqliteShard, migration
+from pinlater.server.storage.sqlite import migration
 from pinlater.server.storage.sqlite.offline import migrate_file
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobKey
 from tests.sqlite.conftest import NOW, Bench
 from tests.sqlite.released.make import KEYS, QUEUE_CONFIG, expect

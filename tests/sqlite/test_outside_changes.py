@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState
-from pinlater.server.storage.sqlite import SqliteShard
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import InsertRequest
 from tests.contract.desk import QUEUE, Desk
 

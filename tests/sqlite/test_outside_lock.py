@@ -14,7 +14,7 @@ import pytest
 
 from pinlater import AsyncClient, JobState
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.storage.sqlite import SqliteSettings
+from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.testing.real_server import RealServer
 from tests.sqlite.conftest import Bench
 

@@ -11,9 +11,9 @@ import pytest
 
 from pinlater.server.storage.looking import LookupRow
 from pinlater.server.storage.relational.rows import JobRow, StateRow
-from pinlater.server.storage.sqlite import SqliteSettings
 from pinlater.server.storage.sqlite.connection import connect
 from pinlater.server.storage.sqlite.migration import migrate
+from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import STATEMENTS, delete_rows, sql
 
 # What may be read from end to end, and why.

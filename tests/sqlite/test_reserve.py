@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.storage.sqlite import SqliteSettings
+from pinlater.server.storage.sqlite.settings import SqliteSettings
 from tests.sqlite.conftest import Bench
 
 RESERVE = SqliteSettings(wal_reserve_kib=2_048)

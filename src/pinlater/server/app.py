@@ -13,29 +13,20 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.clock_watch import ClockWatch
 from pinlater.server.cluster import Cluster
 from pinlater.server.config.settings import Settings
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
+from pinlater.server.core import Core
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.file_watch import FileWatch
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
-from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.runner import Runner
-from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.passwords import PasswordCheck
-from pinlater.server.operations.service import Service
-from pinlater.server.operations.standstill import Standstill
 from pinlater.server.periodic_work import PeriodicWork
 from pinlater.server.readiness import ReadinessWatch
 from pinlater.server.sharding.cluster_members import ClusterMembers
-from pinlater.server.sharding.gauges import show_shards
-from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
-from pinlater.server.sharding.shard_monitor import ShardMonitor
+from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
@@ -85,7 +76,6 @@ class App:
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
         self._clock_watch = ClockWatch(self.clock, self.metrics)
-        self._passwords = PasswordCheck(settings.admin_password_hash)
         self._hurried = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
         self.http = HttpServer(
@@ -109,12 +99,13 @@ class App:
             await self._clock_watch.agree(shards)
             self._assemble(shards)
             begun.callback(self.cluster.close)
-            await self._agree()
+            await self.cluster.look()
+            await self.core.catch_up()
             await self._hear_others()
             with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
                 await self.thrift.start()
             begun.pop_all()
-        self.service.identity.port = self.thrift.port
+        self.core.service.identity.port = self.thrift.port
         self.runner.start()
         self.loop_lag.start()
         self._readiness.state = "ready"
@@ -132,30 +123,16 @@ class App:
 
     def _assemble(self, shards: Shards) -> None:
         settings, clock, metrics = self.settings, self.clock, self.metrics
-        opened = [shard.raw for shard in shards if shard.opened]
-        self.shards = shards
-        self.shard_map = Reload(shards)
-        self.shard_monitor = ShardMonitor(shards)
-        limits = RateLimits(clock, file_limits=lambda: self._files.limits, servers=self._servers)
-        self.dispatcher = Dispatcher(self.shards, limits, clock, settings.dispatch)
-        self.cluster = Cluster(shards, self.dispatcher)
-        self.rates = RateSampler(self.shards, clock)
-        host = settings.advertised_host or socket.gethostname()
-        nonce = self._random.getrandbits(32)
-        identity = Identity(host, settings.thrift.port, self._started_at_ms, opened[0].slot, nonce)
-        standstill = Standstill(clock.monotonic, settings.thrift.standstill_s)
-        self.service = Service(
-            self.shards,
-            self.dispatcher,
-            self._passwords,
-            identity,
+        self.core = Core(
+            shards,
+            settings,
             metrics,
-            clock,
-            settings.jobs,
-            self.rates.per_second,
-            standstill,
+            started_at_ms=self._started_at_ms,
+            file_limits=lambda: self._files.limits,
+            servers=self._servers,
         )
-        self.metrics.gauge(
+        self.cluster = Cluster(shards, self.core.dispatcher)
+        metrics.gauge(
             "file-broken-",
             lambda: self._files.broken,
             prometheus="pinlater_file_broken",
@@ -164,54 +141,23 @@ class App:
             join="max",
         )
         self.thrift = ThriftServer(
-            self.service,
+            self.core.service,
             settings.thrift,
             metrics,
             clock,
             shared_port=self._one_of_many,
-            budget=ByteBudget(settings.thrift.max_buffered_bytes),
-            standstill=standstill,
+            standstill=self.core.standstill,
             other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
             handlers=traced(HANDLERS, find_tracing()),
         )
-        self.periodic_work = PeriodicWork(
-            settings,
-            clock,
-            metrics,
-            shards,
-            self.shard_map,
-            self.shard_monitor,
-            self.dispatcher,
-            self.service,
-            self.cluster,
-            self.rates,
-            self._clock_watch,
-            self._files,
-            self._readiness,
-        )
+        self.periodic_work = PeriodicWork(self.core, self.cluster, self._clock_watch, self._files, self._readiness)
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
         self.runner = Runner(self.periodic_work.table(), metrics, self._random)
-        metrics.labels["store"] = opened[0].capabilities.kind
-        show_shards(shards, metrics, self.rates.of_shards)
-        metrics.gauge(
-            "dequeue-semaphore-waiters-",
-            self.dispatcher.waiting_by_queue,
-            prometheus="pinlater_waiting_dequeues",
-            label="queue",
-            help="Dequeues that wait for a job",
-        )
-
-    async def _agree(self) -> None:
-        """What the shards have together is what each of them has; they know the map, and we who else uses them."""
-        await self.cluster.look()
-        await self.service.queue_cache.refresh()
-        await self.shard_monitor.bring_all_up_to_date()
-        await self.shards.unique.learn(list(self.shards))
 
     async def _hear_others(self) -> None:
         """Servers of the same shards wake each other. Where this can't be, they look about once a second."""
-        if not any(shard.shard.capabilities.shared for shard in self.shards):
+        if not any(shard.shard.capabilities.shared for shard in self.core.shards):
             return
         host, wake_port = self.settings.host, self.settings.dispatch.wake_port
         bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
@@ -219,29 +165,18 @@ class App:
         with listening("Wakes", host, wake_port):
             await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
 
-    async def change_shards(self, desired: Sequence[DesiredShard]) -> MapChange:
-        """Takes over another shard map while requests go on."""
-        change = await self.shard_map.replace(desired)
-        self.service.body_limit.look()
-        await self.shards.unique.learn(list(self.shards))
-        return change
-
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
         self._readiness.state = "draining"
         self._files.end()
         logger.info("draining", extra={"grace_seconds": grace_s})
-        self.dispatcher.drain()
+        self.core.dispatcher.drain()
         await self._drain_thrift(grace_s)
-        await self.service.close()
         self.loop_lag.stop()
         await self.runner.stop()
         self.cluster.close()
-        await self.shard_monitor.close()
-        await self.dispatcher.close()
-        await self.shards.close()
+        await self.core.close()
         await self.http.stop()
-        self._passwords.close()
         self._readiness.state = "stopped"
         logger.info("stopped")
 
@@ -277,7 +212,7 @@ class App:
 
     def readiness(self) -> Readiness:
         """Whether to send requests here."""
-        return self._readiness.readiness(self.shards if self._readiness.ready else None)
+        return self._readiness.readiness(self.core.shards if self._readiness.ready else None)
 
     def server_info(self) -> Mapping[str, object]:
         """The page /server_info."""
@@ -287,7 +222,7 @@ class App:
             "state": self._readiness.state,
             "store": self.settings.store.kind,
             "thrift_port": self.thrift.port if self._readiness.ready else None,
-            "server": self.service.identity.address if self._readiness.ready else None,
+            "server": self.core.service.identity.address if self._readiness.ready else None,
             "started_at_ms": self._started_at_ms,
             "uptime_ms": self.clock.now_ms() - self._started_at_ms,
             "members": [member._asdict() for member in self.members.known] if self._readiness.ready else [],
@@ -295,7 +230,7 @@ class App:
 
     def queue_counts(self) -> Sequence[QueueCounts]:
         """What is in the store, as of the last sample."""
-        return self.rates.counts if self._readiness.ready else ()
+        return self.core.rates.counts if self._readiness.ready else ()
 
     def _servers(self) -> int:
         """How many share a queue's limit: those that the store knows, or those of the file, taken to have as many processes each."""
@@ -304,11 +239,11 @@ class App:
     # --- what files change ------------------------------------------------------------------------------------------------
 
     def _limits_reloaded(self) -> None:
-        self.periodic_work.limits_changed()
+        self.core.limits_changed()
         logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._files.limits)})
 
     async def _shards_reloaded(self) -> None:
-        await self.change_shards(self._desired())
+        await self.core.change_shards(self._desired())
 
     def _desired(self) -> Sequence[DesiredShard]:
         return self._files.desired()

@@ -23,7 +23,7 @@ _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 class _Caller:
-    """What the service's side knows of a call's caller: see `thrift.answering.Recipient`."""
+    """What the service's side knows of a call's caller: see `server.thrift.answering.Recipient`."""
 
     def __init__(self) -> None:
         self.gone = False

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pinlater.domain.job import Holder, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.storage.sqlite import SqliteShard, migration
+from pinlater.server.storage.sqlite import migration
+from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Ack, Checkpoint, ClaimCall, ClaimOrder, Inserted, InsertRequest, JobKey
 
 NOW = 1_767_225_600_000

@@ -51,7 +51,7 @@ class Enqueue:
         clock: Clock,
         settings: ServiceSettings,
         body_limit: BodyLimit,
-        standstill: Standstill | None = None,
+        standstill: Standstill,
     ) -> None:
         self._shards = shards
         self._queue_cache = queue_cache
@@ -78,7 +78,7 @@ class Enqueue:
         """
         del caller
         standstill = self._standstill
-        if standstill is not None and (now_s := standstill.monotonic()) > standstill.until_s:
+        if (now_s := standstill.monotonic()) > standstill.until_s:
             standstill.found(now_s)
             raise RequestTooOld
         known = self._queue_cache.get(queue) or await self._queue_cache.require(queue)

@@ -64,8 +64,8 @@ class Service:
         metrics: Metrics,
         clock: Clock,
         settings: ServiceSettings,
-        rates: Callable[[str], Rates] = lambda queue: Rates(),
-        standstill: Standstill | None = None,
+        rates: Callable[[str], Rates],
+        standstill: Standstill,
     ) -> None:
         self.shards = shards
         self.dispatcher = dispatcher

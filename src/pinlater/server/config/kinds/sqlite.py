@@ -41,7 +41,7 @@ class _Sqlite:
         return resolved(rest, base)
 
     def make(self, path: Path | None, settings: Settings) -> Shard:
-        from pinlater.server.storage.sqlite import SqliteShard
+        from pinlater.server.storage.sqlite.shard import SqliteShard
 
         if path is None:
             raise ValueError(f"{settings.store} names no file")
