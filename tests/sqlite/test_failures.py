@@ -19,9 +19,9 @@ EITHER = [SqliteSettings(inline_commit_us=10_000_000), SqliteSettings(inline_com
 
 
 class Faulty:
-    """A connection that fails where it is told to; otherwise it is the real one."""
+    """A cursor that fails where it is told to; otherwise it is the real one."""
 
-    def __init__(self, real: sqlite3.Connection, fails: Callable[[str], sqlite3.Error | None]) -> None:
+    def __init__(self, real: sqlite3.Cursor, fails: Callable[[str], sqlite3.Error | None]) -> None:
         self._real = real
         self._fails = fails
 
@@ -72,13 +72,13 @@ async def test_a_failed_commit_is_told_to_every_call_in_it(bench: Bench, setting
     await bench.open(settings)
     await bench.insert(2)
     writer = bench.shard._open.writer
-    real = writer._connection
-    writer._connection = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    real = writer._cursor
+    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
     results = await asyncio.gather(bench.insert(3), bench.insert(4), bench.claim(), return_exceptions=True)
     assert [type(result) for result in results] == [ShardConnectionFailed] * 3
     assert isinstance(results[0], ShardConnectionFailed)
     assert results[0].__cause__ is not None
-    writer._connection = real
+    writer._cursor = real
     assert await bench.pending() == 2
     assert len(await bench.claim(10)) == 2
 
@@ -86,13 +86,13 @@ async def test_a_failed_commit_is_told_to_every_call_in_it(bench: Bench, setting
 async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> None:
     """So that the shard is unhealthy for as long as nothing can be stored, and healthy right after."""
     writer = bench.shard._open.writer
-    real = writer._connection
-    writer._connection = Faulty(real, lambda text: disk_error() if text.startswith("BEGIN") else None)  # type: ignore[assignment]
+    real = writer._cursor
+    writer._cursor = Faulty(real, lambda text: disk_error() if text.startswith("BEGIN") else None)  # type: ignore[assignment]
     with pytest.raises(ShardConnectionFailed):
         await bench.insert()
     with pytest.raises(ShardConnectionFailed):
         await bench.shard.ping()
-    writer._connection = real
+    writer._cursor = real
     await bench.shard.ping()
     before = bench.shard.commits
     await bench.shard.ping()
@@ -102,27 +102,27 @@ async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> No
 async def test_a_read_does_not_make_a_full_shard_healthy(bench: Bench) -> None:
     """A poll of an empty queue succeeds on a full disk; the next look at the shard must try a write all the same."""
     writer = bench.shard._open.writer
-    real = writer._connection
+    real = writer._cursor
     full = sqlite3.OperationalError("database or disk is full")
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
-    writer._connection = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
+    writer._cursor = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
     with pytest.raises(StoreFull):
         await bench.insert()
-    writer._connection = real
+    writer._cursor = real
     assert await bench.claim() == []
-    writer._connection = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
+    writer._cursor = Faulty(real, lambda text: full if text.startswith("COMMIT") else None)  # type: ignore[assignment]
     with pytest.raises(StoreFull):
         await bench.shard.ping()
-    writer._connection = real
+    writer._cursor = real
     await bench.shard.ping()
 
 
 async def test_counters_are_exact_after_failures(bench: Bench) -> None:
     """Memory is read again from the file, so that claims go on finding every priority."""
     writer = bench.shard._open.writer
-    real = writer._connection
+    real = writer._cursor
     failing = {"on": False}
-    writer._connection = Faulty(  # type: ignore[assignment]
+    writer._cursor = Faulty(  # type: ignore[assignment]
         real, lambda text: disk_error() if failing["on"] and text == "COMMIT" else None
     )
     keys: list[JobKey] = []
@@ -143,10 +143,10 @@ async def test_a_store_that_could_not_even_be_read_goes_on_when_it_can(bench: Be
     """After a rollback memory is read from the file again; until that works nothing is answered from what may be wrong."""
     await bench.insert(4)
     writer = bench.shard._open.writer
-    real = writer._connection
+    real = writer._cursor
     broken = {"on": True}
     faulty = Faulty(real, lambda text: disk_error() if broken["on"] and text != "ROLLBACK" else None)
-    writer._connection = faulty  # type: ignore[assignment]
+    writer._cursor = faulty  # type: ignore[assignment]
     for _ in range(3):
         with pytest.raises(ShardConnectionFailed):
             await bench.insert()

@@ -25,9 +25,9 @@ STEPS = 400
 
 
 class FailingCommits:
-    """The writer's connection, of which some commits fail."""
+    """The writer's cursor, of which some commits fail."""
 
-    def __init__(self, within: sqlite3.Connection, random: Random) -> None:
+    def __init__(self, within: sqlite3.Cursor, random: Random) -> None:
         self._within = within
         self._random = random
         self.failed = 0
@@ -157,8 +157,8 @@ async def test_memory_is_what_the_file_has_after_each_transaction(desk: Desk, se
     assert isinstance(shard, SqliteShard)
     opened = shard._open
     writer = opened.writer
-    failing = FailingCommits(opened.connection, random)
-    writer._connection = failing  # type: ignore[assignment]
+    failing = FailingCommits(writer._cursor, random)
+    writer._cursor = failing  # type: ignore[assignment]
     load = Load(desk, random)
     for _ in range(STEPS):
         before = failing.failed

@@ -14,7 +14,7 @@ from pinlater.server.storage.relational.rows import JobRow, StateRow
 from pinlater.server.storage.sqlite.connection import connect
 from pinlater.server.storage.sqlite.migration import migrate
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.sqlite.statements import STATEMENTS, delete_rows, sql
+from pinlater.server.storage.sqlite.statements import STATEMENTS, OfIds, sql
 
 # What may be read from end to end, and why.
 ALLOWED_SCANS = {
@@ -31,6 +31,8 @@ ALLOWED_SCANS = {
     ("select_first_expiry", "expiries"): "the first row of the key and no more",
     ("select_first_key_times", "request_keys"): "the first row of the index and no more",
 }
+# Statements that have a form for one id (`OfIds`).
+OF_IDS = ["load_jobs", "load_states", "load_claims", "select_claims", "finish_claims", "delete_rows"]
 # These sort in memory, because they go through the jobs in progress.
 ALLOWED_SORTS = {"page_of_claims", "oldest_claims"}
 
@@ -45,7 +47,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
-    text = delete_rows("claims") if name == "delete_rows" else sql(name)
+    text = OfIds(name, "claims").of_many if name == "delete_rows" else sql(name)
     values = [None] * len(STATEMENTS[name].parameters)
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
 
@@ -90,6 +92,16 @@ def test_the_claim_reads_in_the_order_of_the_key(connection: sqlite3.Connection)
 def test_a_claim_deletes_by_one_range(connection: sqlite3.Connection) -> None:
     [step] = plan(connection, "delete_ready_through")
     assert "USING PRIMARY KEY (queue_id=? AND priority=? AND (run_after_ms,id)<(?,?))" in step
+
+
+@pytest.mark.parametrize("name", OF_IDS)
+def test_a_statement_on_one_job_seeks_its_row_and_makes_no_temporary_table(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    """The table for the list of ids would cost more than the rest."""
+    values = [None] * len(STATEMENTS[name].parameters)
+    steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {OfIds(name, 'claims').of_one}", values)]
+    assert all("USING INTEGER PRIMARY KEY (rowid=?)" in step for step in steps), steps
 
 
 def test_every_statement_is_used() -> None:

@@ -7,7 +7,6 @@ fit into the bytes of a call ends the reading and stays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
@@ -117,8 +116,12 @@ class _Claim:
         more = True
         while more and self._share is not None and len(self._expired) < _EXPIRED_MAX:
             asked = min(self._wanted, _READ_MAX)
-            with closing(self._execute(_SELECT_DUE, (counter.queue_id, counter.priority, self._now_ms, asked))) as rows:
+            where = (counter.queue_id, counter.priority, self._now_ms, asked)
+            rows = self._transaction.connection.execute(_SELECT_DUE, where)
+            try:
                 used, last = self._hand_out(counter, rows)
+            finally:
+                rows.close()
             if self._share is not None:
                 self._store_plain(self._share, counter.priority)
             if last is None:

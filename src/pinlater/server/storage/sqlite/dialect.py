@@ -10,11 +10,14 @@ from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
 from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry, Transaction
-from pinlater.server.storage.sqlite.statements import Rows, delete_rows, in_order, sql
+from pinlater.server.storage.sqlite.statements import OfIds, Rows, in_order, sql
 
 T = TypeVar("T")
 
-_LOAD_JOBS = sql("load_jobs")
+_LOAD_JOBS = OfIds("load_jobs")
+_LOAD_CLAIMS = OfIds("load_claims")
+_LOAD_STATES = OfIds("load_states")
+_DELETE_ROWS = {table: OfIds("delete_rows", table) for table in ("jobs", "progress", "claims", "done")}
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _FIND_UNIQUE_KEY = sql("find_unique_key")
@@ -67,13 +70,13 @@ class SqliteDialect:
         return self._queue_cache.touch(self._queue_cache.by_id[queue_id].counters[priority])
 
     async def load_jobs(self, ids: Sequence[int]) -> list[Row]:
-        return self._transaction.execute(_LOAD_JOBS, (str(ids),)).fetchall()
+        return _LOAD_JOBS.run(self._transaction.execute, ids).fetchall()
 
     async def load_claims(self, ids: Sequence[int]) -> list[ClaimRow]:
-        return [ClaimRow._make(row) for row in self._transaction.execute(sql("load_claims"), (str(ids),))]
+        return [ClaimRow._make(row) for row in _LOAD_CLAIMS.run(self._transaction.execute, ids)]
 
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
-        return [StateRow._make(row) for row in self._transaction.execute(sql("load_states"), (str(ids),))]
+        return [StateRow._make(row) for row in _LOAD_STATES.run(self._transaction.execute, ids)]
 
     async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self._transaction.execute(sql(name), in_order(name, values)).fetchall()
@@ -106,7 +109,7 @@ class SqliteDialect:
 
     def delete(self, table: str, ids: Sequence[int]) -> None:
         if ids:
-            self._transaction.execute(delete_rows(table), (str(ids),))
+            _DELETE_ROWS[table].run(self._transaction.execute, ids)
 
     def save_body(self, job_id: int, body: bytes) -> None:
         self._transaction.execute(sql("save_body"), (body, job_id))

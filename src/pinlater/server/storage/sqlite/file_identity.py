@@ -17,22 +17,23 @@ class FileIdentity:
     """Remembers which files were opened: the store, its write-ahead log and its lock file, which must exist by now."""
 
     def __init__(self, path: Path, lock: Path) -> None:
-        self._files = [(name, _identity(name)) for name in (str(path), f"{path}-wal", str(lock))]
+        # Names as bytes, which need not be encoded for each `stat`, with the device and the inode.
+        self._files: list[tuple[bytes, int, int]] = []
+        for name in (path, f"{path}-wal", lock):
+            found = os.stat(name)  # noqa: PTH116 - as in `check`
+            self._files.append((os.fsencode(name), found.st_dev, found.st_ino))
 
     def check(self) -> None:
         """Raises `ShardConnectionFailed` while one of the files is gone or another one has taken its place."""
-        for name, opened in self._files:
+        for name, device, inode in self._files:
             try:
-                if _identity(name) == opened:
+                found = os.stat(name)  # noqa: PTH116 - this is on the way of each transaction
+                if found.st_ino == inode and found.st_dev == device:
                     continue
                 what = "is not the file that was opened: another one has taken its place"
             except OSError as error:
                 what = f"is gone ({error.strerror}): it was moved or deleted under the running server"
             raise ShardConnectionFailed(
-                f"{name} {what}. Nothing is stored until it is back, or the server started again", detail="STORE_GONE"
+                f"{os.fsdecode(name)} {what}. Nothing is stored until it is back, or the server started again",
+                detail="STORE_GONE",
             )
-
-
-def _identity(name: str) -> tuple[int, int]:
-    found = os.stat(name)  # noqa: PTH116 - this is on the way of each transaction
-    return found.st_dev, found.st_ino

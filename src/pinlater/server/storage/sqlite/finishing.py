@@ -11,18 +11,18 @@ from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import Transaction
-from pinlater.server.storage.sqlite.statements import delete_rows, sql
+from pinlater.server.storage.sqlite.statements import OfIds
 from pinlater.server.storage.values import Ack, Acked
 
-_SELECT_CLAIMS = sql("select_claims")
-_FINISH_CLAIMS = sql("finish_claims")
-_DELETE_CLAIMS = delete_rows("claims")
+_SELECT_CLAIMS = OfIds("select_claims")
+_FINISH_CLAIMS = OfIds("finish_claims")
+_DELETE_CLAIMS = OfIds("delete_rows", "claims")
 
 
 def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
     """The plain acks all at once, then the others."""
-    ids = str([ack[0][2] for ack in acks])
-    claims = {row[0]: row for row in transaction.execute(_SELECT_CLAIMS, (ids,))}
+    execute = transaction.execute
+    claims = {row[0]: row for row in _SELECT_CLAIMS.run(execute, [ack[0][2] for ack in acks])}
     queues = transaction.queue_cache.queues
     results: list[Acked] = []
     plain: list[int] = []
@@ -48,10 +48,8 @@ def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[A
             others.append(len(results))
         results.append(SUCCEEDED)
     if plain:
-        if others:
-            ids = str(plain)
-        transaction.execute(_FINISH_CLAIMS, (now_ms, ids))
-        transaction.execute(_DELETE_CLAIMS, (ids,))
+        _FINISH_CLAIMS.run(execute, plain, now_ms)
+        _DELETE_CLAIMS.run(execute, plain)
     for (queue_name, priority), count in counts.items():
         counter = transaction.queue_cache.counter(queues[queue_name], priority)
         counter.in_progress -= count

@@ -23,6 +23,7 @@ from pinlater.server.storage.sqlite.statements import Execute, sql
 NEVER_MS = I64_MAX
 # A transaction that changed more queues than this is undone by reading all of them.
 _CHANGED_MAX = 1_000
+_SAVE_COUNTER = sql("save_counter")
 
 
 class Counter:
@@ -249,11 +250,10 @@ class QueueCache:
             if self.highest_id > self._highest_id_kept:
                 execute(sql("save_meta"), ("highest_id", str(self.highest_id)))
                 self._highest_id_kept = self.highest_id
-        statement = sql("save_counter")
         for counter in self._touched:
             if counter.queue_id in self.by_id:
-                execute(statement, counter.row())
-        self._changed.update([counter.queue_id for counter in self._touched])
+                execute(_SAVE_COUNTER, counter.row())
+            self._changed.add(counter.queue_id)
         self._touched.clear()
 
 
@@ -262,12 +262,17 @@ def _counters_of(execute: Execute, queue_id: int) -> list[Counter]:
 
 
 class Transaction:
-    """What a call works with: statements on the writer's connection, and the queue cache."""
+    """What a call works with: statements on the writer's connection, and the queue cache.
 
-    __slots__ = ("connection", "execute", "executemany", "queue_cache")
+    `execute` and `executemany` use one cursor, because making one takes as long as a short statement: the rows of a statement must be
+    read before the next. `connection.execute` makes a cursor for code that runs other statements between two rows.
+    """
+
+    __slots__ = ("connection", "cursor", "execute", "executemany", "queue_cache")
 
     def __init__(self, connection: sqlite3.Connection, queue_cache: QueueCache) -> None:
         self.connection = connection
-        self.execute = connection.execute
-        self.executemany = connection.executemany
+        self.cursor = connection.cursor()
+        self.execute = self.cursor.execute
+        self.executemany = self.cursor.executemany
         self.queue_cache = queue_cache

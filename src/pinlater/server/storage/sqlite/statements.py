@@ -2,12 +2,14 @@
 
 `sql("drop_queue")` is a statement. `Rows("insert_jobs")` is an INSERT of one row that can be run for many: its placeholder list is
 repeated in sizes of powers of two, because one statement for 64 rows costs a third less than 64 runs of one for one row, and because
-few sizes keep the driver's cache of prepared statements small. `Wanted` does the same for look-ups.
+few sizes keep the driver's cache of prepared statements small. `Wanted` does the same for look-ups. `OfIds("load_jobs")` is a statement
+on the jobs of a list of ids.
 """
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -32,12 +34,6 @@ def sql(name: str) -> str:
 def in_order(name: str, values: dict[str, object]) -> list[object]:
     """The values of a statement's parameters, for `sql(name)`."""
     return [values[parameter] for parameter in STATEMENTS[name].parameters]
-
-
-@cache
-def delete_rows(table: str) -> str:
-    """Deletes rows of a table by a JSON list of ids."""
-    return sql("delete_rows").replace("{table}", table)
 
 
 def _by_size(name: str) -> dict[int, str]:
@@ -75,6 +71,25 @@ class Rows:
                 start = end
                 count -= size
             size //= 2
+
+
+class OfIds:
+    """A statement on the jobs of a list of ids, which are its last parameter.
+
+    It gets many ids as a JSON list. SQLite puts the list into a temporary table, which for one id takes longer than all the rest, so
+    one id is compared instead.
+    """
+
+    def __init__(self, name: str, table: str = "") -> None:
+        """`table` stands in for `{table}` in the statement."""
+        self.of_many = sql(name).replace("{table}", table)
+        self.of_one = re.sub(r"IN \(SELECT value FROM json_each\((\?\d)\)\)", r"= \1", self.of_many)
+
+    def run(self, execute: Execute, ids: Sequence[int], *values: object) -> sqlite3.Cursor:
+        """`values` are those of the other parameters."""
+        statement, last = (self.of_one, ids[0]) if len(ids) == 1 else (self.of_many, str(ids))
+        cursor: sqlite3.Cursor = execute(statement, (*values, last))
+        return cursor
 
 
 class Wanted:

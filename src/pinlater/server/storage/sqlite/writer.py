@@ -83,6 +83,7 @@ class Writer:
         self._monotonic = monotonic
         self._loop = asyncio.get_running_loop()
         self._transaction = Transaction(connection, queue_cache)
+        self._cursor = self._transaction.cursor
         [self._version] = connection.execute("PRAGMA data_version").fetchone()
         self._thread = CommitThread(self._loop)
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
@@ -141,14 +142,14 @@ class Writer:
     def _schedule(self, turns: int = 0) -> None:
         if not self._scheduled and not self._in_thread:
             self._scheduled = True
-            self._loop.call_soon(self._soon, turns)
+            self._turn_after(turns)
 
-    def _soon(self, turns: int) -> None:
-        """The next transaction, `turns` turns of the loop later."""
+    def _turn_after(self, turns: int) -> None:
+        """The transaction, in the turn of the loop that follows `turns` others."""
         if turns:
-            self._loop.call_soon(self._soon, turns - 1)
+            self._loop.call_soon(self._turn_after, turns - 1)
         else:
-            self._turn()
+            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         """One transaction of what waits, or the checkpoint that was asked for."""
@@ -176,9 +177,9 @@ class Writer:
         try:
             self._file_identity.check()
             if self._stale:
-                self._queue_cache.reload(connection.execute)
+                self._queue_cache.reload(self._cursor.execute)
                 self._stale = False
-            connection.execute("BEGIN IMMEDIATE")
+            self._cursor.execute("BEGIN IMMEDIATE")
             self._busy_since = None
             self._queue_cache.begin()
             self._look_for_others()
@@ -187,7 +188,7 @@ class Writer:
             if carried and carried[0][0].in_steps:
                 self._begin_steps(*carried[0], before)
                 return
-            self._queue_cache.write(connection.execute)
+            self._queue_cache.write(self._cursor.execute)
             changed = connection.total_changes - before
         except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
             if carried or not is_busy(error):
@@ -230,7 +231,7 @@ class Writer:
 
     def _end_steps(self, carried: list[tuple[_Call, Any]], before: int) -> None:
         try:
-            self._queue_cache.write(self._connection.execute)
+            self._queue_cache.write(self._cursor.execute)
         except sqlite3.Error as error:
             self._in_thread = False
             self._undo(carried, error)
@@ -246,9 +247,9 @@ class Writer:
 
     def _look_for_others(self) -> None:
         """Reads the queue cache anew where another connection (an operator's) has changed the file. Costs a microsecond."""
-        [version] = self._connection.execute("PRAGMA data_version").fetchone()
+        [version] = self._cursor.execute("PRAGMA data_version").fetchone()
         if version != self._version:
-            self._queue_cache.reload(self._connection.execute)
+            self._queue_cache.reload(self._cursor.execute)
             self._version = version
 
     def _run_calls(self, carried: list[tuple[_Call, Any]]) -> None:
@@ -293,7 +294,7 @@ class Writer:
 
     def _commit_now(self, carried: list[tuple[_Call, Any]], *, changed: bool) -> None:
         try:
-            self._connection.execute("COMMIT")
+            self._cursor.execute("COMMIT")
         except sqlite3.Error as error:
             self._fail(carried, error)
         else:
@@ -304,7 +305,7 @@ class Writer:
     def _commit(self) -> float:
         """In the thread. Returns how long it took, in seconds."""
         started = self._monotonic()
-        self._connection.execute("COMMIT")
+        self._cursor.execute("COMMIT")
         return self._monotonic() - started
 
     def _committed(self, carried: list[tuple[_Call, Any]], took: float | None, error: BaseException | None) -> None:
@@ -376,8 +377,8 @@ class Writer:
         self._stale = True
         try:
             if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            self._queue_cache.reload_changed(self._connection.execute)
+                self._cursor.execute("ROLLBACK")
+            self._queue_cache.reload_changed(self._cursor.execute)
             self._stale = False
         except sqlite3.Error as error:
             logger.error("store %s: can't be read after a rollback: %s", self._path, error)  # noqa: TRY400 no stack needed
@@ -385,7 +386,7 @@ class Writer:
     # --- checkpoints ----------------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> float:
-        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         return 0.0
 
     def _checkpointed(self, took: float | None, error: BaseException | None) -> None:
