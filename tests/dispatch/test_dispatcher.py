@@ -113,6 +113,27 @@ async def test_a_claim_whose_caller_goes_at_any_moment_is_given_back(stage: Stag
         pytest.fail("the claim was never done; more turns are needed")
 
 
+async def test_a_claim_under_way_whose_caller_has_gone_is_given_back_also_while_the_server_stops() -> None:
+    """The store answers after the last request has ended: a claim left there would cost the job an attempt."""
+    shard = GatedShard()
+    stage = await _open(shard, {})
+    await stage.put()
+    shard.gate.clear()
+    task = stage.claim()
+    await _turns(3)
+    assert await _cancelled(task) == 0
+
+    async def stop() -> None:
+        await stage.dispatcher.close()
+        await stage.shards.close()
+
+    stopping = asyncio.create_task(stop())
+    await _turns(10)
+    shard.gate.set()
+    await stopping
+    assert await stage.in_progress() == 0
+
+
 async def test_a_woken_caller_that_goes_at_any_moment_leaves_the_job_to_the_next(stage: Stage) -> None:
     """Also where its claim waited for its turn and never ran."""
     for turns in _MOMENTS:

@@ -51,7 +51,7 @@ class ClaimReturns:
         """Finishes what is under way."""
         self.drain()
         self._closing.set()
-        if self._under_way:
+        while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def _release(self, queue: str, part: FromShard, *, charged: bool) -> None:
