@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -22,7 +22,7 @@ from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite import SqliteShard
-from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
+from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimOrder, ClaimRef, Inserted, InsertRequest
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.
 _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
@@ -235,6 +235,31 @@ async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> No
     await stage.waiting(1_000)
     stage.dispatcher.drain()
     assert await asyncio.gather(*waiters) == [[]] * 1_000
+    await stage.shards.close()
+
+
+async def test_a_release_whose_answer_was_lost_wakes_who_waits() -> None:
+    """The second try finds nothing to release, and the job waits already."""
+
+    class Forgetful(MemoryShard):
+        answers_lost = 1
+
+        async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+            released = await super().release_jobs(claims, now_ms)
+            if self.answers_lost:
+                self.answers_lost -= 1
+                raise OutcomeUnknown("the connection was lost")
+            return released
+
+    stage = await _open(Forgetful(), {})
+    await stage.put()
+    [part] = await stage.claim()
+    waiter = stage.claim(wait_ms=60_000)
+    await stage.waiting(1)
+    stage.dispatcher.give_back("q", part)
+    async with asyncio.timeout(30):
+        assert _jobs(await waiter) == 1
+    await stage.dispatcher.close()
     await stage.shards.close()
 
 
