@@ -127,6 +127,20 @@ async def test_a_short_claim_says_when_the_next_job_is_due(desk: Desk) -> None:
     assert (await desk.order(order)).next_due_ms == desk.now + 5000
 
 
+async def test_a_short_claim_names_no_time_of_a_job_that_is_gone(desk: Desk) -> None:
+    """The first of the jobs that are not due yet was deleted: who waits would wake for nothing."""
+    first = await desk.put(delay_ms=1)
+    await desk.put(delay_ms=400)
+    await desk.shard.delete_jobs([first])
+    order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS)
+
+    assert (await desk.order(order)).next_due_ms == desk.now + 400
+    second = await desk.put(delay_ms=300)
+    assert (await desk.order(order)).next_due_ms == desk.now + 300
+    await desk.shard.delete_jobs([second])
+    assert (await desk.order(order)).next_due_ms == desk.now + 400
+
+
 async def test_a_short_claim_of_a_queue_with_no_waiting_job_names_no_time(desk: Desk) -> None:
     """Then only an enqueue can wake who waits."""
     await desk.put()

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -22,7 +22,7 @@ from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
+from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimOrder, ClaimRef, Inserted, InsertRequest
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.
 _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
@@ -111,6 +111,27 @@ async def test_a_claim_whose_caller_goes_at_any_moment_is_given_back(stage: Stag
                 await asyncio.sleep(0)
     else:
         pytest.fail("the claim was never done; more turns are needed")
+
+
+async def test_a_claim_under_way_whose_caller_has_gone_is_given_back_also_while_the_server_stops() -> None:
+    """The store answers after the last request has ended: a claim left there would cost the job an attempt."""
+    shard = GatedShard()
+    stage = await _open(shard, {})
+    await stage.put()
+    shard.gate.clear()
+    task = stage.claim()
+    await _turns(3)
+    assert await _cancelled(task) == 0
+
+    async def stop() -> None:
+        await stage.dispatcher.close()
+        await stage.shards.close()
+
+    stopping = asyncio.create_task(stop())
+    await _turns(10)
+    shard.gate.set()
+    await stopping
+    assert await stage.in_progress() == 0
 
 
 async def test_a_woken_caller_that_goes_at_any_moment_leaves_the_job_to_the_next(stage: Stage) -> None:
@@ -214,6 +235,31 @@ async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> No
     await stage.waiting(1_000)
     stage.dispatcher.drain()
     assert await asyncio.gather(*waiters) == [[]] * 1_000
+    await stage.shards.close()
+
+
+async def test_a_release_whose_answer_was_lost_wakes_who_waits() -> None:
+    """The second try finds nothing to release, and the job waits already."""
+
+    class Forgetful(MemoryShard):
+        answers_lost = 1
+
+        async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
+            released = await super().release_jobs(claims, now_ms)
+            if self.answers_lost:
+                self.answers_lost -= 1
+                raise OutcomeUnknown("the connection was lost")
+            return released
+
+    stage = await _open(Forgetful(), {})
+    await stage.put()
+    [part] = await stage.claim()
+    waiter = stage.claim(wait_ms=60_000)
+    await stage.waiting(1)
+    stage.dispatcher.give_back("q", part)
+    async with asyncio.timeout(30):
+        assert _jobs(await waiter) == 1
+    await stage.dispatcher.close()
     await stage.shards.close()
 
 

@@ -165,6 +165,7 @@ class Dispatcher:
         self.wakeups.look_again()
 
     async def close(self) -> None:
-        """Finishes giving back what reached no caller."""
+        """Takes no claims any more. Finishes those under way and gives back what reached no caller."""
         self.drain()
+        await self._shards.end_claims()
         await self.returns.close()

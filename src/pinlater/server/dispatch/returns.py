@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.rate_limits import RateLimits
@@ -51,7 +51,7 @@ class ClaimReturns:
         """Finishes what is under way."""
         self.drain()
         self._closing.set()
-        if self._under_way:
+        while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def _release(self, queue: str, part: FromShard, *, charged: bool) -> None:
@@ -61,6 +61,7 @@ class ClaimReturns:
         if shard is None:
             return
         refs = [ClaimRef(JobKey(queue, job.priority, job.id), part.token) for job in part.jobs]
+        unknown = 0  # jobs that an earlier try may have released
         for pause_s in (*_RELEASE_PAUSES_S, None):
             try:
                 if not shard.healthy:
@@ -68,6 +69,8 @@ class ClaimReturns:
                 answers = await shard.release.submit(refs)
                 break
             except PinLaterError as error:
+                if isinstance(error, OutcomeUnknown):
+                    unknown = len(refs)
                 if pause_s is None or self._draining:
                     logger.warning(
                         "claims that reached no client can't be released; they will time out",
@@ -81,5 +84,5 @@ class ClaimReturns:
         released = sum([answer.outcome is Outcome.APPLIED for answer in answers])
         if charged:
             self._limits.charge(queue, -released)
-        if released:
-            self._ready(queue, released)
+        if released or unknown:
+            self._ready(queue, max(released, unknown))

@@ -369,6 +369,11 @@ class ShardLanes:
             self.shard.redirect(successor.raw)
         self.healthy = successor.healthy  # for who still holds this one
 
+    async def end_claims(self) -> None:
+        """Refuses claims from now on, and waits for those that are there. On a shard that hangs no longer than a call may take."""
+        ending = asyncio.ensure_future(self.claim.close())
+        await asyncio.wait({ending}, timeout=None if self.trusted else self.settings.call_timeout_ms / 1000)
+
     async def close(self) -> None:
         """Finishes what the lanes hold, then closes the shard. One that hangs is waited for only so long."""
         if self.trusted:

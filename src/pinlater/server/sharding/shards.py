@@ -160,6 +160,10 @@ class Shards:
         if not task.cancelled():
             task.exception()
 
+    async def end_claims(self) -> None:
+        """Refuses claims from now on, and waits for those under way: what they find for callers that have gone can still be released."""
+        await asyncio.gather(*(shard.end_claims() for shard in self._all))
+
     async def close(self) -> None:
         """Closes every shard, the failures of one not keeping the others."""
         results = await asyncio.gather(*(shard.close() for shard in self._all), *self._closing, return_exceptions=True)

@@ -50,17 +50,20 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
 
 
 def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
-    """The earliest run-after of all that wait. Where nothing is due the counters know a lower bound without a look."""
+    """The earliest run-after of all that wait. Where nothing is due the counters mostly know it without a look."""
     first = NEVER_MS
     for counter in queue.counters.values():
         if counter.pending == 0:
             continue
-        if counter.pending == counter.future and counter.future_from_ms > now_ms:
+        none_due = counter.pending == counter.future and counter.future_from_ms > now_ms
+        if none_due and counter.future_from_exact:
             first = min(first, counter.future_from_ms)
             continue
         row = execute(_SELECT_FIRST_READY, (queue.queue_id, counter.priority)).fetchone()
         if row is not None:
             first = min(first, row[0])
+            if none_due:
+                counter.future_from_ms, counter.future_from_exact = row[0], True
     return None if first == NEVER_MS else first
 
 

@@ -47,7 +47,7 @@ def _advance(transaction: Transaction, counter: Counter, now_ms: int, limit: int
     counter.future -= passed
     place = (counter.queue_id, counter.priority, counter.mark_ms, counter.mark_id, 0)
     row = transaction.execute(_SELECT_READY_AFTER, place).fetchone()
-    counter.future_from_ms = row[0] if row else I64_MAX
+    counter.future_from_ms, counter.future_from_exact = row[0] if row else I64_MAX, True
     return int(passed)
 
 
@@ -58,4 +58,4 @@ def _take_mark_back(transaction: Transaction, counter: Counter, now_ms: int) -> 
     counter.mark_ms, counter.mark_id = now_ms, I64_MAX
     counter.future += passed
     if passed:
-        counter.future_from_ms = now_ms + 1
+        counter.future_from_ms, counter.future_from_exact = now_ms + 1, False

@@ -29,7 +29,8 @@ _SAVE_COUNTER = sql("save_counter")
 class Counter:
     """One row of `counters`. Waiting jobs at or before (mark_ms, mark_id) count as due, those behind it as future.
 
-    `future_from_ms` is not stored: no future job is due before it (a lower bound, made exact by `advance_due`).
+    `future_from_ms` is not stored: no future job is due before it. `future_from_exact`: one is due then, or there is none; False
+    where the job that was may have gone.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Counter:
         "failed",
         "failed_total",
         "future",
+        "future_from_exact",
         "future_from_ms",
         "in_progress",
         "mark_id",
@@ -68,6 +70,7 @@ class Counter:
             self.retried_total,
         ) = row
         self.future_from_ms = self.mark_ms if self.future else NEVER_MS
+        self.future_from_exact = not self.future
 
     def row(self) -> tuple[int, ...]:
         return (
@@ -96,14 +99,17 @@ class Counter:
         self.pending += 1
         if run_after_ms > self.mark_ms or (run_after_ms == self.mark_ms and job_id > self.mark_id):
             self.future += 1
-            self.future_from_ms = min(self.future_from_ms, run_after_ms)
+            if run_after_ms <= self.future_from_ms:
+                self.future_from_ms, self.future_from_exact = run_after_ms, True
 
     def take_waiting(self, run_after_ms: int, job_id: int) -> None:
         self.pending -= 1
         if run_after_ms > self.mark_ms or (run_after_ms == self.mark_ms and job_id > self.mark_id):
             self.future -= 1
             if not self.future:
-                self.future_from_ms = NEVER_MS
+                self.future_from_ms, self.future_from_exact = NEVER_MS, True
+            elif run_after_ms == self.future_from_ms:
+                self.future_from_exact = False
 
     def leave_waiting(self, job: Waiting) -> None:
         self.take_waiting(job.run_after_ms, job.id)
