@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pinlater.server.telemetry.logging import setup
 from pinlater.server.telemetry.settings import TelemetrySettings
+from pinlater.supervision.logs import setup
 
 log = logging.getLogger("pinlater.tests.logging")
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import PasswordInvalid, QueueNotFound
-from pinlater.server.telemetry.logging import JsonFormatter, TextFormatter
 from pinlater.server.thrift.audit import AUDITED, logger
 from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import Desk

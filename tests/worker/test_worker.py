@@ -172,7 +172,9 @@ async def test_heartbeats_keep_the_claim_of_a_long_job(client: AsyncClient) -> N
     assert calls == 1
 
 
-async def test_a_lost_claim_cancels_its_task_and_nothing_is_acked(client: AsyncClient) -> None:
+async def test_a_lost_claim_cancels_its_task_and_nothing_is_acked(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
     cancelled = asyncio.Event()
     worker = Worker(client, settings=FAST)
 
@@ -192,6 +194,7 @@ async def test_a_lost_claim_cancels_its_task_and_nothing_is_acked(client: AsyncC
     assert (worker.counts.lost, worker.counts.failed, worker.counts.acks_refused) == (1, 0, 0)
     info = (await client.lookup([descriptor]))[descriptor]
     assert (info.state, info.custom_status) == (JobState.FAILED, "cancelled")
+    assert f"job {descriptor}: claim lost: the job has ended, for example because it was cancelled" in caplog.messages
 
 
 async def test_a_stop_lets_running_jobs_finish(client: AsyncClient) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pinlater.server.telemetry.logging import setup
+from pinlater.supervision.logs import setup
 from pinlater.worker.logs import JobFields
 
 _CHATTY = ("asyncio",)  # says at debug how each event loop works

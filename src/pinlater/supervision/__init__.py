@@ -1,1 +1,1 @@
-"""Runs processes and keeps them running. Shared by the supervisors of server processes and of worker processes."""
+"""What server and worker processes share: supervisors that keep them running, signals, and the format of their logs."""

@@ -37,7 +37,7 @@ from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
 from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker._enqueueing.enqueuer import Enqueuer
 from pinlater.worker._leases.heartbeater import Heartbeater
-from pinlater.worker._process import event_loop
+from pinlater.worker._process import default_logs, event_loop
 from pinlater.worker._process.background_loop import BackgroundLoop
 from pinlater.worker._process.control_channel import ControlChannel
 from pinlater.worker._process.health import Health
@@ -217,9 +217,11 @@ class Worker:
     def run(self) -> None:
         """Runs until SIGTERM or SIGINT; a second signal skips the grace time. Blocks. Abandoned functions end with the process.
 
-        Raises SystemExit with the code 75 if the worker was recycled, so that its supervisor starts another.
+        If the program has set up no logging, the worker's own log lines go to standard error as text. Raises SystemExit with the code 75
+        if the worker was recycled, so that its supervisor starts another.
         """
-        event_loop.run(self.run_async(handle_signals=True))
+        with default_logs.shown():
+            event_loop.run(self.run_async(handle_signals=True))
         if self.recycled:
             raise SystemExit(EXIT_CODE)
 

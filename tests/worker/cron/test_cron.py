@@ -31,6 +31,25 @@ def entry(expression: str, missed: Missed | str = "latest", tz: str = "UTC", loo
     return cron(sweep_task(), expression, missed=missed, tz=tz, look_back=timedelta(minutes=look_back))
 
 
+async def test_a_firing_has_one_line_at_info(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+    """The attempt's. A line for the enqueue, too, would double the log of a worker that only runs cron jobs."""
+    await client.create_queue("cron")
+    worker = Worker(client)
+
+    @worker.cron("* * * * * *", missed="skip")
+    async def sweep() -> None: ...
+
+    with caplog.at_level("DEBUG", "pinlater.worker"):
+        async with running(worker):
+            await eventually(lambda: worker.counts.succeeded)
+    lines = {
+        record.getMessage().split(" in ")[0]: record.levelname
+        for record in caplog.records
+        if "sweep" in record.getMessage()
+    }
+    assert lines == {"cron sweep fired": "DEBUG", "sweep started": "DEBUG", "sweep succeeded": "INFO"}
+
+
 async def test_many_workers_make_each_firing_once(client: AsyncClient) -> None:
     await client.create_queue("cron")
     handled: list[str] = []

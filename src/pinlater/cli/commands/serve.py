@@ -51,7 +51,7 @@ def serve(
     from pinlater.server.processes.child import run as run_child
     from pinlater.server.processes.supervisor import serve as serve_many
     from pinlater.server.run import serve as serve_alone
-    from pinlater.server.telemetry.logging import setup
+    from pinlater.supervision.logs import setup
 
     if line is not None:
         raise typer.Exit(run_child(line))

@@ -37,9 +37,9 @@ from pinlater.server.processes.control_channel import (
     receive_plan,
 )
 from pinlater.server.run import StopSignals, run_until_stopped, tune
-from pinlater.server.telemetry.logging import setup
 from pinlater.server.telemetry.numbers import Numbers, look_in_turns
 from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.supervision.logs import setup
 
 logger = logging.getLogger(__name__)
 

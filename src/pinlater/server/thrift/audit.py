@@ -1,7 +1,7 @@
 """Administrative calls leave a line each in the log, whether they took effect or were refused: who asked, for what, what became of it.
 
 An allow-list says which arguments are shown, so that a new argument is not logged by accident: never a password, never what a body or
-a pattern for bodies holds. Values are fields of the line, which the formatters of `telemetry.logging` escape and cut, so no caller's
+a pattern for bodies holds. Values are fields of the line, which the formatters of `supervision.logs` escape and cut, so no caller's
 text can forge a line.
 """
 

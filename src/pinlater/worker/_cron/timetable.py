@@ -78,7 +78,9 @@ class Timetable:
                     return
             else:
                 if not placed.existing:
-                    _log.info("cron %s fired", entry.name, extra={"job": placed.descriptor, "due": self._shown(firing)})
+                    # The attempt has a line at info. A second one per job would only repeat it.
+                    fired = {"job": placed.descriptor, "due": self._shown(firing)}
+                    _log.debug("cron %s fired", entry.name, extra=fired)
                 return
 
     def _shown(self, firing: datetime) -> str:

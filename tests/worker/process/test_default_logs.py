@@ -1,0 +1,65 @@
+"""What `worker.run()` shows in a program that has set up no logging, and in one that has."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from pinlater.client import AsyncClient, Job
+
+PROGRAM = """
+import logging, sys
+from pinlater import Worker
+{set_up}
+worker = Worker(sys.argv[1])
+
+@worker.task("q")
+async def once() -> None:
+    logging.getLogger("shop").info("a line of the program")
+    {in_the_task}
+    worker.request_stop()
+
+worker.run()
+"""
+
+
+async def stderr_of(client: AsyncClient, set_up: str = "", in_the_task: str = "") -> str:
+    await client.enqueue("q", [Job(b"{}")])
+    program = PROGRAM.format(set_up=set_up, in_the_task=in_the_task)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(client.servers[0]), stderr=asyncio.subprocess.PIPE
+    )
+    _, stderr = await process.communicate()
+    assert process.returncode == 0, stderr
+    return stderr.decode()
+
+
+async def test_without_logging_the_workers_own_lines_go_to_standard_error(client: AsyncClient) -> None:
+    started, queue, succeeded, stopped = (await stderr_of(client)).splitlines()
+    assert f" INFO    worker started servers={client.servers[0]} " in started
+    assert queue.endswith(" INFO    queue q tasks=once")
+    assert " INFO    once succeeded in " in succeeded
+    assert " job=q:s" in succeeded
+    assert " INFO    worker stopped " in stopped
+
+
+@pytest.mark.parametrize(
+    "set_up",
+    [
+        "logging.basicConfig(level='ERROR')",
+        "logging.getLogger('pinlater').addHandler(logging.NullHandler())",
+        "logging.getLogger('pinlater').setLevel('ERROR')",
+    ],
+)
+async def test_logging_that_the_program_has_set_up_stays(client: AsyncClient, set_up: str) -> None:
+    assert await stderr_of(client, set_up) == ""
+
+
+async def test_logging_that_a_task_sets_up_replaces_it(client: AsyncClient) -> None:
+    lines = (await stderr_of(client, in_the_task="logging.warning('set up')")).splitlines()
+    assert [line for line in lines if "stopped" in line or "set up" in line] == [
+        "WARNING:root:set up",
+        "INFO:pinlater.worker:worker stopped",
+    ]
