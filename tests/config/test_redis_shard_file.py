@@ -1,4 +1,4 @@
-"""The original's file of Redis shards: what is in it, what is wrong with it, and what becomes of it while a server runs."""
+"""The original's file of Redis shards: what is in it, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pinlater.server.config.files import FileBroken
 from pinlater.server.config.load import load
 from pinlater.server.config.redis_shards import parse
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_file import ShardSource, find_shards
+from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
@@ -158,28 +158,3 @@ def test_a_file_with_a_password_that_all_may_read_gives_a_warning(path: Path) ->
     path.write_text(shard())
     (warning,) = load(flags={"store": f"redis:{path}"}).warnings
     assert warning.startswith(f"{path} can be read by every user")
-
-
-# --- while a server runs ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_changed_file_gives_other_shards_once(path: Path) -> None:
-    source = ShardSource(settings(path))
-    assert not source.refresh()
-    path.write_text(THE_ORIGINALS.replace("host1", "host3").replace('"dequeueOnly": true', '"dequeueOnly": false'))
-    assert source.refresh()
-    assert [(str(place.endpoint), place.takes_enqueues) for place in source.places] == [
-        ("host3:6379/0", True),
-        ("host2:6380/0", True),
-    ]
-    assert not source.refresh()
-
-
-def test_a_broken_file_keeps_the_shards(path: Path) -> None:
-    source = ShardSource(settings(path))
-    before = source.places
-    path.write_text(THE_ORIGINALS.replace("6379", '"many"'))
-    assert not source.refresh()
-    assert source.places == before
-    assert source.last_error is not None
-    assert "'1': master's port is no number" in source.last_error

@@ -37,9 +37,14 @@ class MemoryServer:
     ) -> None:
         self._clock = clock
         # A clock that a test advances looks like a server that stood still.
-        frames = ThriftSettings(port=PORT, max_frame_bytes=jobs.max_frame_bytes, standstill_s=math.inf)
+        thrift = ThriftSettings(
+            port=PORT,
+            max_frame_bytes=jobs.max_frame_bytes,
+            max_body_bytes=jobs.max_body_bytes,
+            standstill_s=math.inf,
+        )
         self._settings = Settings(
-            advertised_host=HOST, admin_password_hash=admin_password_hash, jobs=jobs, thrift=frames
+            advertised_host=HOST, admin_password_hash=admin_password_hash, jobs=jobs, thrift=thrift
         )
         self._handlers = handlers
 

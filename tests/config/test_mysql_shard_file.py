@@ -1,9 +1,8 @@
-"""The original's shard file: what is in it, what is wrong with it, and what becomes of it while a server runs."""
+"""The original's file of MySQL shards: what is in it, and what is wrong with it."""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from pinlater.server.config.files import FileBroken
 from pinlater.server.config.mysql_shards import parse
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_file import ShardSource, find_shards
+from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
@@ -152,58 +151,3 @@ def test_words_of_other_programs_are_let_be(path: Path) -> None:
 def test_whatever_is_in_the_file_it_gives_shards_or_one_clear_error(document: Any) -> None:
     with suppress(ValueError):
         assert parse(json.dumps(document).encode(), MysqlSettings())
-
-
-# --- while a server runs ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_changed_file_gives_other_shards_once(path: Path) -> None:
-    source = ShardSource(settings(path, host_prefix="pinlaterdb"))
-    assert not source.refresh()
-    path.write_text(THE_ORIGINALS.replace("host1", "host3"))
-    assert source.refresh()
-    assert [place.endpoint.host for place in source.places] == ["host3", "host2"]
-    assert not source.refresh()
-
-
-def test_another_layout_is_no_change(path: Path) -> None:
-    source = ShardSource(settings(path, host_prefix="pinlaterdb"))
-    path.write_text(json.dumps(json.loads(THE_ORIGINALS)))
-    assert not source.refresh()
-
-
-def test_a_broken_file_keeps_the_shards_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    source = ShardSource(settings(path, host_prefix="pinlaterdb"))
-    before = source.places
-    path.write_text(THE_ORIGINALS.replace("3306", '"many"'))
-    with caplog.at_level(logging.INFO):
-        assert not source.refresh()
-        assert not source.refresh()
-        assert source.places == before
-        assert source.last_error is not None
-        path.write_text(THE_ORIGINALS)
-        assert not source.refresh()
-    assert source.last_error is None
-    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
-    assert "'pinlaterdb001': master's port is no number" in caplog.messages[0]
-    assert "secret" not in caplog.text
-
-
-def test_a_renewed_password_makes_every_shard_another(path: Path, tmp_path: Path) -> None:
-    path.write_text('{"db1": {"master": {"host": "h", "port": 1}}}')
-    password = tmp_path / "password"
-    password.write_text("old")
-    source = ShardSource(settings(path, password_file=password))
-    password.write_text("new\n")
-    assert source.refresh()
-    assert source.places[0].endpoint.password == "new"
-    password.write_text("\n")
-    assert not source.refresh()
-    assert source.last_error is not None
-    assert "first line" in source.last_error
-    assert source.places[0].endpoint.password == "new"
-
-
-def test_a_file_that_is_missing_at_the_start_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileBroken, match=r"nowhere\.json can't be read"):
-        ShardSource(settings(tmp_path / "nowhere.json"))
