@@ -18,6 +18,7 @@ texts = st.sampled_from(["", "x", "é", "nul\x00", "s" * 4_990, "☂" * 600])
 bodies = st.one_of(st.binary(max_size=8), st.sampled_from([b"", b"b" * 300]))
 delays_ms = st.sampled_from([0, 0, 0, 0, -5, 1, 400, 1_500])
 steps_ms = st.sampled_from([1, 2, 399, 400, 1_000, 1_001, 5_000, 120_001])
+other_clocks_ms = st.sampled_from([0, 0, -1, 1, -400, 400, 60_000, 90_000_000])  # beside the caller's
 limits = st.sampled_from([100, 3, 2, 1, 0])
 picks = st.lists(st.sampled_from([0, 0, 1, 1, 2, 3, 4, 6, 9, 99]), min_size=1, max_size=4)
 unique_keys = st.builds(

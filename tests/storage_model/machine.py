@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pinlater.domain.job import Holder, JobState, NewJob
-from pinlater.domain.queue import QueueConfig, QueueCounts
+from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Versions
 from pinlater.server.storage.values import (
     Ack,
     Checkpoint,
@@ -385,3 +385,74 @@ class ServersMachine(ShardMachine):
 async def _undated(counting: Awaitable[Sequence[QueueCounts]]) -> list[QueueCounts]:
     """Counts without what depends on when due jobs were last counted as such."""
     return [row._replace(future=0, oldest_due_at_ms=None) for row in await counting]
+
+
+class QueuesMachine(RuleBasedStateMachine):
+    """Queues alone: made, deleted, set and paused by several servers' clocks, late and again, as calls that stood still are."""
+
+    kind = "memory"
+    servers = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair(self.kind, self.servers)
+
+    def teardown(self) -> None:
+        try:
+            self.pair.reopen()
+            self.pair.both(lambda shard: shard.list_queues())
+        finally:
+            self.pair.close()
+
+    def at(self, ms: int) -> int:
+        return self.pair.now + ms
+
+    @initialize(dice=st.randoms(use_true_random=False))
+    def servers_take_calls(self, dice: Random) -> None:
+        self.pair.pick = dice.randrange
+
+    @rule(ms=drawn.steps_ms)
+    def time_passes(self, ms: int) -> None:
+        self.pair.clock.advance(ms=ms)
+
+    @rule()
+    def reopen(self) -> None:
+        self.pair.reopen()
+
+    @rule(queue=drawn.queues, made=drawn.other_clocks_ms, before_ms=st.sampled_from([None, None, 1, 400, 60_001]))
+    def create(self, queue: str, made: int, before_ms: int | None) -> None:
+        """`before_ms`: how long before that it was deleted."""
+        life = Life(self.at(made), 0 if before_ms is None else self.at(made) - before_ms)
+        self.pair.both(lambda shard: shard.create_queues([queue], self.pair.now, life=life))
+
+    @rule(queue=drawn.queues, ms=drawn.other_clocks_ms, remembered=st.booleans())
+    def delete(self, queue: str, ms: int, remembered: bool) -> None:
+        deleted_ms = self.at(ms) if remembered else 0
+        self.pair.both(lambda shard: shard.delete_queues([queue], deleted_ms, self.pair.now))
+
+    @rule(
+        queue=drawn.queues,
+        ms=drawn.other_clocks_ms,
+        bits=st.integers(0, 1),
+        versioned=st.booleans(),
+        paused=st.sampled_from([None, True, False]),
+        timeout_ms=st.sampled_from([None, 5, 6]),
+    )
+    def configure(
+        self, queue: str, ms: int, bits: int, versioned: bool, paused: bool | None, timeout_ms: int | None
+    ) -> None:
+        version = Versions().following(self.at(ms), bits) if versioned else ""
+        config = None if timeout_ms is None else QueueConfig(claim_timeout_ms=timeout_ms)
+        if queue in [known.name for known in self.pair.both(lambda shard: shard.list_queues())]:
+            self.pair.both(lambda shard: shard.configure_queue(queue, config=config, paused=paused, version=version))
+
+    @rule(queue=drawn.queues, made=drawn.other_clocks_ms, set_ms=drawn.other_clocks_ms, paused=st.booleans())
+    def merge(self, queue: str, made: int, set_ms: int, paused: bool) -> None:
+        """What another shard has of a queue."""
+        version = Versions().following(self.at(set_ms), 2)
+        there = Queue(queue, QueueConfig(), paused, Versions("", version), Life(self.at(made)))
+        self.pair.both(lambda shard: shard.merge_queues([there], self.pair.now))
+
+    @invariant()
+    def queues_are_the_same(self) -> None:
+        self.pair.both(lambda shard: shard.list_queues())

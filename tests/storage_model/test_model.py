@@ -17,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.stores import SHARED, STORES, make_store, needs_server
 from tests.servers.fixtures import OTHER_REDIS_SERVERS
-from tests.storage_model.machine import ServersMachine, ShardMachine
+from tests.storage_model.machine import QueuesMachine, ServersMachine, ShardMachine
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
 LONG = EXAMPLES > 100
@@ -40,7 +40,14 @@ def test_several_servers_on_one_store_answer_as_one_memory_store_does(
     run(ServersMachine, kind, request)
 
 
-def run(machine: type[ShardMachine], kind: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.timeout(0 if LONG else 300)
+@pytest.mark.parametrize("kind", [kind for kind in STORES if kind not in OTHER_REDIS_SERVERS])
+def test_queues_begin_and_end_as_those_of_the_memory_store_do(kind: str, request: pytest.FixtureRequest) -> None:
+    """By clocks that differ, and by calls that come late."""
+    run(QueuesMachine, kind, request)
+
+
+def run(machine: type[ShardMachine | QueuesMachine], kind: str, request: pytest.FixtureRequest) -> None:
     """Skips where there is no such store."""
     needs_server(kind, request)
     with tempfile.TemporaryDirectory() as folder:
