@@ -101,7 +101,8 @@ def test_a_statement_on_one_job_seeks_its_row_and_makes_no_temporary_table(
     """The table for the list of ids would cost more than the rest."""
     values = [None] * len(STATEMENTS[name].parameters)
     steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {OfIds(name, 'claims').of_one}", values)]
-    assert all("USING INTEGER PRIMARY KEY (rowid=?)" in step for step in steps), steps
+    looks = [step for step in steps if step not in {"CO-ROUTINE wanted", "SCAN CONSTANT ROW", "SCAN wanted"}]
+    assert all("USING INTEGER PRIMARY KEY (rowid=?)" in step for step in looks), steps
 
 
 def test_every_statement_is_used() -> None:

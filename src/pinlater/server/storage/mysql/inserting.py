@@ -260,10 +260,12 @@ class _Batch:
 
     def store(self) -> None:
         change = self._transaction.change
-        for some in self._conditions("request_key", self._old_keys):
-            change(_DELETE_REQUEST_KEYS(keys=some))
-        for some in self._conditions("unique_key", self._outlived):
-            change(_DELETE_UNIQUE_KEYS(keys=some))
+        if self._old_keys:
+            for some in self._conditions("request_key", self._old_keys):
+                change(_DELETE_REQUEST_KEYS(keys=some))
+        if self._outlived:
+            for some in self._conditions("unique_key", self._outlived):
+                change(_DELETE_UNIQUE_KEYS(keys=some))
         most = min(_STATEMENT_BYTES_MAX, self._transaction.statement_bytes_max)
         for template, new in (
             (_INSERT_REQUEST_KEYS, self._new_keys),
@@ -273,5 +275,6 @@ class _Batch:
             (_INSERT_FUTURE, self._future),
             (_INSERT_EXPIRIES, self._expiries),
         ):
-            for part in in_statements(new, most):
-                change(template(rows=part))
+            if new:
+                for part in in_statements(new, most):
+                    change(template(rows=part))

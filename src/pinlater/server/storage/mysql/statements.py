@@ -37,18 +37,18 @@ class Sql(bytes):
 class Template:
     """A statement with named places."""
 
-    __slots__ = ("_names", "_pieces")
+    __slots__ = ("_begin", "_places")
 
     def __init__(self, text: bytes) -> None:
         pieces = _NAME.split(text)
-        self._pieces = pieces[::2]
-        self._names = [name.decode() for name in pieces[1::2]]
+        self._begin = pieces[0]
+        self._places = [(name.decode(), after) for name, after in zip(pieces[1::2], pieces[2::2], strict=True)]
 
     def __call__(self, **values: object) -> bytes:
-        parts = [self._pieces[0]]
-        for name, piece in zip(self._names, self._pieces[1:], strict=True):
+        parts = [self._begin]
+        for name, after in self._places:
             parts.append(literal(values[name]))
-            parts.append(piece)
+            parts.append(after)
         return b"".join(parts)
 
 

@@ -104,12 +104,10 @@ class Transaction:
         """Those of these queues that there are. The database is asked for those that are not remembered."""
         known = self.queue_cache.queues
         found = {name: known[name] for name in names if name in known}
-        unknown = sorted({name for name in names if name not in found})
+        unknown = {name for name in names if name not in found}
         if unknown:
-            found |= {
-                queue.name: queue
-                for queue in await self._learn(_FIND_QUEUES(names=[name.encode() for name in unknown]))
-            }
+            wanted = [name.encode() for name in sorted(unknown)]
+            found |= {queue.name: queue for queue in await self._learn(_FIND_QUEUES(names=wanted))}
         self._relied_on.update([queue.queue_id for queue in found.values()])
         return found
 

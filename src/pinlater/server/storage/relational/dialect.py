@@ -68,11 +68,11 @@ class Dialect(Protocol):
         ...
 
     async def load_jobs(self, ids: Sequence[int]) -> Sequence[Row]:
-        """The jobs that exist, locked: for `record_of`."""
+        """The jobs that exist, locked: for `record_of`. One that `ids` names twice may come twice."""
         ...
 
     async def load_claims(self, ids: Sequence[int]) -> Sequence[ClaimRow]:
-        """The claims that exist, locked."""
+        """The claims that exist, locked. One that `ids` names twice may come twice."""
         ...
 
     async def load_states(self, ids: Sequence[int]) -> Sequence[StateRow]:

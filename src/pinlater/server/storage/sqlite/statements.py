@@ -76,14 +76,14 @@ class Rows:
 class OfIds:
     """A statement on the jobs of a list of ids, which are its last parameter.
 
-    It gets many ids as a JSON list. SQLite puts the list into a temporary table, which for one id takes longer than all the rest, so
-    one id is compared instead.
+    Many ids are one JSON list. For one id the list takes longer than all the rest, so the id itself takes its place.
     """
 
     def __init__(self, name: str, table: str = "") -> None:
         """`table` stands in for `{table}` in the statement."""
         self.of_many = sql(name).replace("{table}", table)
         self.of_one = re.sub(r"IN \(SELECT value FROM json_each\((\?\d)\)\)", r"= \1", self.of_many)
+        self.of_one = re.sub(r"json_each\((\?\d)\)", r"(SELECT \1 AS value)", self.of_one)
 
     def run(self, execute: Execute, ids: Sequence[int], *values: object) -> sqlite3.Cursor:
         """`values` are those of the other parameters."""

@@ -10,25 +10,27 @@ SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.run_after_ms, jobs.attempts_a
   claims.id AS claim_id, claims.claimed_at_ms, claims.deadline_ms, claims.timeout_ms, claims.flags AS claim_flags,
   claims.token, claims.source, claims.holder,
   done.state AS done_state, done.finished_at_ms, 0 AS counted_future, 0 AS body_bytes
-FROM jobs
+FROM json_each(:ids) AS wanted
+CROSS JOIN jobs ON jobs.id = wanted.value
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN claims ON claims.id = jobs.id
-LEFT JOIN done ON done.id = jobs.id
-WHERE jobs.id IN (SELECT value FROM json_each(:ids));
+LEFT JOIN done ON done.id = jobs.id;
 
 -- name: load_states(ids)
 -- The columns of `StateRow`.
 SELECT jobs.id, jobs.queue_id, jobs.priority, coalesce(progress.run_after_ms, jobs.run_after_ms) AS run_after_ms, jobs.options,
   claims.id IS NULL AND done.id IS NULL AS waits, 0 AS counted_future, claims.id AS claim_id, done.state AS done_state
-FROM jobs
+FROM json_each(:ids) AS wanted
+CROSS JOIN jobs ON jobs.id = wanted.value
 LEFT JOIN progress ON progress.id = jobs.id
 LEFT JOIN claims ON claims.id = jobs.id
-LEFT JOIN done ON done.id = jobs.id
-WHERE jobs.id IN (SELECT value FROM json_each(:ids));
+LEFT JOIN done ON done.id = jobs.id;
 
 -- name: load_claims(ids)
 -- The columns of `ClaimRow`.
-SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT claims.id, queue_id, priority, deadline_ms, timeout_ms, flags, token
+FROM json_each(:ids) AS wanted
+CROSS JOIN claims ON claims.id = wanted.value;
 
 -- name: save_progress(id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms,
 --   custom_status, error_type, error_text, attempts)
