@@ -152,7 +152,7 @@ def test_a_shard_is_drained_and_removed(
         os.utime(shard_file.path, (changed_s, changed_s))
         early = shards("remove", "2")
         assert early.code == exits.BUSY
-        assert "live jobs, and stays" in early.err
+        assert "live jobs, and stays in the file" in early.err
         server.reload()
         while jobs := client.dequeue("emails", limit=20).jobs:
             client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
