@@ -155,8 +155,9 @@ def test_an_interrupt_has_its_own_exit_code(offline: Pinlater, monkeypatch: pyte
 
 
 def test_a_span_that_cannot_be_read_is_a_usage_error_in_words() -> None:
-    with pytest.raises(typer.BadParameter, match="'soon' is not a duration such as 500ms, 90s, 10m"):
-        options.span_ms("soon")
+    with pytest.raises(typer.BadParameter, match="'soon' is not a duration such as 500ms, 90s, 10m") as refused:
+        options.span_ms("soon", "--delay")
+    assert refused.value.param_hint == "--delay"
 
 
 def test_a_time_without_a_zone_is_utc() -> None:

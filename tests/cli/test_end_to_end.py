@@ -134,7 +134,7 @@ def test_named_jobs_run_now(pinlater: Pinlater, queue: str) -> None:
     left = pinlater("run-now", held, done, f"{queue}:s1:p1:1")
     assert left.code == 1
     assert re.fullmatch(
-        rf"in hand of \S+: {held}\nsucceeded before, or its unique key is taken: {done}\nno such job: {queue}:s1:p1:1\n",
+        rf"held by \S+: {held}\nsucceeded before, or its unique key is taken: {done}\nno such job: {queue}:s1:p1:1\n",
         left.out,
     )
     jobs = pinlater.ok("scan", queue, "--json").json["jobs"]
@@ -223,6 +223,26 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     pinlater.ok("queue", "config", queue, "--max-backlog", "default", "--max-jobs-per-second", "0.5")
     now = pinlater.ok("queue", "config", queue, "--json").json
     assert (now["claim_timeout_ms"], now["max_backlog"], now["max_jobs_per_second"]) == (300_000, None, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["queue", "config", "q", "--max-backlog", "1.5"], "--max-backlog: '1.5' is not a whole number or `default`"),
+        (
+            ["queue", "config", "q", "--max-jobs-per-second", "no"],
+            "--max-jobs-per-second: 'no' is not a number or `default`",
+        ),
+        (["queue", "config", "q", "--failed-ttl", "long"], "--failed-ttl: 'long' is not a duration such as"),
+        (["enqueue", "q", "--body", "x", "--delay", "soon"], "--delay: 'soon' is not a duration such as"),
+        (["enqueue", "q", "--body", "x", "--expires-in", "soon"], "--expires-in: 'soon' is not a duration such as"),
+        (["dequeue", "q", "--wait", "long"], "--wait: 'long' is not a duration such as"),
+    ],
+)
+def test_an_error_names_the_option_whose_value_is_wrong(pinlater: Pinlater, words: list[str], says: str) -> None:
+    refused = pinlater(*words)
+    assert refused.code == 2
+    assert refused.err.startswith(f"error: Invalid value for {says}")
 
 
 def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater: Pinlater, queue: str) -> None:

@@ -139,7 +139,7 @@ def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: P
     assert rows[:4] == [
         ["setting", "in force", "from"],
         ["paused", "no", "queue"],
-        ["max_jobs_per_second", "-", "nothing sets it"],
+        ["max_jobs_per_second", "-", "not set"],
         ["claim_timeout", "5m", "queue"],
     ]
     assert ["failed_ttl", "7d", "server (jobs.failed_ttl_ms)"] in rows

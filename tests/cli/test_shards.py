@@ -137,7 +137,7 @@ def test_status_names_the_server_that_it_asked(
     server = serve()
     done = shards("status", "--http", f"127.0.0.1:{server.http_port}")
     port = server.address.rpartition(":")[2]
-    assert re.fullmatch(rf"in use: as \S+:{port} at 127.0.0.1:{server.http_port} says\n", done.err)
+    assert re.fullmatch(rf"in use: according to \S+:{port} at 127.0.0.1:{server.http_port}\n", done.err)
     found = shards("status", "--http", f"127.0.0.1:{server.http_port}", "--json").json
     assert found["server"]["name"].endswith(f":{port}")
     assert found["server"]["in_use"] == {"1": True, "2": True}
@@ -220,13 +220,13 @@ def test_a_shard_is_drained_and_removed(
         grown_old(place)
         refused = shards("remove", "2")
         assert refused.code == exits.BUSY
-        assert refused.err == f"error: 2 still holds {drained['live'][0]} live jobs, and stays\n"
+        assert refused.err == f"error: 2 still holds {drained['live'][0]} live jobs, and stays in the file\n"
         while jobs := client.dequeue("emails", limit=100).jobs:
             client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
     waited = shards("drain", "2")
     assert waited.out.splitlines() == [
         "2: 0 live jobs left",
-        "2 is empty; `pinlater shards remove 2` takes it out",
+        "2 is empty; `pinlater shards remove 2` removes it",
     ]
     removed = shards("remove", "2", "--json")
     assert removed.json == {"removed": ["2"], "finished": drained["live"][0], "keys_lost": 0}

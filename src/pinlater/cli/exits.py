@@ -34,16 +34,16 @@ TERMINATED = 143
 
 MEANINGS: dict[int, str] = {
     OK: "Done.",
-    REFUSED: "Refused, or not there: no such queue or job, an invalid argument, a wrong password; again as it is won't help.",
+    REFUSED: "Refused: no such queue or job, an invalid argument, a wrong password. The same command fails again.",
     USAGE: "The command line is wrong.",
     UNREACHABLE: "The server can't be reached, or did not answer in time.",
-    BUSY: "The server can't do it now: a limit, a pause, a full queue or store, a shard out of reach. Again later may help.",
-    UNEXPECTED_RESULT: "It ran, but the outcome is not what was to come (`demo`, `load`).",
+    BUSY: "The server can't do it now: a limit, a pause, a full queue or store, a shard out of reach. Try again later.",
+    UNEXPECTED_RESULT: "It ran, but the outcome is not the expected one (`demo`, `load`).",
     BUG: "An error of this program. Please report it.",
-    RECYCLED: "Nothing is wrong, start it again: a `worker` has done its number of jobs, has its age, or too much memory.",
+    RECYCLED: "A `worker` reached its number of jobs, its age or its memory limit. Start it again.",
     SETTINGS: "The settings are wrong (`serve`, `settings`).",
-    INTERRUPTED: "Interrupted from the keyboard. `load` ends with its summary and 0, `serve` and `worker` in order and with 0.",
-    TERMINATED: "Ended by SIGTERM; `serve` and `worker` end in order and with 0.",
+    INTERRUPTED: "Interrupted from the keyboard. `load` prints its summary, `serve` and `worker` stop in order; all three end with 0.",
+    TERMINATED: "Ended by SIGTERM. `serve` and `worker` stop in order and end with 0.",
 }
 
 _state = {"tracebacks": False, "json": False}

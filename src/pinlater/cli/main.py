@@ -133,7 +133,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A durable job service: serve one, fill its queues, run its jobs, look into it.",
+    help="A durable job service: run a server or a worker, enqueue jobs, inspect and control queues.",
     epilog="Start with `pinlater demo`. Servers: --server HOST:PORT or PINLATER_SERVERS. Exit codes: see the CLI reference.",
 )
 

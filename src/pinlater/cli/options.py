@@ -79,7 +79,7 @@ class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
 
 
 StateOption = Annotated[State, typer.Option("--state", help="Jobs in this state.")]
-Future = Annotated[bool, typer.Option("--future", help="Of the pending jobs those that are not due yet.")]
+Future = Annotated[bool, typer.Option("--future", help="Pending jobs that are not due yet, instead of those that are.")]
 
 
 def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
@@ -108,14 +108,14 @@ def client_for(server: str, timeout_s: float, *, connections: int = 1, request_k
         raise typer.BadParameter(str(error), param_hint="--server") from None
 
 
-def span_ms(text: str | None) -> int | None:
-    """Milliseconds of a duration such as `90s` or `10m`; a number without a unit is in seconds."""
+def span_ms(text: str | None, option: str) -> int | None:
+    """Milliseconds of a duration such as `90s` or `10m`; a number without a unit is in seconds. An error names `option`."""
     if text is None:
         return None
     try:
         return duration_ms(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} {error}") from None
+        raise typer.BadParameter(f"{text!r} {error}", param_hint=option) from None
 
 
 def moment_ms(text: str | None, option: str = "--at") -> int | None:
@@ -141,11 +141,11 @@ def moment_ms(text: str | None, option: str = "--at") -> int | None:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def due_ms(delay: str | None, at: str | None) -> int | None:
-    """When a job is due, from --delay or --at."""
+def due_ms(delay: str | None, at: str | None, option: str = "--delay") -> int | None:
+    """When a job is due, from --delay (or `option`) or --at."""
     if delay is not None and at is not None:
         raise typer.BadParameter("--delay and --at exclude each other")
-    waiting = span_ms(delay)
+    waiting = span_ms(delay, option)
     return moment_ms(at) if waiting is None else SystemClock().now_ms() + waiting
 
 

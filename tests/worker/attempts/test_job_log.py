@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from pinlater.client import AsyncClient
-from pinlater.worker import Reject, Snooze, Worker
+from pinlater.worker import Reject, Retry, Snooze, Worker
 from pinlater.worker._attempts.endings import user_traceback
 from pinlater.worker._consumer.job_log import span
 from tests.worker.attempts.test_attempts import FAST
@@ -104,6 +104,28 @@ async def test_what_a_task_raises_on_purpose_has_no_traceback(
     [(level, text)] = lines(caplog, "snooze ")
     assert (level, text.endswith(", again in 1h")) == ("INFO", True)
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_a_retry_shows_its_delay_once_and_its_reason(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=2)
+    async def fetch(reason: str) -> None:
+        raise Retry(after=0.01, reason=reason)
+
+    await fetch.enqueue_async("")
+    await fetch.enqueue_async("HTTP 429")
+    async with running(worker):
+        await eventually(lambda: worker.counts.failed == 4)
+    ends = sorted((level, text.partition("ms, ")[2]) for level, text in lines(caplog, "fetch "))
+    assert ends == [
+        ("ERROR", "gave up: Retry"),
+        ("ERROR", "gave up: Retry: HTTP 429"),
+        ("WARNING", "again in 10ms: Retry"),
+        ("WARNING", "again in 10ms: Retry: HTTP 429"),
+    ]
 
 
 async def test_the_start_names_servers_queues_and_tasks_and_a_clean_stop_warns_of_nothing(

@@ -25,7 +25,7 @@ def ack(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """End attempts: the jobs in hand succeeded, or with --failed they did not. Exit code 1 if any ack did not count.
+    """End the attempts of claimed jobs: they succeeded, or with --failed they failed. Exit code 1 if any ack did not count.
 
     Example: pinlater ack emails:s1:p1:42 --failed --retry-delay 30s --error-text 'mailbox full'
     """
@@ -36,7 +36,7 @@ def ack(
         succeeded=not failed,
         token=token,
         append_status=status,
-        retry_delay_ms=options.span_ms(retry_delay) or 0,
+        retry_delay_ms=options.span_ms(retry_delay, "--retry-delay") or 0,
         final=final,
         error_type=error_type,
         error_text=error_text,

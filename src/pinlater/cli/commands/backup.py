@@ -18,7 +18,7 @@ def backup(
     store: Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Copy the store as it is now. The server goes on; to restore, stop it and put the copy in the file's place.
+    """Copy the store while the server runs. To restore, stop the server and replace its file by the copy.
 
     Example: pinlater backup --store sqlite:pinlater.db pinlater-backup.db
     """

@@ -17,7 +17,7 @@ def count(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Count jobs; says `incomplete` where a shard is out of reach.
+    """Count jobs. The output says `incomplete` if a shard is out of reach.
 
     Example: pinlater count emails --state failed
     """

@@ -31,7 +31,7 @@ def dequeue(
 
     Example: pinlater dequeue emails --limit 10 --wait 20s --ack
     """
-    wait_ms = options.span_ms(wait) or 0
+    wait_ms = options.span_ms(wait, "--wait") or 0
 
     async def claim(client: AsyncClient) -> None:
         dequeued = await client.dequeue(queue, limit, wait_ms=wait_ms)

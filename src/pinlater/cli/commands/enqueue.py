@@ -58,8 +58,8 @@ def enqueue(
         custom_status=status,
         headers=options.headers_of(header or []),
         unique=_unique(unique_key, unique_for),
-        claim_timeout_ms=options.span_ms(claim_timeout),
-        expires_at_ms=options.due_ms(expires_in, None),
+        claim_timeout_ms=options.span_ms(claim_timeout, "--claim-timeout"),
+        expires_at_ms=options.due_ms(expires_in, None, "--expires-in"),
     )
     jobs = [job._replace(body=content) for content in _bodies(body or [], body_file or [], lines)]
     if not jobs:
@@ -115,4 +115,6 @@ def _unique(key: str | None, span: str | None) -> UniqueKey | None:
         if span is not None:
             raise typer.BadParameter("--unique-for needs --unique-key")
         return None
-    return UniqueKey(key) if span is None else UniqueKey(key, UniqueScope.TIME, options.span_ms(span) or 0)
+    return (
+        UniqueKey(key) if span is None else UniqueKey(key, UniqueScope.TIME, options.span_ms(span, "--unique-for") or 0)
+    )

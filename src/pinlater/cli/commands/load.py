@@ -53,9 +53,9 @@ def load(
         dequeue_success_percent,
         body_size,
         priority,
-        options.span_ms(wait) or 0,
+        options.span_ms(wait, "--wait") or 0,
     )
-    duration_ms = options.span_ms(duration)
+    duration_ms = options.span_ms(duration, "--duration")
     client = options.client_for(server, timeout, connections=min(concurrency, _CONNECTIONS_MAX))
     with exits.reported():
         meter = asyncio.run(_measure(client, plan, duration_ms))

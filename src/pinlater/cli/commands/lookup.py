@@ -18,7 +18,7 @@ def lookup(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show all that is known of jobs. Exit code 1 if any of them does not exist.
+    """Show all details of jobs. Exit code 1 if any of them does not exist.
 
     Example: pinlater lookup emails:s1:p1:42 --body
     """

@@ -25,7 +25,7 @@ def migrate(
     shards: ShardFile = None,
     as_json: options.Json = False,
 ) -> None:
-    """Bring the store's schema to this program's version. An SQLite file's server must be stopped; what isn't there is made.
+    """Bring the store's schema to this program's version. Creates missing databases and tables. Stop the server of an SQLite file first.
 
     Example: pinlater migrate --store sqlite:pinlater.db
     """

@@ -9,14 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import options, output
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import WorldError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 
 app = typer.Typer(
-    name="queue", help="Make, list, delete, pause and configure queues.", no_args_is_help=True, rich_markup_mode="rich"
+    name="queue",
+    help="Create, list, delete, pause and configure queues.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
 
 Names = Annotated[
@@ -35,7 +38,7 @@ def create(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Make queues; one that exists stays as it is, and is reported so.
+    """Create queues. A queue that exists does not change, and the output says that it exists.
 
     Example: pinlater queue create emails
     """
@@ -97,17 +100,17 @@ def stats(
         list[str] | None,
         typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again, until Ctrl-C.")] = False,
-    every: Annotated[str, typer.Option("--every", help="How long --watch waits in between.")] = "2s",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option("--every", help="The interval of --watch.")] = "2s",
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show counts by state, rates, and how long the oldest due job has waited; of all queues without a name.
+    """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues. `pending` includes `future`.
 
     Example: pinlater queue stats emails --watch
     """
-    pause_s = max(_WATCH_MS_MIN, options.span_ms(every) or 0) / 1000
+    pause_s = max(_WATCH_MS_MIN, options.span_ms(every, "--every") or 0) / 1000
 
     async def show(client: AsyncClient) -> None:
         found: list[QueueStats] | None = await client.queue_stats(*(names or []))
@@ -183,7 +186,7 @@ def pause(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Stop dequeues; enqueues and acks go on.
+    """Stop dequeues. Enqueues and acks continue.
 
     Example: pinlater queue pause emails
     """
@@ -202,7 +205,7 @@ def resume(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Let dequeues go on.
+    """Allow dequeues again.
 
     Example: pinlater queue resume emails
     """
@@ -238,18 +241,20 @@ def _for_each(
 @app.command()
 def config(
     name: options.QueueName,
-    max_jobs_per_second: Annotated[str | None, typer.Option(help="Jobs handed out a second; 0 stops them.")] = None,
+    max_jobs_per_second: Annotated[
+        str | None, typer.Option(help="Jobs handed out per second; 0 stops dequeues.")
+    ] = None,
     claim_timeout: Annotated[str | None, typer.Option(help="How long a claim lasts: 90s, 5m.")] = None,
     succeeded_ttl: Annotated[str | None, typer.Option(help="How long succeeded jobs are kept.")] = None,
     failed_ttl: Annotated[str | None, typer.Option(help="How long failed jobs are kept.")] = None,
-    max_backlog: Annotated[str | None, typer.Option(help="The most pending jobs.")] = None,
-    default_attempts: Annotated[str | None, typer.Option(help="Attempts of jobs that don't say.")] = None,
-    default_expiry: Annotated[str | None, typer.Option(help="Expiry of jobs that don't say.")] = None,
+    max_backlog: Annotated[str | None, typer.Option(help="Largest number of pending jobs.")] = None,
+    default_attempts: Annotated[str | None, typer.Option(help="Attempts of jobs that set none.")] = None,
+    default_expiry: Annotated[str | None, typer.Option(help="Expiry of jobs that set none.")] = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show a queue's settings, or change those given and leave the others. `default` gives one back to the server.
+    """Show the settings of a queue, or change those that are given. `default` removes one, so that the default of the server applies.
 
     Example: pinlater queue config emails --claim-timeout 5m --max-backlog default
     """
@@ -277,12 +282,14 @@ def config(
 def _setting(field: str, text: str) -> float | None:
     if text == "default":
         return None
+    option = f"--{field.removesuffix('_ms').replace('_', '-')}"
     if field in SPANS:
-        return options.span_ms(text)
+        return options.span_ms(text, option)
     try:
         return float(text) if field == "max_jobs_per_second" else int(text)
     except ValueError:
-        exits.fail(f"{text!r} is no number", exits.USAGE)
+        kind = "number" if field == "max_jobs_per_second" else "whole number"
+        raise typer.BadParameter(f"{text!r} is not a {kind} or `default`", param_hint=option) from None
 
 
 def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
@@ -301,5 +308,5 @@ def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) ->
 def _origin(origin: str | None) -> str:
     """Where a value comes from, in words."""
     if origin is None:
-        return "nothing sets it"
+        return "not set"
     return f"server ({origin})" if origin.startswith("jobs.") else origin

@@ -28,7 +28,7 @@ def retry_failed(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Put failed jobs back into the queue, or the jobs named by --descriptor; prints how many, or what became of each.
+    """Put failed jobs, or the jobs named by --descriptor, back into the queue. Prints their number, or the result of each.
 
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """

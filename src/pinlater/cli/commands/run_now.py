@@ -21,7 +21,7 @@ def run_now(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Make jobs due now: waiting jobs whose time has not come, and failed jobs. Exit code 1 if any was left as it is.
+    """Make jobs due now: waiting jobs whose time has not come, and failed jobs. Exit code 1 if any did not change.
 
     Example: pinlater run-now emails:s1:p1:42
     """
@@ -31,7 +31,7 @@ def run_now(
 async def run_all(
     client: AsyncClient, descriptors: list[str], attempts: int, run_after_ms: int | None
 ) -> list[AckResult]:
-    """Queue by queue, what became of each job."""
+    """The result of each job, queue by queue."""
     results: list[AckResult] = []
     for queue, names in options.by_queue(descriptors).items():
         results += await client.run_jobs(queue, names, attempts=attempts, run_after_ms=run_after_ms)
@@ -39,7 +39,7 @@ async def run_all(
 
 
 def print_runs(results: list[AckResult], as_json: bool) -> None:
-    """What became of each job; exit code 1 if any was left as it is."""
+    """Prints the result of each job; exit code 1 if any did not change."""
     if as_json:
         output.print_json({"results": [output.result_json(result) for result in results]})
     else:
@@ -49,7 +49,7 @@ def print_runs(results: list[AckResult], as_json: bool) -> None:
 
 def _said(result: AckResult) -> str:
     if result.outcome is Outcome.STALE_CLAIM:
-        return f"in hand of {output.source_of(result.holder) or 'a worker'}: {result.descriptor}"
+        return f"held by {output.source_of(result.holder) or 'a worker'}: {result.descriptor}"
     return f"{_WORDS[result.outcome]} {result.descriptor}"
 
 
@@ -57,5 +57,5 @@ _WORDS = {
     Outcome.APPLIED: "due",
     Outcome.ALREADY_FINAL: "succeeded before, or its unique key is taken:",
     Outcome.NOT_FOUND: "no such job:",
-    Outcome.ERROR: "left as it is:",
+    Outcome.ERROR: "unchanged:",
 }

@@ -79,15 +79,13 @@ def scan(
         typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
-    after: Annotated[
-        str, typer.Option("--after", help="Go on where a scan of one queue stopped: its continuation.")
-    ] = _START,
+    after: Annotated[str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")] = _START,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies too.")] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """List jobs of a queue, of several, or of all without a name; newest first in each. Where there are more, shows the continuation.
+    """List the jobs of the named queues, or of all queues, newest first in each. If there are more, show the continuation.
 
     Example: pinlater scan emails --state failed --task send_welcome --limit 20
     """
@@ -110,7 +108,7 @@ def scan(
     if more:
         typer.echo(f"more: --after {more}", err=True)
     if found.incomplete:
-        output.warn_incomplete("a shard was out of reach, or there was more to look through than one scan does")
+        output.warn_incomplete("a shard is out of reach, or one scan cannot read all jobs")
     elif cut:
         output.warn_incomplete(
             "--limit was reached, there may be more: raise it, or scan one queue to get a continuation"

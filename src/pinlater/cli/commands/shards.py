@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="shards",
-    help="List shards, see how they are, drain one and take it out.\n\nExample: pinlater shards list --shards shards.json",
+    help="List shards, show their status, drain one and remove it.\n\nExample: pinlater shards list --shards shards.json",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -64,13 +64,13 @@ def status(
         typer.Option(
             "--http",
             metavar="HOST:PORT",
-            help="Also ask the server with this HTTP port; else the one that the settings name, if they do.",
+            help="Also ask the server with this HTTP port. Default: the one in the settings, if they name one.",
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Ask each shard how it is: schema, servers that use it, jobs; and a server, whether it has the shard in use. The answer names that
-    server, and only a server that uses these shards is believed.
+    """Show for each shard whether it answers, its schema, its servers and its jobs, and whether the server at --http uses it. The answer
+    of a server that uses other shards does not count.
 
     Example: pinlater shards status --shards shards.json --http 127.0.0.1:9999 --json
     """
@@ -109,7 +109,7 @@ def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes:
     columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
     output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
     if view is not None:
-        typer.echo(view.problem or f"in use: as {view.name} at {view.address} says", err=True)
+        typer.echo(view.problem or f"in use: according to {view.name} at {view.address}", err=True)
     for shard in seen:
         for line in _remarks(shard, max_body_bytes):
             typer.echo(f"shard {shard.place.name}: {line}", err=True)
@@ -158,13 +158,13 @@ def drain(
     config: ConfigFile = None,
     store: Store = None,
     shards: ShardFile = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Let it take enqueues again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Allow enqueues on the shard again.")] = False,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Show the number of live jobs until it is empty.")
+        bool, typer.Option("--wait/--no-wait", help="Show the number of live jobs until there are none.")
     ] = True,
     json: options.Json = False,
 ) -> None:
-    """Write dequeueOnly into the shard file: no new jobs go there, the old ones are worked off. Then `remove` takes it out.
+    """Write dequeueOnly into the shard file: the shard gets no new jobs, and workers finish its jobs. Then `remove` removes it.
 
     Example: pinlater shards drain 3 --shards shards.json --no-wait
     """
@@ -214,10 +214,8 @@ def _say_drained(name: str, chosen: Sequence[ShardPlace], seen: Sequence[Seen] |
         output.print_lines([f"{name} takes enqueues again, as soon as the servers have looked at the file"])
     elif all(shard.look is not None and not shard.look.live for shard in seen):
         held = [str(shard.look.timed_keys) for shard in seen if shard.look is not None and shard.look.timed_keys.number]
-        after = f", but holds {'; '.join(held)}: `pinlater shards remove {name}` takes it out then"
-        output.print_lines(
-            [f"{name} is empty" + (after if held else f"; `pinlater shards remove {name}` takes it out")]
-        )
+        after = f", but holds {'; '.join(held)}. Run `pinlater shards remove {name}` after that time"
+        output.print_lines([f"{name} is empty" + (after if held else f"; `pinlater shards remove {name}` removes it")])
     else:
         output.print_lines([f"{name} drains; {_left(seen)}"])
 
@@ -236,8 +234,8 @@ def remove(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Take a drained shard out of the shard file, if it holds no live jobs and no unique keys for a time. Its finished jobs are out of
-    sight then.
+    """Remove a drained shard from the shard file, if it holds no live jobs and no unique keys for a time. Its finished jobs cannot be
+    looked up afterwards.
 
     Example: pinlater shards remove 3 --shards shards.json
     """
@@ -256,11 +254,11 @@ def remove(
         if shard.look is None:
             exits.fail(f"{shard.place.name} can't be asked whether it is empty: {shard.error}", exits.BUSY)
         if shard.look.live:
-            exits.fail(f"{shard.place.name} still holds {shard.look.live} live jobs, and stays", exits.BUSY)
+            exits.fail(f"{shard.place.name} still holds {shard.look.live} live jobs, and stays in the file", exits.BUSY)
         if shard.look.timed_keys.number and not lose_keys:
             exits.fail(
-                f"{shard.place.name} still holds {shard.look.timed_keys}, and stays; with --lose-keys they are deleted, and jobs "
-                "with the same keys are taken as new",
+                f"{shard.place.name} still holds {shard.look.timed_keys}, and stays in the file. --lose-keys deletes them; "
+                "jobs with these keys then count as new",
                 exits.BUSY,
             )
     lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
@@ -269,7 +267,9 @@ def remove(
     if json:
         output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": lost})
     else:
-        kept = f"{finished} finished jobs were kept there" + (f", {lost} unique keys were deleted" if lost else "")
+        kept = f"{finished} finished jobs remain in its database" + (
+            f", {lost} unique keys were deleted" if lost else ""
+        )
         output.print_lines([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
 
 

@@ -38,14 +38,18 @@ def worker(
     queues: Annotated[
         str | None, typer.Option("--queues", help="Only these of its queues, with commas between.")
     ] = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", min=1, help="Jobs at a time.")] = None,
-    grace: Annotated[str | None, typer.Option("--grace", help="What running jobs get at a stop; default 30s.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Jobs that run at the same time.")
+    ] = None,
+    grace: Annotated[
+        str | None, typer.Option("--grace", help="How long a stop waits for running jobs; default 30s.")
+    ] = None,
     processes: Annotated[
         int | None,
         typer.Option("--processes", min=1, max=256, help="Run this many worker processes, and restart those that end."),
     ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start anew when a Python file below this folder changes.")
+        bool, typer.Option("--reload", help="Restart when a Python file below this folder changes.")
     ] = False,
     recycle_jobs: Annotated[
         int | None, typer.Option("--recycle-jobs", min=1, help="End after this many jobs, with the code 75.")
@@ -54,13 +58,14 @@ def worker(
         str | None, typer.Option("--recycle-after", help="End at this age, with the code 75: 12h.")
     ] = None,
     recycle_memory: Annotated[
-        int | None, typer.Option("--recycle-memory", min=1, metavar="MIB", help="End with so much memory, with 75.")
+        int | None,
+        typer.Option("--recycle-memory", min=1, metavar="MIB", help="End at this memory use, with the code 75."),
     ] = None,
     health_port: Annotated[
-        int | None, typer.Option("--health-port", min=0, max=65_535, help="Answer /healthz, /readyz, /metrics there.")
+        int | None, typer.Option("--health-port", min=0, max=65_535, help="Port for /healthz, /readyz and /metrics.")
     ] = None,
     health_host: Annotated[
-        str | None, typer.Option("--health-host", help="The address for that; default 127.0.0.1.")
+        str | None, typer.Option("--health-host", help="Address of that port; default 127.0.0.1.")
     ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
     log_format: Annotated[
@@ -83,9 +88,9 @@ def worker(
     names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
     changes: dict[str, Any] = {
         "concurrency": concurrency,
-        "grace_ms": options.span_ms(grace),
+        "grace_ms": options.span_ms(grace, "--grace"),
         "recycle_jobs_max": recycle_jobs,
-        "recycle_age_ms": options.span_ms(recycle_after),
+        "recycle_age_ms": options.span_ms(recycle_after, "--recycle-after"),
         "recycle_memory_bytes_max": None if recycle_memory is None else recycle_memory * 1024 * 1024,
         "health_port": health_port,
         "health_host": health_host,

@@ -30,7 +30,7 @@ def workers(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show which workers hold jobs, and which wait for jobs in a long poll on the servers that are named.
+    """Show which workers hold jobs, and which wait for jobs in a long poll on the servers of --server.
 
     Example: pinlater workers emails --server a:9010,b:9010
     """

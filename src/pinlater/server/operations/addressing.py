@@ -171,7 +171,9 @@ def reachable(shards: Shards, metrics: Metrics, method: str) -> list[ShardLanes]
 def left_out(metrics: Metrics, method: str, names: Sequence[str], reason: str = "") -> None:
     """Logs and counts that `method` answers without these shards."""
     metrics.count("shards_left_out", len(names))
-    logger.warning("%s answers without shards out of reach", method, extra={"shards": list(names), "reason": reason})
+    logger.warning(
+        "%s answers without the shards that are out of reach", method, extra={"shards": list(names), "reason": reason}
+    )
 
 
 async def on_reachable(

@@ -113,7 +113,7 @@ class ThriftServer:
         self.max_connections = min(settings.max_connections, room - self._max_refused)
         if self.max_connections < settings.max_connections:
             logger.warning(
-                "open files bound connections",
+                "the limit on open files lowers max_connections",
                 extra={"max_connections": self.max_connections, "wanted": settings.max_connections},
             )
         self._server = await loop.create_server(

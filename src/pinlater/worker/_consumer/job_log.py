@@ -49,6 +49,9 @@ def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseExceptio
     last = ending.kind is Kind.GIVEN_UP or (job.attempts_allowed > 0 and job.attempts_remaining <= 1)
     then = "gave up" if last else f"again in {span(ending.delay_ms / 1000)}"
     text, _, trace = ending.error_text.partition("\n")
+    name = ending.error_type.removeprefix(_OUR_ERRORS)
+    if name == Retry.__name__:
+        text = text.partition(": ")[2]  # the reason; the line has the delay
     fields = _fields(job, task)
     exc_info: _ExcInfo | None = None
     if error is not None and not isinstance(error, _WITHOUT_TRACEBACK):
@@ -57,7 +60,7 @@ def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseExceptio
         fields = {**fields, "traceback": trace}  # of a child process
     _log.log(
         logging.ERROR if last else logging.WARNING,
-        "%s failed in %s, %s: %s", task, took, then, f"{ending.error_type.removeprefix(_OUR_ERRORS)}: {text}",
+        "%s failed in %s, %s: %s", task, took, then, f"{name}: {text}" if text else name,
         exc_info=exc_info, extra=fields,
     )  # fmt: skip
 

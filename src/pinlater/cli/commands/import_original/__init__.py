@@ -98,8 +98,8 @@ def import_original(
     plan = Plan(
         queue or (),
         (*_WAITING, JobState.IN_PROGRESS) if include_in_progress else _WAITING,
-        options.span_ms(remember) or 0,
-        (options.span_ms(retry_for) or 0) / 1000,
+        options.span_ms(remember, "--remember") or 0,
+        (options.span_ms(retry_for, "--retry-for") or 0) / 1000,
         _checked_origin(origin),
     )
     settings = MysqlSettings(
