@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from bench.load import BODY_BYTES
-from tests.servers.mariadb import MariaDb
+from tests.databases.mariadb import MariaDb
 
 _DATABASE = "bare"
 _SCHEMA = f"""

@@ -24,8 +24,8 @@ from bench.stores import Store
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
-from tests.servers.guard import Guard
-from tests.servers.redis import RedisServer
+from tests.databases.guard import Guard
+from tests.databases.redis import RedisServer
 
 OPTIONS: Mapping[str, str] = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
 # Filling sends what no request would: five thousand jobs at a time.

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-pytest_plugins = ["tests.servers.fixtures", "tests.servers.redis_users"]
+pytest_plugins = ["tests.databases.fixtures", "tests.databases.redis_users"]
 
 
 def pytest_configure() -> None:

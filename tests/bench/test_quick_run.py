@@ -11,9 +11,9 @@ import pytest
 
 from bench.__main__ import ROWS
 from bench.results import read_results
-from tests.servers.database import ServerMissing
-from tests.servers.mariadb import MariaDb
-from tests.servers.redis import RedisServer
+from tests.databases.database import ServerMissing
+from tests.databases.mariadb import MariaDb
+from tests.databases.redis import RedisServer
 
 SERVERS: dict[str, type[MariaDb | RedisServer]] = {"mysql": MariaDb, "redis": RedisServer}
 

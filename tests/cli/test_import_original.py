@@ -25,10 +25,10 @@ from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
 from tests.client.fake_server import FakeServer
-from tests.servers.database import DatabaseServer
-from tests.servers.mariadb import MariaDb
-from tests.servers.mysql import MySql8
-from tests.servers.proxy import Proxy, in_thread
+from tests.databases.database import DatabaseServer
+from tests.databases.mariadb import MariaDb
+from tests.databases.mysql import MySql8
+from tests.databases.proxy import Proxy, in_thread
 
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = range(4)
 JOBS = """\

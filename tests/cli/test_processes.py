@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import COMMAND, Pinlater, start_server
-from tests.servers.ports import free_port
+from tests.databases.ports import free_port
 
 WORKER = """
 import asyncio, time

@@ -23,7 +23,7 @@ from pinlater.client import Ack, Client, Job
 from pinlater.client.errors import PinLaterError
 from tests.cli.conftest import COMMAND
 from tests.cli.test_worker_processes import alive
-from tests.servers.mariadb import MariaDb
+from tests.databases.mariadb import MariaDb
 
 PROCESSES = 3
 _PATIENCE_S = 40.0

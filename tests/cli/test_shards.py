@@ -16,9 +16,9 @@ from pinlater.cli import exits
 from pinlater.client import Ack, Client, Job, UniqueKey, UniqueScope
 from pinlater.testing.real_server import RealServer
 from tests.cli.conftest import Done, Pinlater
-from tests.servers.ports import free_port
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import PASSWORD, as_admin, url_of
+from tests.databases.ports import free_port
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import PASSWORD, as_admin, url_of
 from tests.shared_shards.serving import Place, place_of
 
 ON_MYSQL = pytest.mark.parametrize("place", ["mysql"], indirect=True)

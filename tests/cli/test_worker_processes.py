@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import COMMAND, Pinlater
-from tests.servers.ports import free_port
+from tests.databases.ports import free_port
 
 MODULE = """
 import asyncio, logging, os, signal

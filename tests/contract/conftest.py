@@ -15,7 +15,7 @@ import pytest
 from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
 from tests.contract.stores import STORES, make_store, needs_server
-from tests.servers.fixtures import OTHER_REDIS_SERVERS
+from tests.databases.fixtures import OTHER_REDIS_SERVERS
 
 # The engines' other versions, and the files of tests whose statements or errors they treat differently.
 OTHER_VERSIONS = {"mysql8", *OTHER_REDIS_SERVERS}

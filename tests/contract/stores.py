@@ -24,9 +24,9 @@ from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from tests.servers.database import DatabaseServer
-from tests.servers.fixtures import OTHER_REDIS_SERVERS
-from tests.servers.redis import RedisServer
+from tests.databases.database import DatabaseServer
+from tests.databases.fixtures import OTHER_REDIS_SERVERS
+from tests.databases.redis import RedisServer
 
 Monotonic = Callable[[], float]
 Make = Callable[[Path, Monotonic], Shard]

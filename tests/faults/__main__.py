@@ -10,12 +10,12 @@ import shutil
 import time
 from pathlib import Path
 
+from tests.databases.farm import ServerFarm
 from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
 from tests.faults.stores import STORES
 from tests.faults.verdict import Verdict, judge, suffer
-from tests.servers.farm import ServerFarm
 
 _NORMAL_S = 15.0
 _SHARDS = 3

@@ -13,13 +13,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
 from pinlater.server.storage.redis.keys import parts_of
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import ADMIN, PASSWORD
+from tests.databases.sentinel import Sentinels
 from tests.faults.faults import HARMED, Fault
 from tests.faults.rollback import Lacked, Rollback
 from tests.faults.stage import Stage
 from tests.faults.stores import RedisStore
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import ADMIN, PASSWORD
-from tests.servers.sentinel import Sentinels
 
 
 async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from tests.databases.proxy import Trap
 from tests.faults.stage import Stage
-from tests.servers.proxy import Trap
 
 HARMED = "2"
 _TRAP_PATIENCE_S = 30.0

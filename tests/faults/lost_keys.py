@@ -7,10 +7,10 @@ import time
 from random import Random
 
 from pinlater.server.storage.redis.keys import parts_of
+from tests.databases.redis import RedisServer
 from tests.faults.faults import HARMED, Fault
 from tests.faults.stage import Stage
 from tests.redis.lost_keys import KINDS, keys_of_kind
-from tests.servers.redis import RedisServer
 
 _JOBS_DELETED = 20
 _MENDED_S = 60.0

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
+from tests.databases.database import DatabaseServer
 from tests.faults.faults import HARMED, Fault
 from tests.faults.stage import Stage
-from tests.servers.database import DatabaseServer
 
 
 async def somebody_holds_row_locks(stage: Stage) -> None:

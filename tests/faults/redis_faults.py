@@ -12,12 +12,12 @@ from typing import Any
 
 import redis
 
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import WITH_USERS
 from tests.faults.failovers import FAILOVERS
 from tests.faults.faults import HARMED, Fault
 from tests.faults.lost_keys import ON_KEYS
 from tests.faults.stage import Stage
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import WITH_USERS
 
 # A server's connections to one shard: four to write, `reader_connections` (2) to read.
 CONNECTIONS = 6

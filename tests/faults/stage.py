@@ -19,12 +19,12 @@ from pathlib import Path
 from random import Random
 
 from bench.servers import Server
+from tests.databases.farm import ServerFarm
+from tests.databases.ports import free_port
+from tests.databases.proxy import Proxy
 from tests.faults.load import QUEUE, Load, Pace, client_of
 from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, Place, Store
-from tests.servers.farm import ServerFarm
-from tests.servers.ports import free_port
-from tests.servers.proxy import Proxy
 
 PATIENCE_S = 60.0
 # May delete queues.

@@ -10,15 +10,15 @@ from random import Random
 from typing import Any, ClassVar, NamedTuple
 
 from pinlater.server.storage.redis.scripts import script
+from tests.databases.database import DatabaseServer
+from tests.databases.farm import ServerFarm
+from tests.databases.mariadb import MariaDb
+from tests.databases.mysql import MySql8
+from tests.databases.proxy import Proxy
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import PASSWORD, USER, WITH_USERS
 from tests.mysql import consistency as mysql_consistency
 from tests.redis import consistency as redis_consistency
-from tests.servers.database import DatabaseServer
-from tests.servers.farm import ServerFarm
-from tests.servers.mariadb import MariaDb
-from tests.servers.mysql import MySql8
-from tests.servers.proxy import Proxy
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import PASSWORD, USER, WITH_USERS
 
 AnyServer = DatabaseServer | RedisServer
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases.database import DatabaseServer
+from tests.databases.farm import ServerFarm
+from tests.databases.fixtures import start_or_skip
+from tests.databases.mariadb import MariaDb
 from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
 from tests.faults.stores import STORES
 from tests.faults.verdict import judge, suffer
-from tests.servers.database import DatabaseServer
-from tests.servers.farm import ServerFarm
-from tests.servers.fixtures import start_or_skip
-from tests.servers.mariadb import MariaDb
 
 pytestmark = pytest.mark.crash
 

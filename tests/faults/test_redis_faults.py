@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases.farm import ServerFarm
+from tests.databases.fixtures import start_redis_or_skip
 from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
 from tests.faults.stores import STORES
 from tests.faults.verdict import judge, suffer
-from tests.servers.farm import ServerFarm
-from tests.servers.fixtures import start_redis_or_skip
 
 pytestmark = pytest.mark.crash
 

@@ -11,9 +11,9 @@ import pytest
 
 from bench.servers import Server, serve
 from pinlater.wire.generated import ttypes as types
+from tests.databases.redis_users import url_of
 from tests.hostile.callers import Caller, no_long_turn
 from tests.hostile.test_loop import DESCRIPTORS_MAX, JOBS_MAX, LARGE, acks, claimed, filled
-from tests.servers.redis_users import url_of
 
 pytestmark = pytest.mark.crash
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases.ports import free_port
 from tests.house.snippets import Block, missing_line
-from tests.servers.ports import free_port
 
 BLOCK_TIMEOUT_S = 60
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.databases.ports import free_port
 from tests.house.conftest import REPOSITORY, need_thrift_compiler
 from tests.house.reader import Reader
 from tests.house.snippets import Block
 from tests.house.typing_check import assert_types_hold
-from tests.servers.ports import free_port
 
 EXAMPLES = REPOSITORY / "examples"
 PRINTS = {

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.contract.desk import Desk
+from tests.databases.database import DatabaseServer
+from tests.databases.farm import ServerFarm
+from tests.databases.fixtures import start_or_skip
+from tests.databases.mariadb import MariaDb
+from tests.databases.mysql import MySql8
 from tests.mysql.rig import Rig, rig_on
-from tests.servers.database import DatabaseServer
-from tests.servers.farm import ServerFarm
-from tests.servers.fixtures import start_or_skip
-from tests.servers.mariadb import MariaDb
-from tests.servers.mysql import MySql8
 
 KINDS: dict[str, type[DatabaseServer]] = {"mariadb": MariaDb, "mysql8": MySql8}
 

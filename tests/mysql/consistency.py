@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.servers.database import DatabaseServer
+from tests.databases.database import DatabaseServer
 
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 

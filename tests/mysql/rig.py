@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
+from tests.databases.database import DatabaseServer
+from tests.databases.proxy import Proxy
 from tests.mysql.consistency import inconsistencies
-from tests.servers.database import DatabaseServer
-from tests.servers.proxy import Proxy
 from tests.shared_shards.rig import ShardRig
 
 DATABASE = "pinlater_1"

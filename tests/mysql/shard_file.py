@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.servers.database import DatabaseServer
+from tests.databases.database import DatabaseServer
 
 
 class ShardFile:

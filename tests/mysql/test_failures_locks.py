@@ -14,8 +14,8 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.mysql.connection import ConnectionLost, connect
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from tests.contract.desk import Desk
+from tests.databases.mariadb import MariaDb
 from tests.mysql.rig import Rig, rig_on
-from tests.servers.mariadb import MariaDb
 from tests.shared_shards.rig import gathered, stats_of, until
 
 # The database sends away who has changed less: this is more than any of ours.

@@ -22,8 +22,8 @@ from pinlater.server.storage.mysql.errors import translate
 from pinlater.server.storage.mysql.migration import newest_version
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from tests.contract.desk import Desk
+from tests.databases.database import DatabaseServer
 from tests.mysql.rig import Rig
-from tests.servers.database import DatabaseServer
 from tests.shared_shards.rig import QUEUE, until
 
 NEEDED = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "REFERENCES"]

@@ -15,9 +15,9 @@ from pinlater.domain.job import ClaimedJob, Holder, NewJob, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
 from pinlater.server.storage.values import Ack, ClaimCall, InsertRequest, JobKey
 from tests.crash.history import Recorder, check
+from tests.databases.database import DatabaseServer
+from tests.databases.disk import SmallDisk
 from tests.mysql.rig import Rig, rig_on
-from tests.servers.database import DatabaseServer
-from tests.servers.disk import SmallDisk
 from tests.shared_shards.rig import QUEUE, gathered, until
 
 TIMEOUT_MS = 2_000

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pinlater.testing.real_server import RealServer
-from tests.servers.mariadb import MariaDb
+from tests.databases.mariadb import MariaDb
 from tests.shared_shards.rig import until
 
 

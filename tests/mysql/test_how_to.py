@@ -13,8 +13,8 @@ import pytest
 
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer
+from tests.databases.database import DatabaseServer, ServerMissing, program
 from tests.house.snippets import Block, blocks
-from tests.servers.database import DatabaseServer, ServerMissing, program
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 SET_UP, OPERATE = PAGES / "run-on-mysql.md", PAGES / "operate-mysql.md"

@@ -17,7 +17,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.app import App
 from pinlater.server.config.load import load
-from tests.servers.mariadb import MariaDb
+from tests.databases.mariadb import MariaDb
 
 Start = Callable[..., Awaitable[App]]
 

@@ -11,9 +11,9 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.mysql.server_requirements import judge
 from pinlater.server.storage.mysql.statements import lock_name
 from pinlater.server.storage.values import InsertRequest
+from tests.databases.database import DatabaseServer
 from tests.mysql.rig import rig_on
 from tests.mysql.test_layout import READ_LIMIT
-from tests.servers.database import DatabaseServer
 from tests.shared_shards.rig import QUEUE
 
 MANY = 40

@@ -14,7 +14,7 @@ from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import TimeToLive
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
-from tests.servers.database import DatabaseServer
+from tests.databases.database import DatabaseServer
 
 DATABASE = "partitions"
 

@@ -26,8 +26,8 @@ from pinlater.server.storage.mysql.statements import (
     rows,
     sql,
 )
+from tests.databases.database import DatabaseServer
 from tests.mysql.rig import Rig, rig_on
-from tests.servers.database import DatabaseServer
 
 # Tables that grow with the jobs.
 LARGE = {

@@ -13,11 +13,11 @@ import pytest
 
 from pinlater.client import Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
+from tests.databases.certificates import make_certificates
+from tests.databases.database import DatabaseServer
+from tests.databases.mariadb import MariaDb
+from tests.databases.mysql import MySql8
 from tests.mysql.shard_file import ShardFile
-from tests.servers.certificates import make_certificates
-from tests.servers.database import DatabaseServer
-from tests.servers.mariadb import MariaDb
-from tests.servers.mysql import MySql8
 from tests.shared_shards.serving import metrics, work_off
 
 

@@ -14,9 +14,9 @@ import pytest
 from pinlater.client import Client, Job
 from pinlater.client.errors import NoHealthyShards, PinLaterError
 from pinlater.testing.real_server import RealServer
+from tests.databases.database import DatabaseServer
+from tests.databases.mariadb import MariaDb
 from tests.mysql.shard_file import ShardFile
-from tests.servers.database import DatabaseServer
-from tests.servers.mariadb import MariaDb
 
 _PATIENCE_S = 30.0
 # MySQL looks once a minute whether there is room again.

@@ -11,7 +11,7 @@ from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.storage.mysql.server_requirements import judge
 from pinlater.server.storage.mysql.settings import Endpoint
 from pinlater.server.storage.mysql.shard import MysqlShard
-from tests.servers.database import DatabaseServer
+from tests.databases.database import DatabaseServer
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 from bench.servers import Server
 from pinlater.client import Ack, Client, Job
 from pinlater.server.storage.mysql.stats import Stats
+from tests.databases.mariadb import MariaDb
+from tests.databases.ports import free_port
 from tests.mysql.shard_file import ShardFile
-from tests.servers.mariadb import MariaDb
-from tests.servers.ports import free_port
 
 _PATIENCE_S = 20.0
 LANES = ("insert", "claim", "finish")

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.contract.desk import Desk
+from tests.databases.redis import RedisServer
 from tests.redis.rig import Rig, rig_on
-from tests.servers.redis import RedisServer
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.redis.keys import INDEX_OF
 from pinlater.server.storage.redis.packing import HAS_PAST, read_claim, read_job
-from tests.servers.redis import RedisServer
+from tests.databases.redis import RedisServer
 
 _JOB = b"j"
 

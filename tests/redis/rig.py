@@ -9,9 +9,9 @@ from typing import Any
 from pinlater.server.storage.redis.scripts import names, script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
+from tests.databases.proxy import Proxy
+from tests.databases.redis import RedisServer
 from tests.redis.consistency import inconsistencies
-from tests.servers.proxy import Proxy
-from tests.servers.redis import RedisServer
 from tests.shared_shards.rig import ShardRig
 
 FRONT = b"pinlater{1}:"

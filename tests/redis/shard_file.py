@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import PASSWORD, USER
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import PASSWORD, USER
 
 
 class ShardFile:

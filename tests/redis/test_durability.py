@@ -14,8 +14,8 @@ import pytest
 from pinlater.client import Ack, Client, Job, Outcome
 from pinlater.client.errors import PinLaterError
 from pinlater.testing.real_server import RealServer
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import WITH_USERS, url_of
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import WITH_USERS, url_of
 
 _PATIENCE_S = 30.0
 _ENOUGH = 300

@@ -14,8 +14,8 @@ from pinlater.server.storage.redis.errors import Refused, refusal_of, translate
 from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import QUEUE, Desk
+from tests.databases.redis import RedisServer
 from tests.redis.rig import Rig, rig_on
-from tests.servers.redis import RedisServer
 from tests.shared_shards.rig import until
 
 

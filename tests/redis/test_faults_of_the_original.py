@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.client import Ack, Checkpoint, Client, Job, JobState
 from pinlater.testing.real_server import RealServer
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import url_of
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import url_of
 
 EVERY_BYTE = bytes(range(256)) + b"\xff\xfe \xc3\x28 \xed\xa0\x80"
 

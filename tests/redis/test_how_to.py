@@ -12,9 +12,9 @@ from redis.exceptions import ResponseError
 
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import WITH_USERS, as_admin
 from tests.house.snippets import blocks
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import WITH_USERS, as_admin
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-on-redis.md"
 

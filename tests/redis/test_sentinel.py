@@ -14,9 +14,9 @@ import redis
 from pinlater.client import Ack, Client, Job
 from pinlater.client.errors import PinLaterError
 from pinlater.testing.real_server import RealServer
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin, url_of
-from tests.servers.sentinel import Sentinels
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin, url_of
+from tests.databases.sentinel import Sentinels
 
 _PATIENCE_S = 30.0
 

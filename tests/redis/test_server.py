@@ -11,11 +11,11 @@ import pytest
 
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
+from tests.databases.certificates import make_certificates
+from tests.databases.ports import free_port
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import PASSWORD, USER, WITH_USERS, url_of
 from tests.redis.shard_file import ShardFile
-from tests.servers.certificates import make_certificates
-from tests.servers.ports import free_port
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import PASSWORD, USER, WITH_USERS, url_of
 from tests.shared_shards.serving import metrics, shard_of, work_off
 
 

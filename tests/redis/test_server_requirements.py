@@ -14,8 +14,8 @@ from pinlater.server.storage.redis.scripts import names
 from pinlater.server.storage.redis.server_requirements import check_server, warnings_of
 from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin
 
 
 class Saying:

@@ -14,7 +14,7 @@ from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.shard_lanes import ClaimRequest
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
 from tests.sharding.farm import Farm, on_farm
 
@@ -195,7 +195,7 @@ def test_a_keyed_request_that_waited_too_long_for_its_stores_turn_is_not_begun(m
     """A process may stand still when its lane has looked already."""
     now_s = 100.0
     monkeypatch.setattr("pinlater.server.storage.request_keys.time.perf_counter", lambda: now_s)
-    turn, keyed, plain = Turn(), InsertRequest("q", [], "key"), InsertRequest("q", [])
+    turn, keyed, plain = InsertAge(), InsertRequest("q", [], "key"), InsertRequest("q", [])
     now_s += 19.0
     turn.check([plain, keyed])
     now_s += 2.0

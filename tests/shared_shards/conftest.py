@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.contract.desk import Desk
+from tests.databases.redis import RedisServer
 from tests.mysql.rig import rig_on as mysql_rig_on
 from tests.redis.rig import rig_on as redis_rig_on
-from tests.servers.redis import RedisServer
 from tests.shared_shards.rig import ShardRig
 
 # The fixture with the session's server of each kind.

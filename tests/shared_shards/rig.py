@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
-from tests.servers.proxy import Proxy
+from tests.databases.proxy import Proxy
 
 __all__ = ["PATIENCE_S", "QUEUE", "ShardRig", "gathered", "stats_of", "until"]
 

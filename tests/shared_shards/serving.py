@@ -15,11 +15,11 @@ import pytest
 
 from pinlater.client import Ack, Client
 from pinlater.testing.real_server import RealServer
+from tests.databases.mariadb import MariaDb
+from tests.databases.redis import RedisServer
+from tests.databases.redis_users import PASSWORD, USER
 from tests.mysql.shard_file import ShardFile as MysqlShardFile
 from tests.redis.shard_file import ShardFile as RedisShardFile
-from tests.servers.mariadb import MariaDb
-from tests.servers.redis import RedisServer
-from tests.servers.redis_users import PASSWORD, USER
 
 _PATIENCE_S = 20.0
 

@@ -17,13 +17,13 @@ from pinlater.domain.job import Outcome
 from pinlater.server.app import App
 from pinlater.server.config.load import load
 from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
+from tests.databases.clock import FakeClock
+from tests.databases.database import DatabaseServer, ServerMissing
+from tests.databases.farm import ServerFarm
+from tests.databases.fixtures import other_redis_program
+from tests.databases.redis import RedisServer
 from tests.handed_out import answer_of
 from tests.mysql.conftest import KINDS
-from tests.servers.clock import FakeClock
-from tests.servers.database import DatabaseServer, ServerMissing
-from tests.servers.farm import ServerFarm
-from tests.servers.fixtures import other_redis_program
-from tests.servers.redis import RedisServer
 from tests.shared_shards.conftest import AnyRig, rig_on
 from tests.shared_shards.rig import QUEUE
 

@@ -14,7 +14,7 @@ from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.server.storage.relational import in_hand
 from pinlater.server.storage.sqlite import queues
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import QueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache, Transaction
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import JobKey
@@ -103,7 +103,7 @@ async def test_a_rollback_leaves_memory_as_the_file_is(either: Bench) -> None:
     assert len(await either.claim(100)) == 5
 
 
-def _memory_of(queue_cache: QueueCache) -> object:
+def _memory_of(queue_cache: SqliteQueueCache) -> object:
     """The queues and counters in memory."""
     queues = {
         entry.name: (entry.queue_id, entry.settings, [counter.row() for counter in entry.counters.values()])
@@ -138,7 +138,7 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(QueueCache, "reload", None)
+        patch.setattr(SqliteQueueCache, "reload", None)
         with pytest.raises(ZeroDivisionError):
             await writer_of(bench).carry_out(halfway)
     assert _memory_of(queue_cache) == before

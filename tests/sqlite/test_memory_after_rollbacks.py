@@ -14,7 +14,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
-from pinlater.server.storage.sqlite.queue_cache import QueueCache
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Ack, Checkpoint, JobKey, TimeToLive
 from tests.contract.desk import Desk, Held
@@ -42,7 +42,7 @@ class FailingCommits:
         return self._within.execute(text, *values)
 
 
-def picture(queue_cache: QueueCache) -> dict[str, object]:
+def picture(queue_cache: SqliteQueueCache) -> dict[str, object]:
     """What the queue cache knows; bounds that may be lower than what they bound are left out."""
     return {
         "queues": {
@@ -163,7 +163,7 @@ async def test_memory_is_what_the_file_has_after_each_transaction(desk: Desk, se
     for _ in range(STEPS):
         before = failing.failed
         await load.step()
-        in_file = QueueCache()
+        in_file = SqliteQueueCache()
         in_file.reload(opened.connection.execute)
         now = picture(opened.queue_cache)
         expected = picture(in_file)

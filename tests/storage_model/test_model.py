@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.stores import SHARED, STORES, make_store, needs_server
-from tests.servers.fixtures import OTHER_REDIS_SERVERS
+from tests.databases.fixtures import OTHER_REDIS_SERVERS
 from tests.storage_model.machine import QueuesMachine, ServersMachine, ShardMachine
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))

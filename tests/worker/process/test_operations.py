@@ -36,7 +36,7 @@ from pinlater.worker._process.control_channel import Answer, Ask, ControlChannel
 from pinlater.worker._process.health import HealthReport
 from pinlater.worker._supervisor.supervisor import STARTS
 from pinlater.worker.counts import DURATION_BOUNDS_S
-from tests.servers.ports import free_port
+from tests.databases.ports import free_port
 from tests.worker import set_up_tasks
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import FAST, running, state_of

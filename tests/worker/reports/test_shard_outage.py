@@ -13,7 +13,7 @@ from pinlater.client import AsyncClient, ClaimedJob, JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.testing.real_server import RealServer
 from pinlater.worker import Snooze, Worker, WorkerSettings, current_job
-from tests.servers.redis import RedisServer
+from tests.databases.redis import RedisServer
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
 

@@ -40,7 +40,7 @@ class KeyedAnswer(NamedTuple):
         return cls(now_ms, fingerprint, array("q", answer.ids).tobytes(), existing)
 
 
-class Turn:
+class InsertAge:
     """The time between a store's being asked to insert and its asking the database: made when the store is asked."""
 
     def __init__(self) -> None:

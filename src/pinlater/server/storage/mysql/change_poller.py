@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from pinlater.server.storage.mysql.queue_cache import QueueCache
+from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.readers import Readers
 from pinlater.server.storage.mysql.statements import sql
 
 _LIST_ACTIVITY = sql("list_activity")
 
 
-class ChangePoller:
+class MysqlChangePoller:
     """Compares what other servers' writers have counted in each queue. `own`: this server's first and last writer."""
 
     def __init__(
         self,
         readers: Readers,
-        queue_cache: QueueCache,
+        queue_cache: MysqlQueueCache,
         refresh: Callable[[], Awaitable[None]],
         own: Callable[[], tuple[int, int]],
     ) -> None:

@@ -29,7 +29,7 @@ from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
-from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, KeyedAnswer, Turn
+from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 _INSERT_JOBS = sql("insert_jobs")
@@ -54,7 +54,7 @@ async def insert(
     transaction: Transaction,
     requests: Sequence[InsertRequest],
     now_ms: int,
-    turn: Turn,
+    age: InsertAge,
     slots_lost: Collection[int] = (),
 ) -> list[Inserted | PinLaterError]:
     """Decides request by request, then stores the rows of all of them. Ids of a lost slot may be another server's jobs by now."""
@@ -67,7 +67,7 @@ async def insert(
         if batch.jobs_left:
             await batch.add_jobs_left()
     batch.store()
-    turn.check(requests)
+    age.check(requests)
     await transaction.commit()
     return results
 

@@ -81,7 +81,7 @@ class QueueEntry:
                 floors[priority] = run_after_ms
 
 
-class QueueCache:
+class MysqlQueueCache:
     """The queues of one shard as they were when it was last read. `monotonic` in seconds."""
 
     def __init__(self, monotonic: Callable[[], float], priority_levels: int) -> None:

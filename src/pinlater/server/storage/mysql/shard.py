@@ -23,7 +23,7 @@ from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
 from pinlater.server.storage.mysql import queues as queue_rows
-from pinlater.server.storage.mysql.change_poller import ChangePoller
+from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
 from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, connect
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.server.storage.mysql.errors import is_ours, translate
@@ -31,7 +31,7 @@ from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapsh
 from pinlater.server.storage.mysql.membership import Membership, members
 from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
-from pinlater.server.storage.mysql.queue_cache import QueueCache
+from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.readers import Readers
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
@@ -41,7 +41,7 @@ from pinlater.server.storage.relational import in_hand, sweeping
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.looking import Reader
 from pinlater.server.storage.relational.shard import RelationalShard
-from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import Snapshots
 from pinlater.server.storage.values import (
     Ack,
@@ -94,7 +94,7 @@ class MysqlShard(RelationalShard):
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
         self._monotonic = monotonic
-        self._queue_cache = QueueCache(monotonic, self._settings.priority_levels)
+        self._queue_cache = MysqlQueueCache(monotonic, self._settings.priority_levels)
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect_reader, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
@@ -107,7 +107,7 @@ class MysqlShard(RelationalShard):
         self._partitions_at_ms = 0
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
-        self._changes = ChangePoller(self._readers, self._queue_cache, self._refresh, self._own_writers)
+        self._changes = MysqlChangePoller(self._readers, self._queue_cache, self._refresh, self._own_writers)
         self._highest_id = 0
         self._is_open = False
 
@@ -180,6 +180,7 @@ class MysqlShard(RelationalShard):
 
     async def members(self) -> Sequence[Member]:
         """The servers that use this shard now."""
+        self._check_open()
         return await self._readers.read(lambda c: members(c, self._settings.lease_ms))
 
     @property
@@ -247,9 +248,11 @@ class MysqlShard(RelationalShard):
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         """The queue cache learns of them at their first use."""
+        self._check_open()
         return await self._other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        self._check_open()
         newest_ms = await self._other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms, now_ms))
         await self._refresh()
         return newest_ms
@@ -264,6 +267,7 @@ class MysqlShard(RelationalShard):
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
+        self._check_open()
         if not await self._other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
             raise QueueNotFound(name)
 
@@ -271,8 +275,8 @@ class MysqlShard(RelationalShard):
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         self._check_open()
-        lost, turn = self._membership.lost, Turn()
-        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, turn, lost))
+        lost, age = self._membership.lost, InsertAge()
+        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, lost))
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         self._check_open()

@@ -43,7 +43,7 @@ from pinlater.server.storage.mysql.errors import (
     is_ours,
     translate,
 )
-from pinlater.server.storage.mysql.queue_cache import QueueCache, QueueEntry
+from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache, QueueEntry
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Sql, Template, sql
 from pinlater.server.storage.mysql.stats import Stats
@@ -72,7 +72,9 @@ class Transaction:
     had better look first.
     """
 
-    def __init__(self, writer: Writer, connection: MysqlConnection, queue_cache: QueueCache, *, careful: bool) -> None:
+    def __init__(
+        self, writer: Writer, connection: MysqlConnection, queue_cache: MysqlQueueCache, *, careful: bool
+    ) -> None:
         self._writer = writer
         self._connection = connection
         self.queue_cache = queue_cache
@@ -206,7 +208,7 @@ class Writer:
         self,
         connect: Callable[[], Awaitable[MysqlConnection]],
         endpoint: Endpoint,
-        queue_cache: QueueCache,
+        queue_cache: MysqlQueueCache,
         refresh: Callable[[], Awaitable[None]],
         rejoin: Callable[[int], Awaitable[None]],
         settings: MysqlSettings,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.domain.errors import ShardRefused
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.packing import I64
-from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.stats import Stats
 from pinlater.server.storage.redis.writer import Writer
@@ -31,7 +31,7 @@ class Access(NamedTuple):
 
     writer: Writer
     readers: Readers
-    queue_cache: QueueCache
+    queue_cache: RedisQueueCache
     queues: Mapping[str, bytes]  # of those that the call names, the ones that there are
     stats: Stats
     refresh: Callable[[], Awaitable[None]]  # reads the queue cache anew

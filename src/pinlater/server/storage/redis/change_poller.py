@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from pinlater.server.storage.redis.keys import QUEUE_BYTES
-from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 
 
-class ChangePoller:
+class RedisChangePoller:
     """Collects what the looks of the sweeps tell of changes: `seen` is the number of the newest one."""
 
-    def __init__(self, queue_cache: QueueCache, refresh: Callable[[], Awaitable[None]], writers: int) -> None:
+    def __init__(self, queue_cache: RedisQueueCache, refresh: Callable[[], Awaitable[None]], writers: int) -> None:
         """`writers`: of each server."""
         self._queue_cache = queue_cache
         self._refresh = refresh

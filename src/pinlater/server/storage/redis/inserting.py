@@ -22,7 +22,7 @@ from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.errors import SlotLost
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
-from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 _SIZE = Struct(">I")
@@ -41,7 +41,7 @@ async def insert(
     front: bytes,
     requests: Sequence[InsertRequest],
     now_ms: int,
-    turn: Turn,
+    age: InsertAge,
     slots_lost: Collection[int] = (),
 ) -> list[Inserted | PinLaterError]:
     """Ids of a lost slot may be another server's jobs by now."""
@@ -56,7 +56,7 @@ async def insert(
             results.append(batch.add(request))
             if len(request.jobs) > _JOBS_A_TURN:
                 await asyncio.sleep(0)
-    turn.check(requests)
+    age.check(requests)
     answers = await batch.store()
     return [
         _answer(request, answers[result] if answers else 0) if isinstance(result, int) else result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 
-class QueueCache:
+class RedisQueueCache:
     """Queues by name and by the number that their keys have."""
 
     def __init__(self) -> None:

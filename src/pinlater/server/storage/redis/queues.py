@@ -9,7 +9,7 @@ from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import Queue, QueueConfig, queue_of, settings_text
 from pinlater.server.storage.redis.access import conflict
 from pinlater.server.storage.redis.arguments import encode
-from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.values import DELETION_KEPT_MS
@@ -23,7 +23,7 @@ _QUEUES_A_CALL = 200
 _FIRST_NUMBER_MAX = 2**31
 
 
-async def merge(writer: Writer, readers: Readers, cache: QueueCache, queues: Sequence[Queue]) -> list[Queue]:
+async def merge(writer: Writer, readers: Readers, cache: RedisQueueCache, queues: Sequence[Queue]) -> list[Queue]:
     """As `QueueStore.merge_queues`."""
     merged: list[Queue] = []
     for start in range(0, len(queues), _QUEUES_A_CALL):

@@ -21,7 +21,7 @@ from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, 
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.arguments import encode
-from pinlater.server.storage.redis.change_poller import ChangePoller
+from pinlater.server.storage.redis.change_poller import RedisChangePoller
 from pinlater.server.storage.redis.connection import Address, Connection, connect
 from pinlater.server.storage.redis.errors import StaleQueues
 from pinlater.server.storage.redis.failover import MasterWatch
@@ -31,13 +31,13 @@ from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.redis.membership import Membership, members
 from pinlater.server.storage.redis.migration import migrate
-from pinlater.server.storage.redis.queue_cache import QueueCache
+from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.server_requirements import Memory, check_server
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
 from pinlater.server.storage.redis.writer import Writer
-from pinlater.server.storage.request_keys import Turn
+from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 from pinlater.server.storage.values import (
     Ack,
@@ -100,7 +100,7 @@ class RedisShard:
         self._settings = settings or RedisSettings()
         self._monotonic = monotonic
         self._front = front_of(self._settings.tag_of(name))
-        self._queue_cache = QueueCache()
+        self._queue_cache = RedisQueueCache()
         self._membership = Membership(self._settings.lease_ms, _WRITERS)
         self._readers = Readers(self._connect, endpoint, self._settings, self.stats)
         self._inserting, self._claiming, self._finishing, self._other = self._writers = [
@@ -115,7 +115,7 @@ class RedisShard:
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = Finished()
         self._repair = IndexRepair()
-        self._changes = ChangePoller(self._queue_cache, self._refresh, _WRITERS)
+        self._changes = RedisChangePoller(self._queue_cache, self._refresh, _WRITERS)
         self._due_by_ms = 0
         self._highest_id = 0
         self._is_open = False
@@ -181,6 +181,7 @@ class RedisShard:
 
     async def members(self) -> Sequence[Member]:
         """The servers that use this shard now."""
+        self._check_open()
         return await members(self._readers.run, self._settings.lease_ms)
 
     @property
@@ -234,9 +235,11 @@ class RedisShard:
         return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        self._check_open()
         return await queue_rows.merge(self._other, self._readers, self._queue_cache, queues)
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        self._check_open()
         newest_ms = await queue_rows.delete(self._other, names, deleted_ms, now_ms)
         await self._refresh()
         return newest_ms
@@ -250,6 +253,7 @@ class RedisShard:
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
+        self._check_open()
         await queue_rows.configure(self._other, self._readers, name, config, paused, version)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
@@ -258,11 +262,11 @@ class RedisShard:
         self._check_open()
         if await self._memory.is_full(self._readers):
             raise StoreFull(f"{self.endpoint}: {self._memory}")
-        lost, turn = self._membership.lost, Turn()
+        lost, age = self._membership.lost, InsertAge()
         return await self._with_queues(
             self._inserting,
             [request.queue for request in requests],
-            lambda access: inserting.insert(access, self._front, requests, now_ms, turn, lost),
+            lambda access: inserting.insert(access, self._front, requests, now_ms, age, lost),
         )
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.server.storage.sqlite.queue_cache import Counter, QueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import Counter, SqliteQueueCache, Transaction
 from pinlater.server.storage.sqlite.statements import sql
 
 _COUNT_READY_BETWEEN = sql("count_ready_between")
 _SELECT_READY_AFTER = sql("select_ready_after")
 
 
-def advance_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
+def advance_wanted(queue_cache: SqliteQueueCache, now_ms: int) -> bool:
     """Whether a mark can be moved over jobs, or has to come back after the clock did."""
     return any(_behind(counter, now_ms) for queue in queue_cache.queues.values() for counter in queue.counters.values())
 

@@ -12,7 +12,7 @@ from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.relational.bulk import delete_ids, finished, oldest
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import Counter, QueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import Counter, SqliteQueueCache, Transaction
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.values import Swept, TimeToLive
 
@@ -24,7 +24,7 @@ _DELETE_COUNTERS = sql("delete_counters")
 _DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 
 
-def collect_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
+def collect_wanted(queue_cache: SqliteQueueCache, now_ms: int) -> bool:
     """Whether there can be garbage."""
     if (
         queue_cache.dropped
@@ -35,7 +35,7 @@ def collect_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
     return any(c.succeeded or c.failed for queue in queue_cache.queues.values() for c in queue.counters.values())
 
 
-def with_finished(queue_cache: QueueCache, ttls: Sequence[TimeToLive]) -> list[TimeToLive]:
+def with_finished(queue_cache: SqliteQueueCache, ttls: Sequence[TimeToLive]) -> list[TimeToLive]:
     """The times to live of queues that have finished jobs."""
     return [
         ttl

@@ -16,7 +16,7 @@ from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.server.storage.request_keys import KeyedAnswer
-from pinlater.server.storage.sqlite.queue_cache import QueueCache, QueueEntry, Transaction
+from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache, Transaction
 from pinlater.server.storage.sqlite.statements import Rows, Wanted, sql
 from pinlater.server.storage.values import Inserted, InsertRequest
 
@@ -86,7 +86,7 @@ class _Batch:
 
     def __init__(self, transaction: Transaction, now_ms: int) -> None:
         self._transaction = transaction
-        self._queue_cache: QueueCache = transaction.queue_cache
+        self._queue_cache: SqliteQueueCache = transaction.queue_cache
         self._now_ms = now_ms
         self._floor = self._highest = transaction.queue_cache.highest_id
         self._plain: list[object] = []

@@ -140,7 +140,7 @@ class QueueEntry:
         return sum(counter.pending for counter in self.counters.values())
 
 
-class QueueCache:
+class SqliteQueueCache:
     """Queues by name and by id, the counters that this transaction touched, and lower bounds that save idle sweeps a query."""
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class Transaction:
 
     __slots__ = ("connection", "cursor", "execute", "executemany", "queue_cache")
 
-    def __init__(self, connection: sqlite3.Connection, queue_cache: QueueCache) -> None:
+    def __init__(self, connection: sqlite3.Connection, queue_cache: SqliteQueueCache) -> None:
         self.connection = connection
         self.cursor = connection.cursor()
         self.execute = self.cursor.execute

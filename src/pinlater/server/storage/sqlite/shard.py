@@ -35,7 +35,7 @@ from pinlater.server.storage.sqlite.dialect import SqliteDialect, SqliteReader, 
 from pinlater.server.storage.sqlite.errors import translate
 from pinlater.server.storage.sqlite.file_identity import FileIdentity
 from pinlater.server.storage.sqlite.lock import FileLock
-from pinlater.server.storage.sqlite.queue_cache import QueueCache
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.readers import Readers
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
@@ -72,7 +72,7 @@ class _Opened:
         try:
             migration.migrate(self.connection, path)
             reserve_log(path, settings)
-            self.queue_cache = QueueCache()
+            self.queue_cache = SqliteQueueCache()
             self.queue_cache.reload(self.connection.execute)
             self.highest_id = self.queue_cache.highest_id
             self.readers = Readers(path, settings)

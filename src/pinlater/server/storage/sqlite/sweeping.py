@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import QueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache, Transaction
 from pinlater.server.storage.values import Swept
 
 
-def time_out_wanted(queue_cache: QueueCache) -> bool:
+def time_out_wanted(queue_cache: SqliteQueueCache) -> bool:
     return any(counter.in_progress for queue in queue_cache.queues.values() for counter in queue.counters.values())
 
 
-def expire_wanted(queue_cache: QueueCache, now_ms: int) -> bool:
+def expire_wanted(queue_cache: SqliteQueueCache, now_ms: int) -> bool:
     return queue_cache.first_expiry_ms < now_ms
 
 

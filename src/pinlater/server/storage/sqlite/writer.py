@@ -36,7 +36,7 @@ from pinlater.server.storage.sqlite.commit_thread import CommitThread
 from pinlater.server.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
 from pinlater.server.storage.sqlite.file_identity import FileIdentity
 from pinlater.server.storage.sqlite.pace import CommitPace
-from pinlater.server.storage.sqlite.queue_cache import QueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache, Transaction
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Writer:
         self,
         connection: sqlite3.Connection,
         path: Path,
-        queue_cache: QueueCache,
+        queue_cache: SqliteQueueCache,
         settings: SqliteSettings,
         monotonic: Callable[[], float],
         file_identity: FileIdentity,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.servers.database import ServerMissing
+from tests.databases.database import ServerMissing
 
 
 class FakeClock:

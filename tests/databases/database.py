@@ -20,11 +20,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tests.servers.disk import SmallDisk
-from tests.servers.ports import free_port
+from tests.databases.disk import SmallDisk
+from tests.databases.ports import free_port
 
 if TYPE_CHECKING:
-    from tests.servers.certificates import Certificates
+    from tests.databases.certificates import Certificates
 
 Option = str | int | bool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.servers.database import ACCOUNTS, DatabaseServer, ServerMissing, program
+from tests.databases.database import ACCOUNTS, DatabaseServer, ServerMissing, program
 
 _PATIENCE_S = 60.0
 

@@ -18,13 +18,13 @@ from typing import TypeVar
 
 import pytest
 
-from tests.servers.database import DatabaseServer, Option, ServerFailed, ServerMissing
-from tests.servers.disk import NoSmallDisk
-from tests.servers.farm import TEMPLATES_VARIABLE, ServerFarm
-from tests.servers.guard import Guard
-from tests.servers.mariadb import MariaDb
-from tests.servers.mysql import MySql8
-from tests.servers.redis import RedisServer
+from tests.databases.database import DatabaseServer, Option, ServerFailed, ServerMissing
+from tests.databases.disk import NoSmallDisk
+from tests.databases.farm import TEMPLATES_VARIABLE, ServerFarm
+from tests.databases.guard import Guard
+from tests.databases.mariadb import MariaDb
+from tests.databases.mysql import MySql8
+from tests.databases.redis import RedisServer
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 

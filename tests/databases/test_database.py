@@ -11,8 +11,8 @@ from pathlib import Path
 import asyncmy.errors
 import pytest
 
-from tests.servers.database import DatabaseServer, ServerFailed
-from tests.servers.mysql import MySql8
+from tests.databases.database import DatabaseServer, ServerFailed
+from tests.databases.mysql import MySql8
 
 Start = Callable[..., DatabaseServer]
 

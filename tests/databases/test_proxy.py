@@ -12,9 +12,9 @@ import asyncmy
 import asyncmy.errors
 import pytest
 
-from tests.servers.database import DatabaseServer
-from tests.servers.mariadb import MariaDb
-from tests.servers.proxy import Proxy, in_thread
+from tests.databases.database import DatabaseServer
+from tests.databases.mariadb import MariaDb
+from tests.databases.proxy import Proxy, in_thread
 
 _PATIENCE_S = 30
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]

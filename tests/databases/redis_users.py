@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from tests.servers.farm import ServerFarm
-from tests.servers.fixtures import start_redis_or_skip
-from tests.servers.redis import RedisServer
+from tests.databases.farm import ServerFarm
+from tests.databases.fixtures import start_redis_or_skip
+from tests.databases.redis import RedisServer
 
 USER, ADMIN = "pinlater", "default"
 # Of both. With what has to be quoted in addresses and shells.

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tests.servers.database import DatabaseServer, Option
-from tests.servers.guard import Guard
-from tests.servers.redis import RedisServer
+from tests.databases.database import DatabaseServer, Option
+from tests.databases.guard import Guard
+from tests.databases.redis import RedisServer
 
 if TYPE_CHECKING:
-    from tests.servers.certificates import Certificates
+    from tests.databases.certificates import Certificates
 
 # Names the folder where the workers of a parallel run share templates.
 TEMPLATES_VARIABLE = "TEST_SERVER_TEMPLATES"
@@ -98,7 +98,7 @@ class ServerFarm:
     def certificates(self) -> Certificates:
         """The session's authority and the servers' certificate."""
         if self._certificates is None:
-            from tests.servers.certificates import make_certificates  # here, since few need its library
+            from tests.databases.certificates import make_certificates  # here, since few need its library
 
             self._certificates = make_certificates(self._home() / "certificates")
         return self._certificates

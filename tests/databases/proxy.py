@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-from tests.servers.answers import LastAnswer
-from tests.servers.link import RESET, Direction, Flow, Link, Trap
-from tests.servers.ports import free_port
+from tests.databases.answers import LastAnswer
+from tests.databases.link import RESET, Direction, Flow, Link, Trap
+from tests.databases.ports import free_port
 
 __all__ = ["Proxy", "Trap", "in_thread"]
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.servers.database import Option, ServerFailed, program
-from tests.servers.ports import free_port
+from tests.databases.database import Option, ServerFailed, program
+from tests.databases.ports import free_port
 
 if TYPE_CHECKING:
-    from tests.servers.certificates import Certificates
+    from tests.databases.certificates import Certificates
 
 _START_S = 30.0
 _STOP_S = 20.0

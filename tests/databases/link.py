@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from tests.servers.answers import LastAnswer
+from tests.databases.answers import LastAnswer
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _CHUNK = 65_536

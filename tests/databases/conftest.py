@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.servers.database import DatabaseServer
+from tests.databases.database import DatabaseServer
 
 
 @pytest.fixture(params=["mariadb", "mysql8"])

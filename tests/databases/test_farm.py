@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.database import ServerMissing, program
-from tests.servers.farm import ServerFarm
-from tests.servers.guard import processes_of
-from tests.servers.mariadb import MariaDb
+from tests.databases.database import ServerMissing, program
+from tests.databases.farm import ServerFarm
+from tests.databases.guard import processes_of
+from tests.databases.mariadb import MariaDb
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # A session that starts a server, tells its folder and then waits for its end.
 SESSION = """
-from tests.servers.farm import ServerFarm
-from tests.servers.mariadb import MariaDb
+from tests.databases.farm import ServerFarm
+from tests.databases.mariadb import MariaDb
 with ServerFarm() as farm:
     server = farm.start(MariaDb)
     print(server.folder.parent, flush=True)
