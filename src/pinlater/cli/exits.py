@@ -74,6 +74,8 @@ def hint_for(error: PinLaterError) -> str:
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
     if isinstance(error, QueueNameInvalid):
         return "(a name has ASCII letters, digits and underscores only)"
+    if error.detail == "DESCRIPTOR_INVALID":
+        return "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `enqueue` and `scan` print it)"
     return ""
 
 

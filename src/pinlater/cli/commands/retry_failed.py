@@ -10,7 +10,7 @@ from pinlater.cli import options, output
 from pinlater.cli.commands.run_now import print_runs, run_all
 from pinlater.client import AsyncClient
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="The most jobs to change.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to change.")]
 
 
 def retry_failed(
