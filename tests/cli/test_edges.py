@@ -18,7 +18,6 @@ from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.enqueue import batches
 from pinlater.cli.main import COMMANDS, TRYING
 from pinlater.client import Job, errors
-from pinlater.domain.errors import DescriptorInvalid
 from pinlater.server.config.extras import install_line
 from tests.cli.conftest import Pinlater
 
@@ -212,7 +211,7 @@ def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, m
 def test_hints_say_what_to_do_about_a_queue() -> None:
     assert "`pinlater queue create NAME` creates one" in exits.hint_for(errors.QueueNotFound("x"))
     assert "letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
-    assert "emails:s1:p1:73" in exits.hint_for(DescriptorInvalid("foo"))
+    assert "emails:s1:p1:73" in exits.hint_for(errors.CallerError("x", detail="DESCRIPTOR_INVALID"))
     assert exits.hint_for(errors.ServerUnreachable("x")) == ""
 
 
