@@ -177,29 +177,35 @@ async def test_a_full_disk_refuses_and_loses_nothing(kind: str, request: pytest.
 
 
 async def fill_and_free(rig: Rig, disk: SmallDisk) -> None:
+    """MySQL 8.0.15 may crash on a full disk when it splits a page of `jobs`. It is started again then, and nothing may be lost either."""
     desk = await rig.desk(direct=True)
     body = b"x" * 7_000  # at hundreds of kilobytes MariaDB 10.11 ends itself
     stored = [await desk.put(body) for _ in range(20)]
-    disk.fill(leave_bytes=2_000_000)  # with 3 MB left, MySQL 8.0.15 crashes when it splits a page of `jobs`
-    refused: PinLaterError | None = None
-    while refused is None:
-        [answer] = await gathered([desk.put(body)])
-        if isinstance(answer, PinLaterError):
-            refused = answer
-        else:
-            stored.append(answer)
-    assert isinstance(refused, StoreFull), refused
-    assert "is full" in refused.message
-    assert refused.retryable
-    disk.free()
+    disk.fill(leave_bytes=2_000_000)
+    refusals: list[PinLaterError] = []
 
     async def stores() -> bool:
         [answer] = await gathered([desk.put(body)])
         if isinstance(answer, JobKey):
             stored.append(answer)
+        else:
+            refusals.append(answer)
         return isinstance(answer, JobKey)
 
+    while await stores():
+        pass
+    crashed = not rig.server.running
+    if crashed:
+        assert rig.server.kind == "mysql8"
+    else:
+        assert isinstance(refusals[0], StoreFull), refusals
+        assert "is full" in refusals[0].message
+    assert refusals[0].retryable
+    disk.free()
+    if crashed:
+        rig.server.restart()
     await until(stores)
-    held = await desk.claim(10_000)
-    assert [one.key for one in held] == stored
+    held = [one.key for one in await desk.claim(10_000)]
+    assert [key for key in held if key in stored] == stored
+    assert len(held) - len(stored) <= sum(isinstance(refusal, OutcomeUnknown) for refusal in refusals)
     await rig.assert_consistent()
