@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -87,6 +88,7 @@ async def test_a_database_that_refuses_connections_is_asked_again_until_it_is_ba
     """A restart takes longer than the few tries of a change: a time limit ends them, not their number."""
     held = await prepare(desk, change)
     await connect_all(desk)
+    caplog.set_level(logging.DEBUG, "pinlater.server.storage")
     trap = rig.proxy.lose_answer(rig.packet_of(change.name))
     rig.proxy.refuse()
     call = asyncio.ensure_future(change.act(desk, held))
@@ -95,6 +97,10 @@ async def test_a_database_that_refuses_connections_is_asked_again_until_it_is_ba
         return call.done() or caplog.text.count("can't be asked for yet") > rig.limits["retries"] + 1
 
     await until(refused_often)
+    warnings = [
+        record for record in caplog.records if "asked for yet" in record.msg and record.levelno == logging.WARNING
+    ]
+    assert len(warnings) == 1
     rig.proxy.accept()
     assert change.answered(await call)
     assert (trap.sprung, stats_of(desk).settled) == (True, 1)

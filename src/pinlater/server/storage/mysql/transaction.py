@@ -65,6 +65,11 @@ _DOUBLINGS_MAX = 4
 NUMBERS = 2**40
 
 
+def _level(attempt: int) -> int:
+    """The first try that fails is a warning; the tries after it, a few milliseconds apart, say nothing new."""
+    return logging.DEBUG if attempt else logging.WARNING
+
+
 class Transaction:
     """What a call works with. Statements that need no answer ride with the next that does, or with the COMMIT.
 
@@ -374,7 +379,12 @@ class Writer:
                 found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
                 break
             except (ConnectionLost, driver.MySQLError) as error:
-                logger.warning("%s: the outcome of a transaction can't be asked for yet: %s", self._endpoint, error)
+                logger.log(
+                    _level(attempt),
+                    "%s: the outcome of a transaction can't be asked for yet: %s",
+                    self._endpoint,
+                    error,
+                )
                 if _now() >= give_up_at:
                     unknown = f"{text_of(cause)}; whether the transaction was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
@@ -401,7 +411,9 @@ class Writer:
                 connection = await self._usable_connection()
                 return (await connection.run([*selects, b"COMMIT"]))[:-1]
             except (ConnectionLost, driver.MySQLError) as error:
-                logger.warning("%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error)
+                logger.log(
+                    _level(attempt), "%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error
+                )
                 if _now() >= give_up_at:
                     unknown = f"{text_of(cause)}; the transaction was carried out, but its answer is lost"
                     raise OutcomeUnknown(unknown) from cause

@@ -36,6 +36,11 @@ Answered = Callable[[Any], None]
 Arguments = tuple[bytes | int | str, ...]
 
 
+def _level(attempt: int) -> int:
+    """The first try that fails is a warning; the tries after it, a few milliseconds apart, say nothing new."""
+    return logging.DEBUG if attempt else logging.WARNING
+
+
 class Writer:
     """One after the other, calls on one connection. `rejoin` takes another slot, where the one that this writer had is lost."""
 
@@ -188,7 +193,9 @@ class Writer:
                 self._unsettled = None
                 raise translate(ConnectionLost(f"{cause}; the change was not carried out"), self._endpoint) from cause
             except (ConnectionLost, Refused) as error:
-                logger.warning("%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error)
+                logger.log(
+                    _level(attempt), "%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error
+                )
                 if _now() >= give_up_at:
                     unknown = f"{cause}; whether the change was carried out could not be asked: {error}"
                     raise OutcomeUnknown(unknown) from cause
