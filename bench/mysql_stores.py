@@ -22,9 +22,9 @@ from bench.stores import Store
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
-from tests.databases.database import Option
 from tests.databases.guard import Guard
 from tests.databases.mariadb import MariaDb
+from tests.databases.server_process import Option
 
 T = TypeVar("T")
 

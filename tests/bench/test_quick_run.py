@@ -11,9 +11,9 @@ import pytest
 
 from bench.__main__ import ROWS
 from bench.results import read_results
-from tests.databases.database import ServerMissing
 from tests.databases.mariadb import MariaDb
 from tests.databases.redis import RedisServer
+from tests.databases.server_process import ServerMissing
 
 SERVERS: dict[str, type[MariaDb | RedisServer]] = {"mysql": MariaDb, "redis": RedisServer}
 

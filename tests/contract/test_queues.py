@@ -10,7 +10,7 @@ import pytest
 from pinlater.domain.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import Queue, QueueConfig, Versions
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, UniqueRef
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 
 CONFIG = QueueConfig(
@@ -234,6 +234,9 @@ async def test_a_closed_shard_refuses_every_call(desk: Desk) -> None:
         shard.lookup_jobs([key], bodies=True),
         shard.insert_jobs([InsertRequest(QUEUE, [desk.job()])], desk.now),
         shard.time_out_claims(desk.now, 10),
+        shard.find_unique([UniqueRef(QUEUE, "key")], desk.now),
+        shard.timed_keys(desk.now),
+        shard.note_map("map", desk.now),
     ]
     if shard.capabilities.shared:
         calls.append(desk.shared.members())

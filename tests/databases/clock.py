@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.databases.database import ServerMissing
+from tests.databases.server_process import ServerMissing
 
 
 class FakeClock:

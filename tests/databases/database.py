@@ -2,39 +2,28 @@
 
 Every instance begins as a copy of a template that was initialised once in a session, so that a start takes well under a second.
 It runs as its users run it: doublewrite on, a flush at every commit, the kind's own defaults. Only sizes are small, and no
-configuration file of the machine is read. All calls block; where a loop must go on meanwhile, call them in a thread.
+configuration file of the machine is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import signal
 import socket
 import subprocess
 import time
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any
 
 from tests.databases.disk import SmallDisk
-from tests.databases.ports import free_port
+from tests.databases.server_process import STEP_S, Option, ServerProcess
 
 if TYPE_CHECKING:
     from tests.databases.certificates import Certificates
 
-Option = str | int | bool
-
-# Servers live in /usr/sbin, which is not where a normal user's shell looks.
-_MORE_PLACES = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"]
-_START_S = 60.0
-_STOP_S = 30.0
-_STEP_S = 0.01
-_LOG_TAIL = 4_000
-_START_TRIES = 5
 _PLACE_S = 10.0
 _TOO_MANY_CONNECTIONS = 1040
 
@@ -49,27 +38,9 @@ GRANT ALL PRIVILEGES ON *.* TO 'admin'@'%' WITH GRANT OPTION;
 """
 
 
-class ServerMissing(Exception):
-    """This kind of server can't be run on this machine; the text says what is wanting."""
-
-
-class ServerFailed(Exception):
-    """The server did not start or stop; the text ends with its log."""
-
-
-def program(name: str, package: str) -> str:
-    """The path of a program. Raises `ServerMissing`, naming the Debian package."""
-    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *_MORE_PLACES]))
-    if found is None:
-        raise ServerMissing(f"no {name} here (Debian package {package}; scripts/test-packages installs it)")
-    return found
-
-
-class DatabaseServer(ABC):
+class DatabaseServer(ServerProcess):
     """One instance in `folder`, made from the template. Not running until `start`; `remove` ends it for good."""
 
-    kind: ClassVar[str]
-    host = "127.0.0.1"
     user = "pinlater"
     password = PASSWORD
 
@@ -81,17 +52,9 @@ class DatabaseServer(ABC):
         certificates: Certificates | None = None,
         disk_mib: int | None = None,
     ) -> None:
-        self.folder = folder
-        self.data = folder / "data"
-        self.log = folder / "error.log"
-        self._output = folder / "output.log"  # what comes before there is a log: a library that is missing
+        super().__init__(folder, options, certificates, logs=["output.log", "error.log"])
+        self.log = folder / "error.log"  # what comes before there is one is in the other: a library that is missing
         self.socket = folder / "server.sock"
-        self.port = free_port()
-        self.certificates = certificates
-        self.environment: dict[str, str] = {}  # more of it, for starts to come
-        self._options = dict(options)
-        self._process: subprocess.Popen[bytes] | None = None
-        folder.mkdir(parents=True)
         (folder / "tmp").mkdir()
         self._disk = None if disk_mib is None else SmallDisk(self.data, disk_mib)
         self.data.mkdir(exist_ok=True)
@@ -122,79 +85,10 @@ class DatabaseServer(ABC):
     # What a test does with it.
 
     @property
-    def address(self) -> str:
-        """`host:port`."""
-        return f"{self.host}:{self.port}"
-
-    @property
     def disk(self) -> SmallDisk:
         """The small disk that it was given (`disk_mib`), to be filled and freed."""
         assert self._disk is not None
         return self._disk
-
-    @property
-    def running(self) -> bool:
-        """A process is there, be it stopped by `suspend`."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self, **options: Option) -> Self:
-        """Runs it and waits until it takes connections. Options (`max_connections=20`) hold from now on, also after a restart."""
-        assert not self.running
-        self._options |= options
-        first = self._process is None
-        for left in reversed(range(_START_TRIES)):
-            self._launch()
-            try:
-                self._wait_until_ready()
-            except ServerFailed as failure:
-                # Somebody took the port between the look and the start. Later ones must be on the same port.
-                if not (first and left and "ddress already in use" in str(failure)):
-                    raise
-                self.port = free_port()
-            else:
-                return self
-        raise AssertionError("unreachable")
-
-    def kill(self) -> None:
-        """SIGKILL: what was not flushed is gone."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(_STOP_S)
-
-    def stop(self) -> None:
-        """SIGTERM, an orderly end."""
-        if not self.running:
-            return
-        assert self._process is not None
-        self.resume()
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise ServerFailed(f"{self.kind} did not end within {_STOP_S} s\n{self.log_tail()}") from None
-
-    def restart(self, **options: Option) -> Self:
-        """An orderly stop, if it runs, and a start on the same port; options as at `start`."""
-        self.stop()
-        return self.start(**options)
-
-    def suspend(self) -> None:
-        """SIGSTOP: it keeps its port and its connections and says nothing; the kernel still takes connections for it."""
-        os.kill(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + _STOP_S
-        while not self._is_suspended():
-            assert time.monotonic() < deadline
-            time.sleep(_STEP_S)
-
-    def resume(self) -> None:
-        """SIGCONT: goes on as if nothing had been."""
-        os.kill(self.pid, signal.SIGCONT)
 
     def remove(self) -> None:
         """Killed, and its folder with it."""
@@ -202,12 +96,7 @@ class DatabaseServer(ABC):
         if self._disk is not None:
             self._disk.remove()
             self._disk = None
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def log_tail(self) -> str:
-        """The end of what it wrote to its log."""
-        texts = [file.read_text(errors="replace") for file in (self._output, self.log) if file.exists()]
-        return "".join(texts)[-_LOG_TAIL:]
+        super().remove()
 
     # Statements of the test itself, past whatever proxy the product uses.
 
@@ -243,7 +132,7 @@ class DatabaseServer(ABC):
             except asyncmy.errors.OperationalError as error:
                 if error.args[0] != _TOO_MANY_CONNECTIONS or settings["user"] != "admin" or time.monotonic() > deadline:
                     raise
-                await asyncio.sleep(_STEP_S)
+                await asyncio.sleep(STEP_S)
 
     async def execute(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         """One statement by the admin, on a connection of its own; its rows."""
@@ -267,7 +156,7 @@ class DatabaseServer(ABC):
 
     # How it runs.
 
-    def _launch(self) -> None:
+    def _arguments(self) -> Sequence[str]:
         tls = self.certificates
         options: dict[str, Option] = {
             "port": self.port,
@@ -285,36 +174,17 @@ class DatabaseServer(ABC):
         program_first, *rest = self.command()
         arguments = [_argument(name, value) for name, value in (options | self._options).items()]
         self.socket.unlink(missing_ok=True)
-        self.log.unlink(missing_ok=True)
-        output = self._output.open("wb")
-        self._process = subprocess.Popen(
-            [
-                program_first,
-                "--no-defaults",
-                f"--datadir={self.data}",
-                *rest,
-                *self.sizes(),
-                *self.as_root(),
-                *arguments,
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=self.folder,
-            env=os.environ | self.environment,
-            start_new_session=True,
-        )
-        output.close()
-
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _START_S
-        while not self._answers():
-            if not self.running:
-                raise ServerFailed(f"{self.kind} ended while it started\n{self.log_tail()}")
-            if time.monotonic() > deadline:
-                self.kill()
-                raise ServerFailed(f"{self.kind} was not ready within {_START_S} s\n{self.log_tail()}")
-            time.sleep(_STEP_S)
+        for log in self._logs:
+            log.unlink(missing_ok=True)
+        return [
+            program_first,
+            "--no-defaults",
+            f"--datadir={self.data}",
+            *rest,
+            *self.sizes(),
+            *self.as_root(),
+            *arguments,
+        ]
 
     def _answers(self) -> bool:
         """These servers speak first: any byte says that connections are served."""
@@ -325,10 +195,6 @@ class DatabaseServer(ABC):
                 return probe.recv(1) != b""
             except OSError:
                 return False
-
-    def _is_suspended(self) -> bool:
-        # The field after the name, which is in brackets and may hold anything.
-        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _argument(name: str, value: Option) -> str:

@@ -13,9 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tests.databases.database import DatabaseServer, Option
+from tests.databases.database import DatabaseServer
 from tests.databases.guard import Guard
 from tests.databases.redis import RedisServer
+from tests.databases.server_process import Option
 
 if TYPE_CHECKING:
     from tests.databases.certificates import Certificates

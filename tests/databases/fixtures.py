@@ -18,13 +18,14 @@ from typing import TypeVar
 
 import pytest
 
-from tests.databases.database import DatabaseServer, Option, ServerFailed, ServerMissing
+from tests.databases.database import DatabaseServer
 from tests.databases.disk import NoSmallDisk
 from tests.databases.farm import TEMPLATES_VARIABLE, ServerFarm
 from tests.databases.guard import Guard
 from tests.databases.mariadb import MariaDb
 from tests.databases.mysql import MySql8
 from tests.databases.redis import RedisServer
+from tests.databases.server_process import Option, ServerFailed, ServerMissing
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.databases.database import ACCOUNTS, DatabaseServer, ServerMissing, program
+from tests.databases.database import ACCOUNTS, DatabaseServer
+from tests.databases.server_process import ServerMissing, program
 
 _PATIENCE_S = 60.0
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.databases.database import ACCOUNTS, DatabaseServer, ServerMissing
+from tests.databases.database import ACCOUNTS, DatabaseServer
+from tests.databases.server_process import ServerMissing
 
 _HOME = Path(__file__).resolve().parents[2] / ".venv" / "mysql-8.0.15"
 _PATIENCE_S = 90.0

@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from tests.databases.database import Option, ServerFailed, program
 from tests.databases.ports import free_port
+from tests.databases.server_process import STEP_S, Option, ServerProcess, program
 
 if TYPE_CHECKING:
     from tests.databases.certificates import Certificates
 
-_START_S = 30.0
-_STOP_S = 20.0
-_STEP_S = 0.01
-_START_TRIES = 5
-_LOG_TAIL = 4_000
 _NO_FLUSH_BEGINS = 0.25, 0.75  # parts of a second
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """One instance in `folder`. Not running until `start`; `remove` ends it for good."""
 
     kind = "redis"
-    host = "127.0.0.1"
 
     def __init__(
         self,
@@ -44,66 +35,15 @@ class RedisServer:
         certificates: Certificates | None = None,
         program: str | None = None,
     ) -> None:
+        super().__init__(folder, options or {}, certificates, logs=["output.log"])
         self._program = program
-        self.environment: dict[str, str] = {}  # more of it, for starts to come
-        self.folder = folder
-        self.data = folder / "data"
-        self.log = folder / "output.log"
-        self.port = free_port()
-        self.certificates = certificates
         self.tls_port = free_port() if certificates is not None else None
-        self._options: dict[str, Option] = dict(options or {})
-        self._process: subprocess.Popen[bytes] | None = None
-        self.data.mkdir(parents=True)
+        self.data.mkdir()
 
     @classmethod
     def command(cls) -> list[str]:
         """The server's program; TEST_REDIS_PROGRAM names another one, as `valkey-server`. Raises `ServerMissing`."""
         return [program(os.environ.get("TEST_REDIS_PROGRAM", "redis-server"), "redis-server")]
-
-    @property
-    def address(self) -> str:
-        """`host:port`."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def options(self) -> dict[str, Option]:
-        """Those that it was given, at the first start and later ones."""
-        return dict(self._options)
-
-    @property
-    def running(self) -> bool:
-        """A process is there, be it stopped by `suspend`."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self, **options: Option) -> Self:
-        """Runs it and waits until it answers. Options hold from now on, also after a restart."""
-        assert not self.running
-        self._options |= options
-        first = self._process is None
-        for left in reversed(range(_START_TRIES)):
-            self._launch()
-            try:
-                self._wait_until_ready()
-            except ServerFailed as failure:
-                # Somebody took the port between the look and the start. Later ones must be on the same port.
-                if not (first and left and "ddress already in use" in str(failure)):
-                    raise
-                self.port = free_port()
-            else:
-                return self
-        raise AssertionError("unreachable")
-
-    def kill(self) -> None:
-        """SIGKILL: what was not flushed may be gone."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(_STOP_S)
 
     def kill_once_written(self) -> None:
         """SIGKILL at a moment at which all that was answered is in the log: with `appendfsync everysec` not every one is.
@@ -118,48 +58,11 @@ class RedisServer:
                 part = time.time() % 1
                 if begins < part < ends:
                     quiet = quiet + 1 if int(ask("INFO", "persistence")["aof_pending_bio_fsync"]) == 0 else 0
-                    time.sleep(_STEP_S)
+                    time.sleep(STEP_S)
                 else:
                     quiet = 0
-                    time.sleep((begins - part) % 1 + _STEP_S)
+                    time.sleep((begins - part) % 1 + STEP_S)
             self.kill()
-
-    def stop(self) -> None:
-        """SIGTERM: everything is flushed."""
-        if not self.running or self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise ServerFailed(f"Redis did not end within {_STOP_S} s\n{self.log_tail()}") from None
-
-    def restart(self, **options: Option) -> Self:
-        """An orderly stop, if it runs, and a start on the same port."""
-        self.stop()
-        return self.start(**options)
-
-    def suspend(self) -> None:
-        """SIGSTOP: it keeps its port and its connections and says nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + _STOP_S
-        while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            assert time.monotonic() < deadline
-            time.sleep(_STEP_S)
-
-    def resume(self) -> None:
-        """SIGCONT: goes on as if nothing had been."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def remove(self) -> None:
-        """Killed, and its folder with it."""
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def log_tail(self) -> str:
-        """The end of what it wrote to its log."""
-        return self.log.read_text(errors="replace")[-_LOG_TAIL:] if self.log.exists() else ""
 
     def execute(self, *words: str | bytes | int) -> Any:
         """One command by the test itself, past whatever proxy the product uses; its answer, undecoded."""
@@ -190,7 +93,7 @@ class RedisServer:
 
     # How it runs.
 
-    def _launch(self) -> None:
+    def _arguments(self) -> Sequence[str]:
         tls = self.certificates
         options: dict[str, Option] = {
             "port": self.port,
@@ -215,27 +118,7 @@ class RedisServer:
         for name, value in (options | self._options).items():
             words = [{True: "yes", False: "no"}[value]] if isinstance(value, bool) else str(value).split(" ")
             arguments += [f"--{name.replace('_', '-')}", *words]
-        output = self.log.open("ab")
-        self._process = subprocess.Popen(
-            [*([self._program] if self._program else self.command()), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=self.folder,
-            env=os.environ | self.environment,
-            start_new_session=True,
-        )
-        output.close()
-
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _START_S
-        while not self._answers():
-            if not self.running:
-                raise ServerFailed(f"Redis ended while it started\n{self.log_tail()}")
-            if time.monotonic() > deadline:
-                self.kill()
-                raise ServerFailed(f"Redis was not ready within {_START_S} s\n{self.log_tail()}")
-            time.sleep(_STEP_S)
+        return [*([self._program] if self._program else self.command()), *arguments]
 
     def _answers(self) -> bool:
         """PONG, or an error that says that it does answer; but not that it is loading."""

@@ -12,9 +12,9 @@ from typing import Self
 
 import redis
 
-from tests.databases.database import ServerFailed
 from tests.databases.ports import free_port
 from tests.databases.redis import RedisServer
+from tests.databases.server_process import ServerFailed
 
 _PATIENCE_S = 20.0
 _STEP_S = 0.02

@@ -11,8 +11,9 @@ from pathlib import Path
 import asyncmy.errors
 import pytest
 
-from tests.databases.database import DatabaseServer, ServerFailed
+from tests.databases.database import DatabaseServer
 from tests.databases.mysql import MySql8
+from tests.databases.server_process import ServerFailed
 
 Start = Callable[..., DatabaseServer]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases.database import ServerMissing, program
 from tests.databases.farm import ServerFarm
 from tests.databases.guard import processes_of
 from tests.databases.mariadb import MariaDb
+from tests.databases.server_process import ServerMissing, program
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # A session that starts a server, tells its folder and then waits for its end.

@@ -13,7 +13,8 @@ import pytest
 
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer
-from tests.databases.database import DatabaseServer, ServerMissing, program
+from tests.databases.database import DatabaseServer
+from tests.databases.server_process import ServerMissing, program
 from tests.house.snippets import Block, blocks
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"

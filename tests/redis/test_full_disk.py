@@ -15,11 +15,11 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.domain.job import JobState, Outcome
 from pinlater.testing.real_server import RealServer
 from tests.contract.desk import Desk
-from tests.databases.database import ServerMissing
 from tests.databases.disk import NoSmallDisk, SmallDisk
 from tests.databases.farm import ServerFarm
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS
+from tests.databases.server_process import ServerMissing
 from tests.redis.rig import Rig, rig_on
 from tests.redis.shard_file import ShardFile
 from tests.shared_shards.rig import PATIENCE_S, until

@@ -18,10 +18,11 @@ from pinlater.server.app import App
 from pinlater.server.config.load import load
 from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
 from tests.databases.clock import FakeClock
-from tests.databases.database import DatabaseServer, ServerMissing
+from tests.databases.database import DatabaseServer
 from tests.databases.farm import ServerFarm
 from tests.databases.fixtures import other_redis_program
 from tests.databases.redis import RedisServer
+from tests.databases.server_process import ServerMissing
 from tests.handed_out import answer_of
 from tests.mysql.conftest import KINDS
 from tests.shared_shards.conftest import AnyRig, rig_on

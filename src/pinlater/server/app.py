@@ -76,7 +76,7 @@ class App:
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
         self._clock_watch = ClockWatch(self.clock, self.metrics)
-        self._hurried = asyncio.Event()
+        self._cut_off = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
         self.http = HttpServer(
             settings.http,
@@ -98,6 +98,7 @@ class App:
             begun.push_async_callback(shards.close)
             await self._clock_watch.agree(shards)
             self._assemble(shards)
+            begun.push_async_callback(self.core.close)
             begun.callback(self.cluster.close)
             await self.cluster.look()
             await self.core.catch_up()
@@ -180,9 +181,9 @@ class App:
         self._readiness.state = "stopped"
         logger.info("stopped")
 
-    def hurry(self) -> None:
+    def cut_off(self) -> None:
         """Cuts off what `stop` still waits for."""
-        self._hurried.set()
+        self._cut_off.set()
 
     def reload(self) -> None:
         """Looks at the files of limits and shards now instead of within ten seconds."""
@@ -190,9 +191,9 @@ class App:
 
     async def _drain_thrift(self, grace_s: float) -> None:
         draining = asyncio.create_task(self.thrift.drain(grace_s))
-        hurried = asyncio.create_task(self._hurried.wait())
-        await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
+        cut_off = asyncio.create_task(self._cut_off.wait())
+        await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
+        cut_off.cancel()
         if not draining.done():
             draining.cancel()
             await asyncio.wait([draining])

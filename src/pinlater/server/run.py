@@ -43,14 +43,14 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
-        self.hurry = asyncio.Event()
+        self.cut_off = asyncio.Event()
         self._signals = 0
 
     def signalled(self, name: str) -> None:
         """A signal came, or what counts as one."""
         self._signals += 1
         if self._signals > 1:
-            self.hurry.set()
+            self.cut_off.set()
         else:
             logger.info("signal received", extra={"signal": name})
         self.stop.set()
@@ -76,13 +76,13 @@ async def run_until_stopped(app: App, stops: StopSignals, started: Callable[[], 
     started()
     await stops.stop.wait()
     stopping = asyncio.create_task(app.stop(app.settings.drain_timeout_s))
-    hurry = asyncio.create_task(stops.hurry.wait())
-    await asyncio.wait([stopping, hurry], return_when=asyncio.FIRST_COMPLETED)
+    cut_off = asyncio.create_task(stops.cut_off.wait())
+    await asyncio.wait([stopping, cut_off], return_when=asyncio.FIRST_COMPLETED)
     if not stopping.done():
         logger.warning("second signal: cutting off what is in flight")
-        app.hurry()
+        app.cut_off()
     await stopping
-    hurry.cancel()
+    cut_off.cancel()
 
 
 def at_end_of_stdin(ended: Callable[[], None]) -> None:

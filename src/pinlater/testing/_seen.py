@@ -89,9 +89,9 @@ def arguments_of(task: Task[..., Any], body: bytes, content_type: str) -> dict[s
     """A body's arguments, and the defaults of those that it leaves out."""
     parameters, own = task.parameters, task.options.codec
     codec = own if content_type in ("", own.content_type) else CODECS.get(content_type, own)
-    nobody = ClaimedJob("", task.queue, body)
-    context = JobContext(nobody, task.name, ServerCalls(lambda: 0), own.encode)
-    given = parameters.decode(codec, body, nobody, context)
+    unclaimed = ClaimedJob("", task.queue, body)
+    context = JobContext(unclaimed, task.name, ServerCalls(lambda: 0), own.encode)
+    given = parameters.decode(codec, body, unclaimed, context)
     bound = parameters.signature.bind(**{name: given[name] for name in parameters.names if name in given})
     bound.apply_defaults()
     return dict(bound.arguments)

@@ -20,7 +20,7 @@ from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 
-# After a claim failed, another dequeue that waits looks again so much later: soon, but not all of them at a broken store at once.
+# After a claim that failed, another waiting dequeue looks again this much later: soon, but not all of them at a broken store at once.
 _AFTER_FAILURE_MS = 100
 
 
@@ -33,7 +33,6 @@ class Dispatcher:
         self._clock = clock
         self._settings = settings
         self.wakeups = Wakeups(clock)
-        self._waiting = 0
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False
         self.returns = ClaimReturns(shards, limits, self.wakeups.jobs_ready)
@@ -105,16 +104,13 @@ class Dispatcher:
             waiters.due_at(next_due_ms)
 
     async def _wait(self, waiters: Waiters, request: ClaimRequest, seconds: float, next_due_ms: int | None) -> None:
-        if self._waiting >= self._settings.max_waiting_dequeues:
-            raise TooManyWaiting(
-                f"{self._waiting} dequeues wait already, the most this server takes", retry_after_ms=1000
-            )
-        self._waiting += 1
+        waiting = len(self._waiting_requests)
+        if waiting >= self._settings.max_waiting_dequeues:
+            raise TooManyWaiting(f"{waiting} dequeues wait already, the most this server takes", retry_after_ms=1000)
         self._waiting_requests[id(request)] = request
         try:
             await waiters.wait(request.call.limit, seconds, next_due_ms)
         finally:
-            self._waiting -= 1
             del self._waiting_requests[id(request)]
 
     async def _claim_if_allowed(
@@ -148,7 +144,7 @@ class Dispatcher:
 
     def waiting(self, queue: str | None = None) -> int:
         """How many dequeues wait, on this queue or on all."""
-        return self._waiting if queue is None else self.wakeups.count(queue)
+        return len(self._waiting_requests) if queue is None else self.wakeups.count(queue)
 
     def waiting_by_source(self) -> Counter[tuple[str, str]]:
         """How many dequeues wait, by queue and source."""

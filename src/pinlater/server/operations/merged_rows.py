@@ -185,8 +185,6 @@ def parse_continuation(command: ScanCommand) -> ScanPosition | None:
     if match is None:
         raise ContinuationInvalid(command.continuation)
     sort_ms, job_id = int(match[1]), int(match[2])
-    if (
-        not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX
-    ):  # no job has such a place, and no store such a number
+    if not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX:  # no store has such a number
         raise ContinuationInvalid(command.continuation)
     return ScanPosition(sort_ms, job_id, match[3])

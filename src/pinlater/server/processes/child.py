@@ -123,7 +123,7 @@ class _Child:
             return
         self._stops.stop.set()
         if order.what == "stop now":
-            self._stops.hurry.set()
+            self._stops.cut_off.set()
 
     # --- how it is ----------------------------------------------------------------------------------------------------------
 

@@ -251,7 +251,7 @@ class ShardLanes:
                 continue
             all_jobs, next_due_ms, expired, cut_short = result
             if expired:
-                self.hooks.expired(requests[indices[0]][0], expired)
+                self.hooks.expired(requests[indices[0]].queue, expired)
             for i, jobs in zip(indices, all_jobs, strict=True):
                 if cut_short and not jobs and requests[i].call.limit > 0:
                     answers[i] = NOT_BEGUN

@@ -40,10 +40,10 @@ REQUESTS_A_TURN = 64
 LONG_FRAME_BYTES = SMALL_BYTES // REQUESTS_A_TURN  # no other request follows one of more than this in its turn
 HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
 QUEUED_BYTES = 200  # that a request takes while it waits, beside its frame
-PIPELINED_WHILE_REFUSING = (
-    2  # a connection is read up to this many times the bound on bytes that wait, refusals counted
-)
-FRAMES_DISCARDED = 4  # of a frame too long, this many times the bound is read, so that the client gets a clear answer
+# A connection is read up to this many times the bound on bytes that wait, refusals counted.
+PIPELINED_WHILE_REFUSING = 2
+# Of a frame too long, this many times the bound is read, so that the client gets a clear answer.
+FRAMES_DISCARDED = 4
 
 
 class ThriftConnection(asyncio.Protocol):

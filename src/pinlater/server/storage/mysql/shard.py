@@ -205,6 +205,7 @@ class MysqlShard(RelationalShard):
         return await self._other.carry_out(lambda t: work(MysqlDialect(t), *args))
 
     async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        self._check_open()
         return await self._readers.read(lambda c: work(MysqlReader(c), *args))
 
     async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:

@@ -39,7 +39,7 @@ class IndexRepair:
         self._round: deque[tuple[bytes, bytes]] = deque()
         self._waiting = WaitingCounts()
         self._is_missing_jobs = False
-        self._hurry = False
+        self._without_pause = False
         self._finished_bytes = 0
         self._rounds_short = 0
 
@@ -98,7 +98,7 @@ class IndexRepair:
     async def look_around(self, access: Access, finished_bytes: int) -> None:
         """The next pieces of the round."""
         for done in range(_PIECES_IN_A_HURRY):
-            if done >= _PIECES_A_TURN and not self._hurry:
+            if done >= _PIECES_A_TURN and not self._without_pause:
                 return
             if not self._round:
                 self._round.extend((place, b"0") for place in _STATIONS)
@@ -115,14 +115,14 @@ class IndexRepair:
             elif place == b"j":
                 await self._compare_bytes(access, finished_bytes)
             elif not self._round:
-                self._hurry = False
+                self._without_pause = False
                 return
 
     def _count(self, access: Access, answer: list[int]) -> None:
         _, mended, lost, *_ = answer
         access.stats.jobs_mended += mended
         access.stats.jobs_lost += lost
-        self._hurry = self._hurry or bool(mended or lost)
+        self._without_pause = self._without_pause or bool(mended or lost)
         if mended:
             logger.error("claims or indexes of jobs are gone from Redis: %d jobs put right", mended)
         if lost:

@@ -315,6 +315,7 @@ class RedisShard:
         return list(given_back | changed)
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
+        self._check_open()
         [since] = await self._other.run("note_map", now_ms, shard_map)
         return int(since)
 

@@ -36,7 +36,7 @@ def write(dialect: Dialect, changes: Changes) -> None:
     moves = changes.moves()
     if not moves:
         return
-    moved = [move for move in moves if move[0].state is not move[1].state or move[1].state is PENDING]
+    moved = [(before, after) for before, after in moves if before.state is not after.state or after.state is PENDING]
     _count(dialect, changes, moved)
     _save_progress(dialect, [after for _, after in moves if after.changed])
     _leave(dialect, [before for before, _ in moved])

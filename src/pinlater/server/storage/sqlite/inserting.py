@@ -231,11 +231,11 @@ class _Batch:
         if self._behind:
             execute(_INSERT_READY_OF, (str(self._behind),))
         if self._highest > self._floor:
-            plain = self._plain
-            if (
-                len(plain) == _INSERT_JOBS.width and not self._with_options
-            ):  # one row costs less without a look at `jobs`
-                execute(_INSERT_READY, (plain[1], plain[2], plain[3], plain[0], 0))
+            if len(self._plain) == _INSERT_JOBS.width and not self._with_options:
+                job_id, queue_id, priority, run_after_ms, *_ = (
+                    self._plain
+                )  # one row costs less without a look at `jobs`
+                execute(_INSERT_READY, (queue_id, priority, run_after_ms, job_id, 0))
             else:
                 execute(_INSERT_READY_AFTER, (self._floor,))
             self._queue_cache.highest_id = self._highest
