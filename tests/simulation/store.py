@@ -24,12 +24,14 @@ from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.memory.record import Record
 from pinlater.server.storage.values import (
+    NO_OWNERS,
     Capabilities,
     ClaimOrder,
     ClaimRef,
     InsertRequest,
     JobKey,
     Member,
+    Owners,
 )
 from tests.simulation.loop import ProcessLoop, Timeline, new_process
 
@@ -39,6 +41,7 @@ _READS = frozenset(
         "time_ms",
         "announce",
         "members",
+        "owners",
         "list_queues",
         "find_requests",
         "find_unique",
@@ -126,6 +129,7 @@ class SharedStore:
     stands_still: bool = False  # it takes calls and does nothing with them
     data: MemoryShard = field(init=False)
     leases: dict[int, Lease] = field(default_factory=dict)
+    owners: Owners = NO_OWNERS
     activity: dict[tuple[str, int], int] = field(default_factory=dict)  # (queue, slot) → changes that made jobs ready
     crash_points: list[CrashPoint] = field(default_factory=list)
     stores: Sequence[SharedStore] = ()  # of the cluster, this one among them
@@ -257,10 +261,24 @@ class SharedStore:
     def members(self) -> list[Member]:
         """Who uses the shard now."""
         return [
-            Member(slot, lease.session.server, lease.address, lease.started_at_ms, round(lease.seen_s * 1000))
+            Member(
+                slot,
+                lease.session.server,
+                lease.address,
+                lease.started_at_ms,
+                round(lease.seen_s * 1000),
+                round((self.timeline.now_s - lease.seen_s) * 1000),
+            )
             for slot, lease in sorted(self.leases.items())
             if self.alive(lease)
         ]
+
+    def change_owners(self, known: Owners, owners: Owners) -> bool:
+        """Unless another server has changed them."""
+        if self.owners != known:
+            return False
+        self.owners = owners
+        return True
 
     def holders_of(self, key: str) -> list[Record]:
         """The unfinished jobs of all stores that have a unique key now, of which there should be one at most."""
@@ -453,6 +471,12 @@ class Session:
 
     async def members(self) -> Sequence[Member]:
         return cast("Sequence[Member]", await self._call("members", self.store.members))
+
+    async def owners(self) -> Owners:
+        return cast("Owners", await self._call("owners", lambda: self.store.owners))
+
+    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+        return cast("bool", await self._call("change_owners", lambda: self.store.change_owners(known, owners)))
 
     async def changed_queues(self) -> Sequence[str]:
         def look() -> list[str]:

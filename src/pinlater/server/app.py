@@ -172,6 +172,7 @@ class App:
         self._files.end()
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.core.dispatcher.drain()
+        await self.cluster.leave()
         await self._drain_thrift(grace_s)
         self.loop_lag.stop()
         await self.runner.stop()

@@ -16,8 +16,8 @@ from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)
 
-# Heartbeats in the time of a lease: a few may get lost.
-_HEARTBEATS_A_LEASE = 6
+# A server without a sign of life for three of these owns no slices any more (`ownership`).
+_HEARTBEAT_MS = 1_000
 
 
 class PeriodicWork:
@@ -48,11 +48,10 @@ class PeriodicWork:
             Periodic("clock", every.file_interval_ms, self._clock_watch.look),
         ]
         if not all(shard.trusted for shard in core.shards):
-            lease_ms = settings.database.lease_ms
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, core.shard_monitor.look))
-            work.append(Periodic("life", lease_ms // _HEARTBEATS_A_LEASE, core.shard_monitor.ping_all))
+            work.append(Periodic("life", _HEARTBEAT_MS, core.shard_monitor.ping_all))
         if any(shard.shard.capabilities.shared for shard in core.shards):
-            work.append(Periodic("members", every.refresh_interval_ms, self.look_at_members))
+            work.append(Periodic("members", _HEARTBEAT_MS, self.look_at_members))
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))
         return work

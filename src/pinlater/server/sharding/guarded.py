@@ -157,6 +157,8 @@ class GuardedShard:
     time_ms = _guarded(_Limit.LOOK, SharedStore.time_ms)
     announce = _guarded(_Limit.WORK, SharedStore.announce)
     members = _guarded(_Limit.LOOK, SharedStore.members)
+    owners = _guarded(_Limit.LOOK, SharedStore.owners)
+    change_owners = _guarded(_Limit.CHANGE, SharedStore.change_owners)
     changed_queues = _guarded(_Limit.LOOK, SharedStore.changed_queues)
 
 

@@ -33,6 +33,7 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobKey,
     Member,
+    Owners,
     Page,
     PageRow,
     Purge,
@@ -228,11 +229,20 @@ class SharedStore(Protocol):
         ...
 
     async def announce(self, address: str) -> str:
-        """Tells the other servers where this one listens for wakes (`host:port`); the secret that the shard keeps for all of them."""
+        """Tells the other servers where this one listens for them (`host:port`; '' once it stops and owns nothing any more); the secret
+        that the shard keeps for all of them."""
         ...
 
     async def members(self) -> Sequence[Member]:
         """The servers that use the shard now, this one among them."""
+        ...
+
+    async def owners(self) -> Owners:
+        """Which servers own the slices of the shard's queues."""
+        ...
+
+    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+        """Stores `owners` if `known` is what is stored; whether it was."""
         ...
 
     async def changed_queues(self) -> Sequence[str]:

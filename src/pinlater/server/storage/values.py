@@ -5,12 +5,14 @@ Times are integer milliseconds since the epoch, sizes are bytes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, Outcome
+from pinlater.domain.slices import SLICES
 
 
 class Capabilities(NamedTuple):
@@ -293,6 +295,36 @@ class Member(NamedTuple):
     address: str
     started_at_ms: int
     seen_at_ms: int
+    silent_ms: int = 0
+    """How long ago its last sign of life was, by the store's clock."""
+
+
+NO_OWNER = ""
+
+
+class Owners(NamedTuple):
+    """Which servers own the slices of one shard's queues, by slice: the addresses that they announced, or `NO_OWNER`.
+
+    `version` grows by one with each change.
+    """
+
+    version: int
+    by_slice: tuple[str, ...]
+
+    def as_text(self) -> str:
+        """As a store keeps it; equal owners have equal texts."""
+        return json.dumps(self, separators=(",", ":"))
+
+    @staticmethod
+    def of_text(text: str | None) -> Owners:
+        """What `as_text` made; without a text, slices that no server owns."""
+        if not text:
+            return NO_OWNERS
+        version, by_slice = json.loads(text)
+        return Owners(version, tuple(by_slice))
+
+
+NO_OWNERS = Owners(0, (NO_OWNER,) * SLICES)
 
 
 DELETION_KEPT_MS = 24 * 3_600_000

@@ -25,7 +25,7 @@ from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
-from pinlater.server.storage.values import Member
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners
 
 logger = logging.getLogger(__name__)
 
@@ -43,12 +43,14 @@ _SAVE_CLOCK = sql("save_clock")
 _LIST_CLOCKS = sql("list_clocks")
 _DELETE_SERVER = sql("delete_server")
 _LIST_SERVERS = sql("list_servers")
+_CHANGE_META = sql("change_meta")
 # A number has 63 bits.
 _RANGES = 2**63 // NUMBERS
 # An answer that takes longer says too little of the time.
 _QUICK_MS = 500
 # Clocks that differ by less are as good as the same, and the database's is the one that is corrected.
 _JUMP_MS = 1_000
+_OWNERS = "owners"
 
 
 class Membership:
@@ -150,13 +152,30 @@ async def members(connection: MysqlConnection, lease_ms: int) -> list[Member]:
     """The servers that use the shard now, each once: after a failover a server has two slots until the lease of the old one lapses."""
     [found] = await connection.run([_LIST_SERVERS()])
     alive = [
-        Member(slot, name, address, started_ms, seen_ms)
+        Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms))
         for slot, name, address, started_ms, seen_ms, now_ms in found.rows
         if is_alive(seen_ms, now_ms, lease_ms)
     ]
     # A server without an address may be any of them.
     newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
     return sorted(newest.values(), key=lambda one: one.slot)
+
+
+async def owners(connection: MysqlConnection) -> Owners:
+    """Which servers own the slices of the shard's queues."""
+    [found] = await connection.run([_LOAD_META(name=_OWNERS)])
+    return Owners.of_text(found.rows[0][0]) if found.rows else NO_OWNERS
+
+
+async def change_owners(connection: MysqlConnection, known: Owners, new: Owners) -> bool:
+    """Stores `new` if `known` is what is stored; whether it was."""
+    _, changed = await connection.run(
+        [
+            _MAKE_META(name=_OWNERS, value=NO_OWNERS.as_text()),
+            _CHANGE_META(name=_OWNERS, known=known.as_text(), value=new.as_text()),
+        ]
+    )
+    return changed.affected == 1
 
 
 def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:

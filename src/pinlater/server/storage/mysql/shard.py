@@ -28,7 +28,7 @@ from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnec
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.server.storage.mysql.errors import is_ours, translate
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
-from pinlater.server.storage.mysql.membership import Membership, members
+from pinlater.server.storage.mysql.membership import Membership, change_owners, members, owners
 from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
@@ -54,6 +54,7 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobKey,
     Member,
+    Owners,
     Page,
     PageRow,
     Swept,
@@ -182,6 +183,14 @@ class MysqlShard(RelationalShard):
         """The servers that use this shard now."""
         self._check_open()
         return await self._readers.read(lambda c: members(c, self._settings.lease_ms))
+
+    async def owners(self) -> Owners:
+        self._check_open()
+        return await self._readers.read(owners)
+
+    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+        self._check_open()
+        return await self._readers.read(lambda c: change_owners(c, known, owners))
 
     @property
     def slot(self) -> int:

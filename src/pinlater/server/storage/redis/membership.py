@@ -26,7 +26,7 @@ from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.keys import id_of
 from pinlater.server.storage.redis.migration import NEWEST, check
-from pinlater.server.storage.values import Member
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,9 @@ async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_Server]]:
         started_ms, seen_ms = int.from_bytes(packed[16:24], "big"), int.from_bytes(packed[24:32], "big")
         # One from the future is from before the clock was set back.
         if abs(now_ms - seen_ms) < lease_ms:
-            found.append(_Server(Member(int(slot), name, address, started_ms, seen_ms), ahead_ms))
+            found.append(
+                _Server(Member(int(slot), name, address, started_ms, seen_ms, abs(now_ms - seen_ms)), ahead_ms)
+            )
     return now_ms, found
 
 
@@ -149,3 +151,14 @@ async def members(run: Run, lease_ms: int) -> list[Member]:
     # A server without an address may be any of them.
     newest = {(one.name, one.address or one.slot): one for one in alive}
     return sorted(newest.values(), key=lambda one: one.slot)
+
+
+async def owners(run: Run) -> Owners:
+    """Which servers own the slices of the shard's queues."""
+    text: bytes | None = await run("find_owners")
+    return Owners.of_text(text.decode()) if text else NO_OWNERS
+
+
+async def change_owners(run: Run, known: Owners, new: Owners) -> bool:
+    """Stores `new` if `known` is what is stored; whether it was."""
+    return bool(await run("change_owners", known.as_text(), new.as_text(), NO_OWNERS.as_text()))

@@ -29,7 +29,7 @@ from pinlater.server.storage.redis.garbage import Finished
 from pinlater.server.storage.redis.index_repair import IndexRepair
 from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
-from pinlater.server.storage.redis.membership import Membership, members
+from pinlater.server.storage.redis.membership import Membership, change_owners, members, owners
 from pinlater.server.storage.redis.migration import migrate
 from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 from pinlater.server.storage.redis.readers import Readers
@@ -51,6 +51,7 @@ from pinlater.server.storage.values import (
     InsertRequest,
     JobKey,
     Member,
+    Owners,
     Page,
     PageRow,
     Purge,
@@ -183,6 +184,14 @@ class RedisShard:
         """The servers that use this shard now."""
         self._check_open()
         return await members(self._readers.run, self._settings.lease_ms)
+
+    async def owners(self) -> Owners:
+        self._check_open()
+        return await owners(self._readers.run)
+
+    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+        self._check_open()
+        return await change_owners(self._readers.run, known, owners)
 
     @property
     def slot(self) -> int:

@@ -14,6 +14,10 @@ INSERT INTO meta (name, value) VALUES :rows ON DUPLICATE KEY UPDATE value = VALU
 -- The first of several servers decides.
 INSERT IGNORE INTO meta (name, value) VALUES (:name, :value);
 
+-- name: change_meta(name, value, known)
+-- Changes nothing where another server has changed it meanwhile.
+UPDATE meta SET value = :value WHERE name = :name AND value = :known;
+
 -- name: select_highest_id()
 SELECT coalesce(max(id), 0) FROM jobs;
 

@@ -1,0 +1,1 @@
+"""Which server owns which slices of which shards, and how that changes."""

@@ -1,0 +1,103 @@
+"""Who should own what, as a pure function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pinlater.domain.slices import SLICES
+from pinlater.server.ownership.plan import ShardView, plan
+from pinlater.server.storage.values import NO_OWNER
+
+FREE = [NO_OWNER] * SLICES
+
+
+def fresh(shards: int, servers: Collection[str]) -> dict[str, ShardView]:
+    return {f"s{number}": ShardView(FREE, servers) for number in range(shards)}
+
+
+def go_on(planned: Mapping[str, Sequence[str]], servers: Collection[str]) -> dict[str, list[str]]:
+    """The plan where these servers are there now."""
+    return plan({name: ShardView(owners, servers) for name, owners in planned.items()})
+
+
+def owned(planned: Mapping[str, Sequence[str]]) -> Counter[str]:
+    return Counter(owner for owners in planned.values() for owner in owners)
+
+
+def pieces(planned: Mapping[str, Sequence[str]]) -> int:
+    """In how many shards the servers own slices, added up."""
+    return sum(len(set(owners)) for owners in planned.values())
+
+
+def moves(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> int:
+    return sum(old != new for name, owners in before.items() for old, new in zip(owners, after[name], strict=True))
+
+
+def test_one_server_owns_everything() -> None:
+    assert plan(fresh(3, ["a"])) == {name: ["a"] * SLICES for name in ("s0", "s1", "s2")}
+
+
+def test_without_servers_there_are_no_owners() -> None:
+    assert plan(fresh(2, [])) == {"s0": FREE, "s1": FREE}
+    assert plan({}) == {}
+
+
+def test_as_many_servers_as_shards_own_a_shard_each() -> None:
+    planned = plan(fresh(4, ["a", "b", "c", "d"]))
+    assert pieces(planned) == 4
+    assert set(owned(planned).values()) == {SLICES}
+
+
+def test_servers_divide_a_single_shard() -> None:
+    assert sorted(owned(plan(fresh(1, ["a", "b", "c"]))).values()) == [5, 5, 6]
+
+
+def test_a_server_that_returns_gets_its_whole_shard_back() -> None:
+    servers = ["a", "b", "c", "d"]
+    before = plan(fresh(4, servers))
+    without = go_on(before, servers[:3])
+    assert moves(before, without) == SLICES
+    assert pieces(go_on(without, servers)) == 4
+
+
+def test_a_new_server_takes_whole_shards() -> None:
+    after = go_on(plan(fresh(4, ["a"])), ["a", "b"])
+    assert pieces(after) == 4
+    assert owned(after) == {"a": 2 * SLICES, "b": 2 * SLICES}
+
+
+def test_a_server_owns_nothing_of_a_shard_that_it_does_not_use() -> None:
+    planned = plan({"s0": ShardView(FREE, ["a", "b"]), "s1": ShardView(FREE, ["b"])})
+    assert planned == {"s0": ["a"] * SLICES, "s1": ["b"] * SLICES}
+
+
+def test_the_only_server_of_a_shard_owns_it_beyond_its_share() -> None:
+    shards = {name: ShardView(FREE, ["b"]) for name in ("s0", "s1", "s2")}
+    planned = plan({**shards, "s3": ShardView(FREE, ["a", "b"])})
+    assert planned["s3"] == ["a"] * SLICES
+    assert all(planned[name] == ["b"] * SLICES for name in shards)
+
+
+@settings(max_examples=40)
+@given(
+    shards=st.integers(1, 9),
+    churn=st.lists(st.sets(st.sampled_from("abcdefgh"), min_size=1), min_size=1, max_size=12),
+)
+def test_shares_are_equal_and_moves_few_however_servers_come_and_go(shards: int, churn: list[set[str]]) -> None:
+    planned: Mapping[str, Sequence[str]] = {f"s{number}": FREE for number in range(shards)}
+    for servers in churn:
+        after = go_on(planned, servers)
+        counts = owned(after)
+        assert set(counts) <= servers
+        assert max(counts.values()) - min(counts[server] for server in servers) <= 1
+        assert go_on(after, servers) == after
+        before = owned(planned)
+        needed = sum(max(0, counts[server] - before[server]) for server in servers)
+        assert moves(planned, after) == needed
+        planned = after
+    most = shards + len(churn[-1]) - 1  # as a line of shards that is cut into equal parts has
+    assert pieces(planned) <= 2 * most
