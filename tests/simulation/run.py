@@ -483,27 +483,33 @@ def simulate(seed: int, scale: Scale = LARGE) -> Verdict:
 
 
 def carry_out(make: Callable[[], Run]) -> Verdict:
-    """A run, and all that it leaves in memory collected.
+    """A run, and all that it leaves in memory collected."""
+    dice = random.getstate()  # the worker's modules roll the common ones
+    try:
+        with collected_at_the_end():
+            run = make()
+            random.seed(run.plan.seed)
+            try:
+                return run.carry_out()
+            finally:
+                run.timeline.end()
+                del run
+    finally:
+        random.setstate(dice)
 
-    Nothing is collected before its end: where a coroutine of a killed process is collected its `finally`s run, and when that is the seed
-    must decide alone. They run here, when they can change nothing any more.
-    """
+
+@contextmanager
+def collected_at_the_end() -> Iterator[None]:
+    """Nothing is collected before the end of a simulation: where a coroutine of a killed process is collected its `finally`s run, and when
+    that is the seed must decide alone. They run here, when they can change nothing any more."""
     enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
-    dice = random.getstate()  # the worker's modules roll the common ones
     try:
-        run = make()
-        random.seed(run.plan.seed)
-        try:
-            return run.carry_out()
-        finally:
-            with _ignored_ends():
-                run.timeline.end()
-                del run
-                gc.collect()
+        yield
     finally:
-        random.setstate(dice)
+        with _ignored_ends():
+            gc.collect()
         gc.unfreeze()
         if enabled:
             gc.enable()

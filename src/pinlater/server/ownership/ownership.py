@@ -33,7 +33,7 @@ class Ownership:
     def __init__(self, shards: Shards, address: str, changed: Callable[[ShardLanes], None] = lambda _: None) -> None:
         self._shards = shards
         self._clock = shards.clock
-        self._address = address
+        self.address = address
         self._changed = changed
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
@@ -92,14 +92,14 @@ class Ownership:
             member
             for member in sorted(found, key=lambda member: member.slot)
             if member.address != NO_OWNER
-            and (not self._leaving if member.address == self._address else member.silent_ms < SILENT_MS_MAX)
+            and (not self._leaving if member.address == self.address else member.silent_ms < SILENT_MS_MAX)
         ]
 
     def _is_due(self, shard: ShardLanes, found: Sequence[Member], now_s: float) -> bool:
         addresses = [member.address for member in self._able(found)]
-        if self._address not in addresses:
+        if self.address not in addresses:
             return False
-        return now_s - self._wrong_since[shard.name] >= _A_TURN_S * addresses.index(self._address)
+        return now_s - self._wrong_since[shard.name] >= _A_TURN_S * addresses.index(self.address)
 
     async def _change(self, shard: ShardLanes, planned: Sequence[str]) -> None:
         known = self._owners.get(shard.name, NO_OWNERS)

@@ -1,0 +1,215 @@
+"""Slices move where servers come and go: production servers on simulated shards, with faults that are steered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from pinlater.domain.slices import SLICES
+from pinlater.server.config.settings import Settings
+from pinlater.server.ownership.ownership import SILENT_MS_MAX
+from tests.simulation.cluster import Cluster, Server, settings_of
+from tests.simulation.loop import ProcessState, Timeline, new_process
+from tests.simulation.network import Network
+from tests.simulation.run import collected_at_the_end
+from tests.simulation.store import SharedStore, StoreTrouble
+
+LEASE_S = 60.0
+# A silent server is noticed after three seconds, at a look that comes once a second.
+MOVED_WITHIN_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    with collected_at_the_end():
+        yield
+
+
+class Scene:
+    """`servers` servers on `shards` shards, started and settled. Times are virtual."""
+
+    def __init__(self, servers: int, shards: int, seed: int = 1) -> None:
+        self.timeline = Timeline()
+        self.network = Network(self.timeline, Random(f"{seed} network"))
+        self.cluster = Cluster(self.timeline, self.network)
+        self.stores = self.cluster.stores
+        for index in range(shards):
+            dice = Random(f"{seed} store {index}")
+            self.stores.append(SharedStore(str(index + 1), self.timeline, dice, self.cluster.wall_ms, LEASE_S))
+        for store in self.stores:
+            store.stores = self.stores
+        for index in range(servers):
+            self.add_server(f"server{index + 1}", Random(f"{seed} server {index}"))
+        self._driver = new_process(self.timeline, "driver", "driver", self.network)
+
+    def add_server(self, host: str, dice: Random) -> Server:
+        server = Server(
+            host, self.timeline, self.network, dice, self.stores, settings_of(host, Settings()), ahead_s=0.0
+        )
+        self.cluster.servers.append(server)
+        return server
+
+    def run(self, work: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+        """Starts the servers, waits until they share the slices, and does `work`."""
+
+        async def drive() -> None:
+            self.cluster.start()
+            await self.settled(20.0)
+            await work(self)
+
+        try:
+            assert self.timeline.run(drive(), self._driver, until_s=self.timeline.now_s + 500.0, turns_max=5_000_000)
+        finally:
+            self.timeline.end()
+
+    # --- what there is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> list[Server]:
+        return [
+            server
+            for server in self.cluster.servers
+            if server.ready and server.loop is not None and server.loop.state is ProcessState.RUNNING
+        ]
+
+    def owned(self, server: Server) -> dict[str, int]:
+        """How many slices of which shards it owns, as the shards say."""
+        address = address_of(server)
+        return {store.name: count for store in self.stores if (count := list(store.owners.by_slice).count(address)) > 0}
+
+    def is_settled(self) -> bool:
+        """Whether the servers that are alive own everything, and the same number of slices each."""
+        counts = [sum(self.owned(server).values()) for server in self.alive]
+        return sum(counts) == SLICES * len(self.stores) and max(counts) - min(counts) <= 1
+
+    def all_know(self) -> bool:
+        """Whether every server that is alive knows the owners."""
+        return all(
+            server.app is not None
+            and server.app.cluster.ownership is not None
+            and tuple(server.app.cluster.ownership.owners(store.name)) == store.owners.by_slice
+            for server in self.alive
+            for store in self.stores
+        )
+
+    async def settled(self, seconds: float) -> None:
+        ends_s = self.timeline.now_s + seconds
+        while not (self.is_settled() and self.all_know()):
+            assert self.timeline.now_s < ends_s, [self.owned(server) for server in self.cluster.servers]
+            await asyncio.sleep(0.05)
+
+    async def unchanged(self, seconds: float) -> None:
+        """Nothing moves for so long."""
+        before = [store.owners for store in self.stores]
+        await asyncio.sleep(seconds)
+        assert [store.owners for store in self.stores] == before
+
+
+def address_of(server: Server) -> str:
+    app = server.app
+    assert app is not None
+    assert app.cluster.ownership is not None
+    return app.cluster.ownership.address
+
+
+def test_as_many_servers_as_shards_own_a_shard_each_and_nothing_moves_then() -> None:
+    async def work(scene: Scene) -> None:
+        assert sorted(len(scene.owned(server)) for server in scene.alive) == [1, 1, 1]
+        await scene.unchanged(30.0)
+
+    Scene(3, 3).run(work)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_after_a_kill_the_others_own_its_slices_within_five_seconds(told: bool) -> None:
+    async def work(scene: Scene) -> None:
+        before = {server.name: scene.owned(server) for server in scene.cluster.servers}
+        scene.cluster.servers[0].kill(told=told)
+        await scene.settled(MOVED_WITHIN_S)
+        scene.cluster.servers[0].restart_after(3.0)
+        await asyncio.sleep(3.1)
+        await scene.settled(MOVED_WITHIN_S)
+        assert {server.name: scene.owned(server) for server in scene.cluster.servers} == before
+
+    Scene(3, 3).run(work)
+
+
+def test_a_clean_stop_hands_over_within_a_tenth_of_a_second() -> None:
+    async def work(scene: Scene) -> None:
+        leaving = scene.cluster.servers[1]
+        leaving.stays_down = True
+        address = address_of(leaving)
+        leaving.stop(grace_s=20.0)
+        await asyncio.sleep(0.1)
+        assert all(address not in store.owners.by_slice for store in scene.stores)
+        await scene.settled(MOVED_WITHIN_S)
+        await scene.unchanged(10.0)
+
+    Scene(3, 2).run(work)
+
+
+def test_a_server_that_stood_still_for_longer_than_its_lease_gets_slices_again() -> None:
+    async def work(scene: Scene) -> None:
+        paused = scene.cluster.servers[2]
+        assert paused.loop is not None
+        paused.loop.pause()
+        await scene.settled(MOVED_WITHIN_S)
+        await asyncio.sleep(LEASE_S * 1.5)
+        paused.loop.resume()
+        await scene.settled(20.0)
+
+    Scene(3, 2).run(work)
+
+
+def test_a_server_that_can_not_reach_a_shard_owns_nothing_of_it() -> None:
+    async def work(scene: Scene) -> None:
+        cut, store = scene.cluster.servers[0], scene.stores[0]
+        store.gone_for.add(cut.name)
+        await asyncio.sleep(SILENT_MS_MAX / 1000 + 3.0)
+        assert store.name not in scene.owned(cut)
+        assert "" not in store.owners.by_slice
+        store.gone_for.clear()
+        await scene.settled(20.0)
+
+    Scene(2, 2).run(work)
+
+
+def test_a_shard_out_of_reach_for_all_moves_nothing_on_the_others() -> None:
+    async def work(scene: Scene) -> None:
+        lost, other = scene.stores
+        before = other.owners
+        lost.gone_for.update(server.name for server in scene.cluster.servers)
+        await asyncio.sleep(30.0)
+        assert other.owners == before
+        lost.gone_for.clear()
+        await asyncio.sleep(20.0)
+        await scene.settled(1.0)
+
+    Scene(2, 2).run(work)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_slices_end_where_they_should_though_changes_have_unknown_outcomes_and_servers_come_and_go(seed: int) -> None:
+    async def work(scene: Scene) -> None:
+        dice = Random(seed)
+        for store in scene.stores:
+            store.trouble = StoreTrouble(answer_lost=0.1, lost=0.05, refused=0.05, late=0.05, slow=0.1)
+        for _ in range(6):
+            server = dice.choice(scene.cluster.servers)
+            if dice.random() < 0.5:
+                server.kill(told=dice.random() < 0.5)
+                server.restart_after(dice.uniform(0.1, 8.0))
+            else:
+                server.stop(grace_s=1.0)
+            await asyncio.sleep(dice.uniform(0.1, 8.0))
+        for store in scene.stores:
+            store.trouble = StoreTrouble()
+        await asyncio.sleep(30.0)
+        await scene.settled(5.0)
+        await scene.unchanged(10.0)
+
+    Scene(3, 2, seed).run(work)
