@@ -1,0 +1,183 @@
+"""What servers say to each other: frames of four bytes of length and MessagePack, in both directions.
+
+A frame from the asking side is a list of parts, each one call of one kind for one shard with the items of many requests. The other side
+answers part by part, in any order. Items and answers are the values of `storage.values` and `sharding`, as arrays in the order of their
+fields; a field that is added later must have a default, and goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from pinlater.domain import errors
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.sharding.shard_lanes import ClaimRequest
+from pinlater.server.storage.values import Ack, Acked, Checkpoint, Claimed, ClaimRef, Inserted, InsertRequest
+
+VERSION = 1
+LENGTH_BYTES = 4
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+_length = Struct(">I")
+
+T = TypeVar("T")
+
+
+class Kind(IntEnum):
+    """The calls that are forwarded: those of the lanes."""
+
+    INSERT = 0
+    CLAIM = 1
+    FINISH = 2
+    EXTEND = 3
+    CHECKPOINT = 4
+    RELEASE = 5
+
+
+class Part(NamedTuple):
+    """One call. `number`: of this connection; its answer has the same."""
+
+    number: int
+    kind: int
+    shard: str
+    items: msgspec.Raw
+
+
+class Failure(NamedTuple):
+    """A `PinLaterError` of an item or of a whole part. `name`: its class in `domain.errors`."""
+
+    name: str
+    message: str
+    detail: str
+    retryable: bool
+    retry_after_ms: int | None
+    queue: str = ""
+
+
+class PartAnswer(NamedTuple):
+    """What became of a part: an answer for each item, None where it failed, and the failures by index; or the failure of all of it."""
+
+    number: int
+    answers: msgspec.Raw
+    failures: Mapping[int, Failure]
+    failure: Failure | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_parts = msgspec.msgpack.Decoder(list[Part])
+_part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
+_items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
+    Kind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
+    Kind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
+    Kind.FINISH: msgspec.msgpack.Decoder(list[Ack]),
+    Kind.EXTEND: msgspec.msgpack.Decoder(list[ClaimRef]),
+    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[Checkpoint]),
+    Kind.RELEASE: msgspec.msgpack.Decoder(list[ClaimRef]),
+}
+_answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
+    Kind.INSERT: msgspec.msgpack.Decoder(list[Inserted | None]),
+    Kind.CLAIM: msgspec.msgpack.Decoder(list[Claimed | None]),
+    Kind.FINISH: msgspec.msgpack.Decoder(list[Acked | None]),
+    Kind.EXTEND: msgspec.msgpack.Decoder(list[Acked | None]),
+    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[Acked | None]),
+    Kind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
+}
+_NO_ANSWERS = msgspec.Raw(_encoder.encode([]))
+
+
+class BadMessage(Exception):
+    """What came is none of ours: the connection is lost with it."""
+
+
+def frame(parts: Sequence[Part] | Sequence[PartAnswer]) -> bytes:
+    """A frame with these parts or answers."""
+    message = bytearray(LENGTH_BYTES)
+    _encoder.encode_into(parts, message, LENGTH_BYTES)
+    _length.pack_into(message, 0, len(message) - LENGTH_BYTES)
+    return bytes(message)
+
+
+def encoded_items(items: Sequence[object]) -> msgspec.Raw:
+    """The items of a part."""
+    return msgspec.Raw(_encoder.encode(items))
+
+
+def parts_of(message: bytes) -> list[Part]:
+    """What `frame` made of parts. Raises `BadMessage`."""
+    return _decoded(_parts, message)
+
+
+def items_of(part: Part) -> list[Any]:
+    """The items of a part, as its kind's values. Raises `BadMessage`."""
+    decoder = _items.get(part.kind)
+    if decoder is None:
+        raise BadMessage(f"a call of unknown kind {part.kind}")
+    return _decoded(decoder, part.items)
+
+
+def answer(number: int, answers: Sequence[object]) -> PartAnswer:
+    """The answer to a part whose items had these answers, some of which may be errors."""
+    failures = {index: _failure_of(each) for index, each in enumerate(answers) if isinstance(each, PinLaterError)}
+    values = [None if index in failures else each for index, each in enumerate(answers)] if failures else answers
+    return PartAnswer(number, msgspec.Raw(_encoder.encode(values)), failures)
+
+
+def failed(number: int, error: PinLaterError) -> PartAnswer:
+    """The answer to a part all of which failed."""
+    return PartAnswer(number, _NO_ANSWERS, {}, _failure_of(error))
+
+
+def part_answers_of(message: bytes) -> list[PartAnswer]:
+    """What `frame` made of answers. Raises `BadMessage`."""
+    return _decoded(_part_answers, message)
+
+
+def answers_of(kind: int, part: PartAnswer) -> list[Any]:
+    """The answers to the items of a part, errors among them as values. Raises `BadMessage`."""
+    answers = _decoded(_answers[kind], part.answers)
+    for index, failure in part.failures.items():
+        if not 0 <= index < len(answers):
+            raise BadMessage(f"a failure of item {index} of {len(answers)}")
+        answers[index] = error_of(failure)
+    if None in answers:
+        raise BadMessage("an item without an answer")
+    return answers
+
+
+def error_of(failure: Failure) -> PinLaterError:
+    """The error that a failure stands for. A class that this version does not know becomes `PinLaterError`."""
+    known = getattr(errors, failure.name, None)
+    kind = known if isinstance(known, type) and issubclass(known, PinLaterError) else PinLaterError
+    error = kind.__new__(kind)
+    PinLaterError.__init__(
+        error,
+        failure.message,
+        detail=failure.detail,
+        retryable=failure.retryable,
+        retry_after_ms=failure.retry_after_ms,
+    )
+    if failure.queue:
+        error.queue = failure.queue  # type: ignore[attr-defined]
+    return error
+
+
+def _failure_of(error: PinLaterError) -> Failure:
+    return Failure(
+        type(error).__name__,
+        error.message,
+        error.detail,
+        error.retryable,
+        error.retry_after_ms,
+        getattr(error, "queue", ""),
+    )
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], message: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(message)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(str(error)) from error

@@ -1,0 +1,192 @@
+"""The answering side: takes calls from other servers of the same shards, and joins them with this server's own.
+
+Only servers that know a shard's secret are heard. What one of them may have under way is bounded in bytes: beyond that it is read no
+further until answers have gone out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.forwarding import handshake, messages
+from pinlater.server.forwarding.frames import Frames
+from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, BadMessage, Kind, PartAnswer
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE_S = 5.0
+# Of one server's calls that are not answered.
+UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
+# Connections that have not proven themselves, at once.
+STRANGERS_MAX = 64
+
+# Carries out the items of a part: a future of an answer for each, errors among them as values.
+CarryOut = Callable[[Kind, str, Sequence[Any]], "asyncio.Future[Sequence[Any]]"]
+# Answers that could not be sent.
+Undelivered = Callable[[Kind, str, Sequence[Any], Sequence[Any]], None]
+
+
+class PeerListener:
+    """Listens for other servers. `known_secrets()`: any of them may prove a server."""
+
+    def __init__(self, carry_out: CarryOut, undelivered: Undelivered, known_secrets: Callable[[], list[bytes]]) -> None:
+        self.carry_out = carry_out
+        self.undelivered = undelivered
+        self.known_secrets = known_secrets
+        self.connections: set[_Incoming] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self, host: str, port: int = 0) -> int:
+        """Listens; the port. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Incoming(self, loop), host, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def strangers(self) -> int:
+        """Connections that have not proven themselves yet."""
+        return sum([not connection.proven for connection in self.connections])
+
+    def close(self) -> None:
+        """Listens no more, and ends the connections. What is under way goes on without an answer."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in list(self.connections):
+            connection.abort()
+
+
+class _Answered(NamedTuple):
+    """A part that has been carried out."""
+
+    number: int
+    kind: Kind
+    shard: str
+    items: Sequence[Any]
+    done: asyncio.Future[Sequence[Any]]
+
+    def as_message(self) -> PartAnswer:
+        error = self.done.exception()
+        if error is None:
+            return messages.answer(self.number, self.done.result())
+        if not isinstance(error, PinLaterError):
+            logger.error("a forwarded call failed by a bug", exc_info=error)
+            error = PinLaterError("The server failed; its log says more")
+        return messages.failed(self.number, error)
+
+
+class _Incoming(asyncio.Protocol):
+    """A connection of another server."""
+
+    def __init__(self, listener: PeerListener, loop: asyncio.AbstractEventLoop) -> None:
+        self._listener = listener
+        self._loop = loop
+        self._frames = Frames(handshake.HELLO_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._hello: handshake.Hello | None = None
+        self._nonce = b""
+        self._deadline: asyncio.TimerHandle | None = None
+        self._out: list[_Answered] = []
+        self._unanswered_bytes = 0
+        self.proven = False
+
+    # --- calls --------------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._frames.feed(data):
+                if self.proven:
+                    self._begin(message)
+                else:
+                    self._greet(message)
+        except BadMessage as error:
+            logger.warning("a server's connection was closed", extra={"peer": self._peer, "reason": str(error)})
+            self.abort()
+
+    def _begin(self, message: bytes) -> None:
+        parts = messages.parts_of(message)
+        share = len(message) // max(1, len(parts))
+        for part in parts:
+            items = messages.items_of(part)
+            kind = Kind(part.kind)
+            self._unanswered_bytes += share
+            answers = self._listener.carry_out(kind, part.shard, items)
+            answers.add_done_callback(
+                lambda done, number=part.number, kind=kind, shard=part.shard, items=items: self._answer(  # type: ignore[misc]
+                    done, number, kind, shard, items, share
+                )
+            )
+        if self._unanswered_bytes > UNANSWERED_BYTES_MAX and self._transport is not None:
+            self._transport.pause_reading()
+
+    def _answer(
+        self, done: asyncio.Future[Sequence[Any]], number: int, kind: Kind, shard: str, items: Sequence[Any], size: int
+    ) -> None:
+        self._unanswered_bytes -= size
+        self._out.append(_Answered(number, kind, shard, items, done))
+        if len(self._out) == 1:
+            self._loop.call_soon(self._flush)
+        if (
+            self._unanswered_bytes <= UNANSWERED_BYTES_MAX
+            and self._transport is not None
+            and not self._transport.is_reading()
+        ):
+            self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is None or self._transport.is_closing():
+            for answered in out:
+                if answered.done.exception() is None:
+                    self._listener.undelivered(answered.kind, answered.shard, answered.items, answered.done.result())
+        else:
+            self._transport.write(messages.frame([answered.as_message() for answered in out]))
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _peer(self) -> str:
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._listener.strangers >= STRANGERS_MAX:
+            self.abort()
+            return
+        self._listener.connections.add(self)
+        self._deadline = self._loop.call_later(HANDSHAKE_S, self.abort)
+
+    def _greet(self, message: bytes) -> None:
+        try:
+            if self._hello is None:
+                self._hello = msgspec.msgpack.decode(message, type=handshake.Hello)
+                answered, self._nonce = handshake.welcome(self._hello, self._listener.known_secrets())
+                encoded = msgspec.msgpack.encode(answered)
+                if self._transport is not None:
+                    self._transport.write(len(encoded).to_bytes(messages.LENGTH_BYTES, "big") + encoded)
+                return
+            proof = msgspec.msgpack.decode(message, type=handshake.Proof)
+        except msgspec.DecodeError as error:
+            raise BadMessage(str(error)) from error
+        handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets())
+        self.proven = True
+        self._frames.limit_bytes = FRAME_BYTES_MAX
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._transport = None
+        self._listener.connections.discard(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
