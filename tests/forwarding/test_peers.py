@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.forwarding import peer_listener
+from pinlater.server.forwarding.forward_lane import ForwardLane, NotSent
 from pinlater.server.forwarding.messages import Kind
-from pinlater.server.forwarding.peer_connection import NotSent, PeerConnection
+from pinlater.server.forwarding.peer_connection import PeerConnection
 from pinlater.server.forwarding.peer_listener import PeerListener
 from pinlater.server.storage.values import Inserted, InsertRequest
 
@@ -45,30 +46,38 @@ class Owner:
 
 
 class Asker:
-    """The asking server."""
+    """The asking server, with one connection."""
 
     def __init__(self) -> None:
-        self.orphans: list[tuple[Kind, str, Sequence[Any], Sequence[Any]]] = []
-        self.ended = 0
+        self.orphans: list[tuple[Any, Any]] = []
+        self.changes = 0
+        self.link: PeerConnection
+        self._lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
 
     async def connect(self, owner: Owner, secret: bytes = SECRET) -> PeerConnection:
-        def made() -> PeerConnection:
-            return PeerConnection(
-                f"127.0.0.1:{owner.port}",
-                "127.0.0.1:1",
-                secret,
-                SystemClock().monotonic,
-                lambda *orphan: self.orphans.append(orphan),
-                self.count_end,
-            )
+        self.link = PeerConnection(
+            f"127.0.0.1:{owner.port}", "127.0.0.1:1", secret, SystemClock().monotonic, self.count_change
+        )
+        async with asyncio.timeout(20):
+            await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
+            await self.link.wait_ready()
+        return self.link
 
-        _, connection = await asyncio.get_running_loop().create_connection(made, "127.0.0.1", owner.port)
-        await connection.ready()
-        return connection
-
-    def count_end(self, connection: PeerConnection) -> None:
+    def count_change(self, connection: PeerConnection) -> None:
         del connection
-        self.ended += 1
+        self.changes += 1
+
+    def insert(self, request: InsertRequest, shard: str = "1") -> asyncio.Future[Inserted]:
+        if shard not in self._lanes:
+            self._lanes[shard] = ForwardLane(
+                self.link,
+                Kind.INSERT,
+                shard,
+                takes_lists=False,
+                size_of=lambda request: len(request.jobs[0].body),
+                orphaned=lambda item, result: self.orphans.append((item, result)),
+            )
+        return self._lanes[shard].submit(request)
 
 
 @pytest.fixture
@@ -81,15 +90,12 @@ async def owner() -> AsyncIterator[Owner]:
 
 
 @pytest.fixture
-async def asker() -> Asker:
-    return Asker()
-
-
-@pytest.fixture
-async def link(owner: Owner, asker: Asker) -> AsyncIterator[PeerConnection]:
-    connection = await asker.connect(owner)
-    yield connection
-    connection.abort()
+async def asker(owner: Owner) -> AsyncIterator[Asker]:
+    """Connected."""
+    asker = Asker()
+    await asker.connect(owner)
+    yield asker
+    asker.link.abort()
     await asyncio.sleep(0)
 
 
@@ -104,82 +110,81 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_what_is_asked_in_one_turn_goes_in_one_frame_and_one_part(link: PeerConnection, owner: Owner) -> None:
-    futures = [link.submit(Kind.INSERT, "1", [request(number)]) for number in range(30)]
-    answers = await asyncio.gather(*futures)
-    assert [answer[0].ids for answer in answers] == [[number] for number in range(30)]
-    assert (link.frames, link.parts, link.items) == (1, 1, 30)
+async def test_what_is_asked_in_one_turn_is_one_call_in_one_frame(asker: Asker, owner: Owner) -> None:
+    before = asker.link.frames
+    answers = await asyncio.gather(*(asker.insert(request(number)) for number in range(30)))
+    assert [answer.ids for answer in answers] == [[number] for number in range(30)]
+    assert asker.link.frames == before + 1
     assert owner.asked == [(Kind.INSERT, "1", [request(number) for number in range(30)])]
 
 
-async def test_each_shard_and_kind_is_a_part_of_the_same_frame(link: PeerConnection, owner: Owner) -> None:
-    await asyncio.gather(*(link.submit(Kind.INSERT, shard, [request(1)]) for shard in ("1", "2", "1")))
-    assert (link.frames, link.parts) == (1, 2)
+async def test_calls_for_several_shards_share_a_frame(asker: Asker, owner: Owner) -> None:
+    before = asker.link.frames
+    await asyncio.gather(*(asker.insert(request(1), shard) for shard in ("1", "2", "1")))
+    assert asker.link.frames == before + 1
     assert [(shard, len(items)) for _, shard, items in owner.asked] == [("1", 2), ("2", 1)]
 
 
-async def test_large_bodies_do_not_wait_for_the_end_of_the_turn(link: PeerConnection) -> None:
-    body = b"x" * 1_000_000
-    await asyncio.gather(
-        *(link.submit(Kind.INSERT, "1", [request(number, body=body)], len(body)) for number in range(10))
-    )
-    assert link.frames == 2
+async def test_large_calls_have_frames_of_their_own(asker: Asker) -> None:
+    before, body = asker.link.frames, b"x" * 3_000_000
+    await asyncio.gather(*(asker.insert(request(1, body=body), shard) for shard in ("1", "2", "3")))
+    assert asker.link.frames == before + 3
 
 
-async def test_errors_of_items_and_of_all_come_as_what_they_were(link: PeerConnection, owner: Owner) -> None:
+async def test_errors_of_items_and_of_all_come_as_what_they_were(asker: Asker, owner: Owner) -> None:
     owner.at_once = False
-    asked = [link.submit(Kind.INSERT, "1", [request(1)]), link.submit(Kind.INSERT, "1", [request(2)])]
-    other = link.submit(Kind.INSERT, "2", [request(3)])
+    full, stored = asker.insert(request(1)), asker.insert(request(2))
+    other = asker.insert(request(3), "2")
     await until(lambda: len(owner.answers) == 2)
-    owner.answers[0].set_result([QueueFull("emails", 5, 4), Inserted([2], {}, False)])
-    owner.answers[1].set_exception(QueueNotFound("emails"))
-    [full], [stored] = await asyncio.gather(*asked)
-    assert type(full) is QueueFull
     expected = QueueFull("emails", 5, 4)
-    assert (full.message, full.detail, full.retryable, full.retry_after_ms) == (
+    owner.answers[0].set_result([expected, Inserted([2], {}, False)])
+    owner.answers[1].set_exception(QueueNotFound("emails"))
+    with pytest.raises(QueueFull) as raised:
+        await full
+    error = raised.value
+    assert (error.message, error.detail, error.retryable, error.retry_after_ms) == (
         expected.message,
         "QUEUE_FULL",
         True,
         1000,
     )
-    assert stored.ids == [2]
+    assert (await stored).ids == [2]
     with pytest.raises(QueueNotFound) as found:
         await other
     assert found.value.queue == "emails"
 
 
-async def test_an_error_by_a_bug_tells_nothing_of_it(link: PeerConnection, owner: Owner) -> None:
+async def test_an_error_by_a_bug_tells_nothing_of_it(asker: Asker, owner: Owner) -> None:
     owner.at_once = False
-    asked = link.submit(Kind.INSERT, "1", [request(1)])
+    asked = asker.insert(request(1))
     await until(lambda: owner.answers)
     owner.answers[0].set_exception(ZeroDivisionError("inside"))
     with pytest.raises(PinLaterError, match="log says more"):
         await asked
 
 
-async def test_of_a_lost_connection_what_was_sent_is_unknown_and_what_was_not_can_go_another_way(
-    link: PeerConnection, owner: Owner, asker: Asker
+async def test_of_a_lost_connection_what_was_sent_is_unknown_and_what_was_not_is_not(
+    asker: Asker, owner: Owner
 ) -> None:
     owner.at_once = False
-    sent = link.submit(Kind.INSERT, "1", [request(1)])
+    sent = asker.insert(request(1))
     await until(lambda: owner.answers)
-    not_sent = link.submit(Kind.INSERT, "1", [request(2)])
-    link.connection_lost(None)
+    not_sent = asker.insert(request(2))
+    asker.link.connection_lost(None)
     with pytest.raises(OutcomeUnknown):
         await sent
     with pytest.raises(NotSent):
         await not_sent
     with pytest.raises(NotSent):
-        await link.submit(Kind.INSERT, "1", [request(3)])
-    assert asker.ended == 1
+        asker.insert(request(3))
+    assert asker.changes == 1
 
 
-async def test_answers_that_no_connection_takes_are_given_back(owner: Owner, asker: Asker) -> None:
-    connection = await asker.connect(owner)
+async def test_answers_that_no_connection_takes_are_given_back(asker: Asker, owner: Owner) -> None:
     owner.at_once = False
-    asked = connection.submit(Kind.INSERT, "1", [request(1)])
+    asked = asker.insert(request(1))
     await until(lambda: owner.answers)
-    connection.abort()
+    asker.link.abort()
     with pytest.raises(OutcomeUnknown):
         await asked
     await until(lambda: not owner.listener.connections)
@@ -187,27 +192,65 @@ async def test_answers_that_no_connection_takes_are_given_back(owner: Owner, ask
     await until(lambda: owner.undelivered)
 
 
-async def test_an_answer_whose_caller_has_gone_is_an_orphan(link: PeerConnection, owner: Owner, asker: Asker) -> None:
+async def test_an_answer_whose_caller_has_gone_is_an_orphan(asker: Asker, owner: Owner) -> None:
     owner.at_once = False
-    gone, stays = (link.submit(Kind.INSERT, "1", [request(number)]) for number in (1, 2))
+    gone, stays = asker.insert(request(1)), asker.insert(request(2))
     await until(lambda: owner.answers)
     gone.cancel()
     owner.answers[0].set_result([Inserted([1], {}, False), Inserted([2], {}, False)])
-    assert (await stays)[0].ids == [2]
-    [(kind, shard, items, answers)] = asker.orphans
-    assert (kind, shard, list(items), [answer.ids for answer in answers]) == (Kind.INSERT, "1", [request(1)], [[1]])
+    assert (await stays).ids == [2]
+    assert asker.orphans == [(request(1), Inserted([1], {}, False))]
 
 
-async def test_what_is_cancelled_before_it_is_sent_is_not_sent(link: PeerConnection, owner: Owner) -> None:
-    gone, stays = (link.submit(Kind.INSERT, "1", [request(number)]) for number in (1, 2))
+async def test_what_is_cancelled_before_it_is_sent_is_not_sent(asker: Asker, owner: Owner) -> None:
+    gone, stays = asker.insert(request(1)), asker.insert(request(2))
     gone.cancel()
     await stays
     assert owner.asked == [(Kind.INSERT, "1", [request(2)])]
 
 
-async def test_who_does_not_know_the_secret_is_not_heard(owner: Owner, asker: Asker) -> None:
+async def test_a_server_that_stops_gets_no_more_calls_and_answers_those_it_has(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    asked = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    owner.listener.say_goodbye()
+    await until(lambda: not asker.link.usable)
     with pytest.raises(NotSent):
-        await asker.connect(owner, b"a guess")
+        asker.insert(request(2))
+    owner.answers[0].set_result([Inserted([1], {}, False)])
+    assert (await asked).ids == [1]
+
+
+async def test_a_server_that_runs_and_has_a_slow_store_keeps_its_calls(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    asked = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    asker.link.look(ask_after_s=0.0, stall_s=0.0, limit_s=60.0)
+    await until(lambda: asker.link._asked_s is None)
+    asker.link.look(ask_after_s=60.0, stall_s=0.0, limit_s=60.0)
+    assert asker.link.usable
+    owner.answers[0].set_result([Inserted([1], {}, False)])
+    await asked
+
+
+async def test_a_server_that_does_not_say_that_it_runs_is_left_aside_until_it_does(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    asked = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    asker.link.look(ask_after_s=0.0, stall_s=0.0, limit_s=60.0)
+    asker.link.look(ask_after_s=0.0, stall_s=0.0, limit_s=60.0)  # its answer had no time to come
+    assert not asker.link.usable
+    await until(lambda: asker.link.usable)
+    asker.link.look(ask_after_s=60.0, stall_s=0.0, limit_s=0.0)
+    with pytest.raises(OutcomeUnknown, match="did not answer"):
+        await asked
+    owner.answers[0].set_result([Inserted([1], {}, False)])
+    await until(lambda: asker.orphans)
+
+
+async def test_a_server_that_does_not_know_the_secret_is_not_heard(owner: Owner) -> None:
+    with pytest.raises(ConnectionError):
+        await Asker().connect(owner, b"a guess")
     assert owner.asked == []
 
 
@@ -240,18 +283,11 @@ async def test_a_stranger_that_says_nothing_is_disconnected(owner: Owner, monkey
     writer.close()
 
 
-async def test_strangers_are_bounded(owner: Owner, asker: Asker) -> None:
+async def test_strangers_are_bounded(owner: Owner) -> None:
     opened = [await asyncio.open_connection("127.0.0.1", owner.port) for _ in range(peer_listener.STRANGERS_MAX + 20)]
     await until(lambda: len(owner.listener.connections) == peer_listener.STRANGERS_MAX)
     for _, writer in opened:
         writer.transport.abort()
     await until(lambda: not owner.listener.connections)
-    (await asker.connect(owner)).abort()
-
-
-async def test_a_closed_connection_raises_a_world_error(owner: Owner, asker: Asker) -> None:
-    connection = await asker.connect(owner)
-    connection.abort()
+    (await Asker().connect(owner)).abort()
     await asyncio.sleep(0)
-    with pytest.raises(ShardConnectionFailed):
-        await connection.submit(Kind.INSERT, "1", [request(1)])

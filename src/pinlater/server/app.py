@@ -174,6 +174,7 @@ class App:
         self.core.dispatcher.drain()
         await self.cluster.leave()
         await self._drain_thrift(grace_s)
+        await self.cluster.end_calls()
         self.loop_lag.stop()
         await self.runner.stop()
         self.cluster.close()

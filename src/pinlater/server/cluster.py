@@ -6,12 +6,23 @@ The shards know which servers there are (`sharding.cluster_members`), where thes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.wake_datagrams import Wakes
+from pinlater.server.forwarding.carry_out import CarryOut
+from pinlater.server.forwarding.forwarding import Forwarding
+from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.peer_listener import PeerListener
 from pinlater.server.ownership.ownership import Ownership
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.peers import Peers
 from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.values import Claimed
+
+# So many numbers are tried until one is free for datagrams and for connections.
+_TRIES = 20
 
 
 class Cluster:
@@ -23,17 +34,35 @@ class Cluster:
         self.members = ClusterMembers(shards)
         self.wakes: Wakes | None = None
         self.ownership: Ownership | None = None
+        self.forwarding: Forwarding | None = None
+        self.listener = PeerListener(CarryOut(shards), self._undelivered, lambda: self._secrets)
         self._peers: Peers | None = None
+        self._secrets: list[bytes] = []
 
     async def listen(self, host: str, port: int, reached_at: str) -> None:
         """Hears and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
-        wakes = Wakes(self._dispatcher.wakeups.woken_from_elsewhere)
-        bound = await wakes.open(host, port)
+        wakes, bound = await self._open(host, port)
         address = f"{reached_at}:{bound}"
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
         self.ownership = Ownership(self._shards, address)
+        self.forwarding = Forwarding(self._shards, address, self.ownership.owners)
         self._dispatcher.wakeups.elsewhere = wakes.tell
         await self._meet()
+
+    async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
+        """Listens for datagrams and for connections on ports of the same number, which is returned. Raises OSError."""
+        for tries_left in reversed(range(_TRIES if port == 0 else 1)):
+            wakes = Wakes(self._dispatcher.wakeups.woken_from_elsewhere)
+            bound = await wakes.open(host, port)
+            try:
+                await self.listener.open(host, bound)
+            except OSError:  # another program has this number
+                wakes.close()
+                if not tries_left:
+                    raise
+            else:
+                return wakes, bound
+        raise AssertionError("unreachable")
 
     async def look(self) -> bool:
         """Who is there now; whether their number has changed."""
@@ -44,16 +73,40 @@ class Cluster:
     async def _meet(self) -> None:
         if self.wakes is not None and self._peers is not None:
             await self._peers.look(self.members.by_shard)
+            self._secrets = self._peers.secrets
             self.wakes.know(self._peers.secrets, self._peers.peers)
         if self.ownership is not None:
             await self.ownership.look(self.members.by_shard)
+        if self.forwarding is not None and self._peers is not None:
+            self.forwarding.know(self._peers.by_address)
 
     async def leave(self) -> None:
         """Hands over what this server owns: it stops."""
         if self.ownership is not None:
             await self.ownership.leave(self.members.by_shard)
+        self.listener.say_goodbye()
+
+    def look_at_calls(self) -> None:
+        """To be called several times a second: leaves servers aside that don't answer."""
+        if self.forwarding is not None:
+            self.forwarding.look_at_calls()
+
+    def _undelivered(self, kind: Kind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
+        """What another server's claims got, and it is gone: the jobs go back."""
+        undelivered = self._shards.hooks.undelivered
+        if kind is Kind.CLAIM and undelivered is not None:
+            for request, claimed in zip(items, answers, strict=True):
+                if isinstance(claimed, Claimed):
+                    undelivered(shard, request, claimed)
+
+    async def end_calls(self) -> None:
+        """Sends nothing to other servers any more, and takes nothing from them."""
+        if self.forwarding is not None:
+            await self.forwarding.close()
+        self.listener.close()
 
     def close(self) -> None:
         """Says and hears no more."""
+        self.listener.close()
         if self.wakes is not None:
             self.wakes.close()

@@ -48,13 +48,18 @@ class PeriodicWork:
             Periodic("clock", every.file_interval_ms, self._clock_watch.look),
         ]
         if not all(shard.trusted for shard in core.shards):
-            work.append(Periodic("shards", settings.sharding.watch_interval_ms, core.shard_monitor.look))
+            work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
             work.append(Periodic("life", _HEARTBEAT_MS, core.shard_monitor.ping_all))
         if any(shard.shard.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self.look_at_members))
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))
         return work
+
+    async def _look_at_calls(self) -> None:
+        """Gives up calls that take too long, of shards and of other servers."""
+        await self._core.shard_monitor.look()
+        self._cluster.look_at_calls()
 
     async def _look_at_store(self) -> None:
         """Readiness follows the store; where others may change queues, their settings are read anew."""

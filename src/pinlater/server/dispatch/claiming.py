@@ -68,7 +68,7 @@ class Claiming:
                     here = request._replace(call=ClaimCall(left, _holder_of(holder, attempt, place), bytes_left))
                 try:
                     if len(shards) == 1 or shard.trusted:
-                        answer = shard.claim.submit(here)
+                        answer = shard.lanes_of(here.queue).claim.submit(here)
                     else:
                         answer = self._submit_in_time(shard, here, waiters, anything=bool(claimed))
                     found = await self._delivered(shard, here, answer)
@@ -112,7 +112,7 @@ class Claiming:
             settings = self._shards.settings
             deadlines = ShardDeadlines(shard.name, settings.slow_ms / 1000, settings.stall_ms / 1000)
             self._deadlines[shard.name] = deadlines
-        answer = shard.claim.submit(request)
+        answer = shard.lanes_of(request.queue).claim.submit(request)
         deadlines.begin(answer, waiters, request.call.limit, anything=anything)
         return answer
 

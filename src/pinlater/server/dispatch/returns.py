@@ -66,7 +66,7 @@ class ClaimReturns:
             try:
                 if not shard.healthy:
                     raise out_of_reach(shard.name)
-                answers = await shard.release.submit(refs)
+                answers = await shard.lanes_of(queue).release.submit(refs)
                 break
             except PinLaterError as error:
                 if isinstance(error, OutcomeUnknown):

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from pinlater.server.forwarding.messages import VERSION, BadMessage
+from pinlater.server.forwarding.messages import LENGTH_BYTES, VERSION, BadMessage
 
 HELLO_BYTES_MAX = 1_024
+WELCOME_BYTES_MAX = 64 * 1024  # it has a proof for each shard
 NONCE_BYTES = 16
+
+T = TypeVar("T")
 
 
 class Hello(NamedTuple):
@@ -38,6 +41,20 @@ class Proof(NamedTuple):
     """Of the side that connects."""
 
     proof: bytes
+
+
+def encoded(message: Hello | Welcome | Proof) -> bytes:
+    """As a frame."""
+    text = msgspec.msgpack.encode(message)
+    return len(text).to_bytes(LENGTH_BYTES, "big") + text
+
+
+def decoded(message: bytes, kind: type[T]) -> T:
+    """What a frame holds. Raises `BadMessage`."""
+    try:
+        return msgspec.msgpack.decode(message, type=kind)
+    except msgspec.DecodeError as error:
+        raise BadMessage(str(error)) from error
 
 
 def hello(address: str) -> Hello:

@@ -47,6 +47,12 @@ class Part(NamedTuple):
     items: msgspec.Raw
 
 
+# Numbers of messages that are no calls. Asked whether it runs, a server says so at once; one that stops says goodbye: it takes no calls
+# from now on, and answers those it has.
+RUNNING = 0
+GOODBYE = -1
+
+
 class Failure(NamedTuple):
     """A `PinLaterError` of an item or of a whole part. `name`: its class in `domain.errors`."""
 
@@ -86,7 +92,10 @@ _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[Acked | None]),
     Kind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
 }
-_NO_ANSWERS = msgspec.Raw(_encoder.encode([]))
+_NONE = msgspec.Raw(_encoder.encode([]))
+ARE_YOU_RUNNING = Part(RUNNING, RUNNING, "", _NONE)
+I_AM_RUNNING = PartAnswer(RUNNING, _NONE, {})
+I_AM_STOPPING = PartAnswer(GOODBYE, _NONE, {})
 
 
 class BadMessage(Exception):
@@ -128,7 +137,7 @@ def answer(number: int, answers: Sequence[object]) -> PartAnswer:
 
 def failed(number: int, error: PinLaterError) -> PartAnswer:
     """The answer to a part all of which failed."""
-    return PartAnswer(number, _NO_ANSWERS, {}, _failure_of(error))
+    return PartAnswer(number, _NONE, {}, _failure_of(error))
 
 
 def part_answers_of(message: bytes) -> list[PartAnswer]:

@@ -11,50 +11,24 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import msgspec
-
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown
 from pinlater.server.forwarding import handshake, messages
+from pinlater.server.forwarding.forward_lane import Call, NotSent
 from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, BadMessage, Kind, Part
+from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, BadMessage, Part
 
 logger = logging.getLogger(__name__)
 
-# Of bodies, until a frame is sent without waiting for the end of the turn.
-_PART_BYTES = 4 * 1024 * 1024
-
-Answers = Sequence[Any]  # of each item: the kind's value, or a `PinLaterError`
-
-
-class NotSent(ShardConnectionFailed):
-    """The call was not sent: it can go another way."""
-
-    detail = "NOT_SENT"
-
-
-class _Call:
-    """One part: the items of many requests, and who waits for which of them."""
-
-    __slots__ = ("bytes", "items", "kind", "sent_s", "shard", "waiting")
-
-    def __init__(self, kind: Kind, shard: str) -> None:
-        self.kind = kind
-        self.shard = shard
-        self.items: list[Any] = []
-        self.waiting: list[tuple[int, int, asyncio.Future[Answers]]] = []
-        self.bytes = 0
-        self.sent_s = 0.0
-
-    def fail(self, error: PinLaterError) -> None:
-        for _, _, future in self.waiting:
-            if not future.done():
-                future.set_exception(error)
+# Of bodies in one call, above which it goes in a frame of its own.
+_FRAME_BYTES = 4 * 1024 * 1024
+# Between two looks that lie further apart than this the process stood still; that isn't held against the other server.
+_LATE_S = 1.0
 
 
 class PeerConnection(asyncio.Protocol):
-    """To the server that announced `address`. `orphaned(kind, shard, items, answers)` is told of answers whose caller has gone.
+    """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
 
-    `ended(connection)` is called once when it is lost. `monotonic`: in seconds.
+    `monotonic`: in seconds. `usable`: whether calls may be sent.
     """
 
     def __init__(
@@ -63,169 +37,185 @@ class PeerConnection(asyncio.Protocol):
         own_address: str,
         secret: bytes,
         monotonic: Callable[[], float],
-        orphaned: Callable[[Kind, str, Sequence[Any], Answers], None],
-        ended: Callable[[PeerConnection], None],
+        changed: Callable[[PeerConnection], None],
     ) -> None:
         self.address = address
         self.usable = False
+        self.monotonic = monotonic
         self._hello = handshake.hello(own_address)
         self._secret = secret
-        self._monotonic = monotonic
-        self._orphaned = orphaned
-        self._ended = ended
+        self._changed = changed
         self._loop = asyncio.get_running_loop()
-        self._frames = Frames(handshake.HELLO_BYTES_MAX * 16)
+        self._frames = Frames(handshake.WELCOME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._welcome = True
         self._numbers = 0
-        self._turn: dict[tuple[Kind, str], _Call] = {}
-        self._flushing = False
-        self._sent: dict[int, _Call] = {}
+        self._turn: list[Call[Any, Any]] = []
+        self._sent: dict[int, Call[Any, Any]] = {}
+        self._asked_s: float | None = None  # when it was asked whether the server runs, until it says so
+        self._looked_s = monotonic()
+        self._ready = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._closing = False
         self.frames = 0
-        self.parts = 0
-        self.items = 0
 
-    async def ready(self) -> None:
-        """Returns once both sides have proven themselves. Raises `NotSent`."""
-        await self._ready
+    async def wait_ready(self) -> None:
+        """Returns once both sides have proven themselves. Raises `ConnectionError`."""
+        await self._ready.wait()
+        if self._lost.is_set():
+            raise ConnectionResetError("closed by the other server")
+
+    async def wait_lost(self) -> None:
+        """Returns once it has ended."""
+        await self._lost.wait()
 
     # --- asking -------------------------------------------------------------------------------------------------------------
 
-    def submit(self, kind: Kind, shard: str, items: Sequence[Any], size_bytes: int = 0) -> asyncio.Future[Answers]:
-        """The answers to these items, in order. `size_bytes`: of the bodies in them.
-
-        The future fails with `NotSent`, with `OutcomeUnknown`, or with the error of the whole part.
-        """
-        future: asyncio.Future[Answers] = self._loop.create_future()
-        if not self.usable:
-            future.set_exception(NotSent(f"no connection to server {self.address}"))
-            return future
-        call = self._turn.get((kind, shard))
-        if call is None:
-            call = self._turn[kind, shard] = _Call(kind, shard)
-            if not self._flushing:
-                self._flushing = True
-                self._loop.call_soon(self._flush)
-        start = len(call.items)
-        call.items += items
-        call.bytes += size_bytes
-        call.waiting.append((start, len(call.items), future))
-        if call.bytes > _PART_BYTES:
-            del self._turn[kind, shard]
-            self._send([call])
-        return future
-
-    def busy_for(self) -> float:
-        """Seconds for which the oldest call has been under way; 0 for none."""
-        oldest = next(iter(self._sent.values()), None)
-        return 0.0 if oldest is None else self._monotonic() - oldest.sent_s
+    def gather(self, call: Call[Any, Any]) -> None:
+        """Sends the call at the end of this turn of the loop, with all that is added to it until then."""
+        self._turn.append(call)
+        if len(self._turn) == 1:
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flushing = False
-        calls, self._turn = list(self._turn.values()), {}
-        if calls:
-            self._send(calls)
-
-    def _send(self, calls: Sequence[_Call]) -> None:
-        parts, now_s = [], self._monotonic()
-        for call in calls:
-            live = [waiting for waiting in call.waiting if not waiting[2].done()]
-            if not live:
+        turn, self._turn = self._turn, []
+        if not turn:
+            return
+        parts: list[Part] = []
+        size_bytes = 0
+        for call in turn:
+            call.lane.gathered()
+            if not call.drop_cancelled():
                 continue
-            if len(live) < len(call.waiting):
-                call.items, call.waiting = _only(call.items, live)
+            if parts and size_bytes + call.size_bytes > _FRAME_BYTES:
+                self._write(messages.frame(parts))
+                parts, size_bytes = [], 0
             number = self._numbers = self._numbers + 1
-            call.sent_s = now_s
             self._sent[number] = call
-            parts.append(Part(number, call.kind, call.shard, messages.encoded_items(call.items)))
-            self.items += len(call.items)
-        if parts and self._transport is not None:
+            call.lane.sent(number, call)
+            parts.append(Part(number, call.lane.kind, call.lane.shard, messages.encoded_items(call.items)))
+            size_bytes += call.size_bytes
+        if parts:
+            self._write(messages.frame(parts))
+
+    def _write(self, frame: bytes) -> None:
+        if self._transport is not None:
             self.frames += 1
-            self.parts += len(parts)
-            self._transport.write(messages.frame(parts))
+            self._transport.write(frame)
 
     # --- answers ------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._frames.feed(data):
-                if self._ready.done():
-                    self._take(message)
+                if self._welcome:
+                    self._take_welcome(message)
                 else:
-                    self._welcomed(message)
+                    self._take(message)
         except BadMessage as error:
             logger.warning("connection to a server closed", extra={"server": self.address, "reason": str(error)})
             self.abort()
 
-    def _welcomed(self, message: bytes) -> None:
-        try:
-            answered = msgspec.msgpack.decode(message, type=handshake.Welcome)
-        except msgspec.DecodeError as error:
-            raise BadMessage(str(error)) from error
-        self._write(handshake.prove(self._hello, answered, self._secret))
+    def _take_welcome(self, message: bytes) -> None:
+        answered = handshake.decoded(message, handshake.Welcome)
+        self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret)))
+        self._welcome = False
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
-        self._ready.set_result(None)
+        self._ready.set()
 
     def _take(self, message: bytes) -> None:
         for part in messages.part_answers_of(message):
+            if part.number == RUNNING:
+                self._runs()
+                continue
+            if part.number == GOODBYE:
+                self.usable = False
+                self._changed(self)
+                continue
             call = self._sent.pop(part.number, None)
             if call is None:
                 raise BadMessage(f"an answer to call {part.number}, which was not sent")
+            call.lane.ended(part.number, call)
             if part.failure is not None:
                 call.fail(messages.error_of(part.failure))
                 continue
-            answers = messages.answers_of(call.kind, part)
+            answers: Sequence[Any] = messages.answers_of(call.lane.kind, part)
             if len(answers) != len(call.items):
-                call.fail(OutcomeUnknown(f"server {self.address} answered {len(answers)} of {len(call.items)} items"))
+                call.fail(self._unknown())
                 raise BadMessage(f"{len(answers)} answers to {len(call.items)} items")
-            for start, end, future in call.waiting:
-                if future.done():
-                    self._orphaned(call.kind, call.shard, call.items[start:end], answers[start:end])
-                else:
-                    future.set_result(answers[start:end])
+            call.answer(answers)
+        if self._closing and not self._sent:
+            self.abort()
+
+    def _unknown(self) -> OutcomeUnknown:
+        return OutcomeUnknown("The connection to the server that owns the queue was lost before its answer came")
+
+    # --- a server that doesn't answer -----------------------------------------------------------------------------------------
+
+    def look(self, ask_after_s: float, stall_s: float, limit_s: float) -> None:
+        """To be called several times a second. Where a call takes long, asks the server whether it runs; one that doesn't say so in time
+        gets no more calls until it does. Calls that take longer than `limit_s` fail; what they bring after all is orphaned."""
+        now_s = self.monotonic()
+        before_s, self._looked_s = self._looked_s, now_s
+        if now_s - before_s > _LATE_S:  # this process stood still itself
+            for call in self._sent.values():
+                call.sent_s += now_s - before_s
+            self._asked_s = None
+            return
+        for call in self._sent.values():
+            if now_s - call.sent_s < limit_s:
+                break
+            call.fail(OutcomeUnknown(f"The server that owns the queue did not answer within {limit_s:g} s"))
+        oldest = next(iter(self._sent.values()), None)
+        if self._asked_s is not None:
+            if now_s - self._asked_s >= stall_s and self.usable:
+                self.usable = False
+                logger.info("a server is slow to answer", extra={"server": self.address})
+                self._changed(self)
+        elif oldest is not None and now_s - oldest.sent_s >= ask_after_s:
+            self._asked_s = now_s
+            self._write(messages.frame([messages.ARE_YOU_RUNNING]))
+
+    def _runs(self) -> None:
+        self._asked_s = None
+        if not self.usable and not self._closing:
+            self.usable = True
+            self._changed(self)
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._write(self._hello)
+        self._write(handshake.encoded(self._hello))
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self.usable = False
         self._transport = None
-        not_sent = NotSent(f"the connection to server {self.address} is lost")
-        unknown = OutcomeUnknown(f"the connection to server {self.address} was lost before its answer came")
-        if not self._ready.done():
-            self._ready.set_exception(not_sent)
-        turn, self._turn = self._turn, {}
-        for call in turn.values():
+        turn, self._turn = self._turn, []
+        not_sent = NotSent("The connection to the server that owns the queue is lost", retry_after_ms=100)
+        for call in turn:
+            call.lane.gathered()
             call.fail(not_sent)
+            call.lane.ended(None, call)
         sent, self._sent = self._sent, {}
-        for call in sent.values():
-            call.fail(unknown)
-        self._ended(self)
+        for number, call in sent.items():
+            call.fail(self._unknown())
+            call.lane.ended(number, call)
+        self._lost.set()
+        self._ready.set()
+        self._changed(self)
+
+    def close_when_idle(self) -> None:
+        """Takes no calls from now on, and ends once those under way are answered."""
+        self._closing = True
+        self.usable = False
+        if not self._sent:
+            self.abort()
 
     def abort(self) -> None:
         """Closes it: what was sent has an unknown outcome."""
         self.usable = False
         if self._transport is not None:
             self._transport.abort()
-
-    def _write(self, message: object) -> None:
-        if self._transport is not None:
-            encoded = msgspec.msgpack.encode(message)
-            self._transport.write(len(encoded).to_bytes(messages.LENGTH_BYTES, "big") + encoded)
-
-
-def _only(
-    items: Sequence[Any], live: Sequence[tuple[int, int, asyncio.Future[Answers]]]
-) -> tuple[list[Any], list[tuple[int, int, asyncio.Future[Answers]]]]:
-    """Without the items of callers that have gone."""
-    kept: list[Any] = []
-    waiting = []
-    for start, end, future in live:
-        waiting.append((len(kept), len(kept) + end - start, future))
-        kept += items[start:end]
-    return kept, waiting

@@ -11,12 +11,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-import msgspec
-
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, BadMessage, Kind, PartAnswer
+from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, RUNNING, BadMessage, Kind, PartAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +50,11 @@ class PeerListener:
     def strangers(self) -> int:
         """Connections that have not proven themselves yet."""
         return sum([not connection.proven for connection in self.connections])
+
+    def say_goodbye(self) -> None:
+        """Tells the other servers that this one stops. What they have sent is answered."""
+        for connection in self.connections:
+            connection.say_goodbye()
 
     def close(self) -> None:
         """Listens no more, and ends the connections. What is under way goes on without an answer."""
@@ -113,6 +116,9 @@ class _Incoming(asyncio.Protocol):
         parts = messages.parts_of(message)
         share = len(message) // max(1, len(parts))
         for part in parts:
+            if part.number == RUNNING:
+                self._write(messages.frame([messages.I_AM_RUNNING]))
+                continue
             items = messages.items_of(part)
             kind = Kind(part.kind)
             self._unanswered_bytes += share
@@ -146,7 +152,7 @@ class _Incoming(asyncio.Protocol):
                 if answered.done.exception() is None:
                     self._listener.undelivered(answered.kind, answered.shard, answered.items, answered.done.result())
         else:
-            self._transport.write(messages.frame([answered.as_message() for answered in out]))
+            self._write(messages.frame([answered.as_message() for answered in out]))
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
@@ -163,17 +169,12 @@ class _Incoming(asyncio.Protocol):
         self._deadline = self._loop.call_later(HANDSHAKE_S, self.abort)
 
     def _greet(self, message: bytes) -> None:
-        try:
-            if self._hello is None:
-                self._hello = msgspec.msgpack.decode(message, type=handshake.Hello)
-                answered, self._nonce = handshake.welcome(self._hello, self._listener.known_secrets())
-                encoded = msgspec.msgpack.encode(answered)
-                if self._transport is not None:
-                    self._transport.write(len(encoded).to_bytes(messages.LENGTH_BYTES, "big") + encoded)
-                return
-            proof = msgspec.msgpack.decode(message, type=handshake.Proof)
-        except msgspec.DecodeError as error:
-            raise BadMessage(str(error)) from error
+        if self._hello is None:
+            self._hello = handshake.decoded(message, handshake.Hello)
+            answered, self._nonce = handshake.welcome(self._hello, self._listener.known_secrets())
+            self._write(handshake.encoded(answered))
+            return
+        proof = handshake.decoded(message, handshake.Proof)
         handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets())
         self.proven = True
         self._frames.limit_bytes = FRAME_BYTES_MAX
@@ -186,6 +187,15 @@ class _Incoming(asyncio.Protocol):
         self._listener.connections.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
+
+    def say_goodbye(self) -> None:
+        """This server stops: the other one is to send no more."""
+        if self.proven:
+            self._write(messages.frame([messages.I_AM_STOPPING]))
+
+    def _write(self, frame: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(frame)
 
     def abort(self) -> None:
         if self._transport is not None:

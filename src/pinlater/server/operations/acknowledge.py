@@ -94,7 +94,7 @@ class Acknowledge:
         horizon = I64_MAX - self._clock.now_ms()
 
         def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
-            return part.shard.finish.submit(_acks(items, part, horizon))
+            return part.shard.lanes_of(batch.queue).finish.submit(_acks(items, part, horizon))
 
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * len(items)
         if batch.per_item_errors:
@@ -127,7 +127,7 @@ class Acknowledge:
             return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
 
         def act(part: OnShard) -> Awaitable[Sequence[Acked | PinLaterError]]:
-            return lane_of(part.shard).submit(orders(part))
+            return lane_of(part.lanes).submit(orders(part))
 
         return on_each_shard(parts, act, answers)
 

@@ -13,6 +13,7 @@ from pinlater.domain.job import Outcome
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.values import AckResult
 from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.shard_lanes import JobLanes
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Acked, JobKey
 from pinlater.server.telemetry.metrics import Metrics
@@ -34,6 +35,11 @@ class OnShard(NamedTuple):
     shard: ShardLanes
     indices: list[int]
     keys: list[JobKey]
+
+    @property
+    def lanes(self) -> JobLanes:
+        """The way to the jobs, which are all of one queue."""
+        return self.shard.lanes_of(self.keys[0].queue)
 
 
 def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most: int) -> list[OnShard]:

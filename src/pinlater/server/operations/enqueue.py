@@ -197,7 +197,7 @@ class Enqueue:
         if max_backlog is not None and len(self._shards) > 1:
             max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
         begin_by_ms = _NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
-        return shard.insert.submit(
+        return shard.lanes_of(queue.name).insert.submit(
             InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms=begin_by_ms)
         )
 

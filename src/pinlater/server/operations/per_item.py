@@ -16,13 +16,13 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.shard_deadlines import Overdue
 from pinlater.server.operations.addressing import KEYS_A_CALL, OnShard
 from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer, too_late
-from pinlater.server.sharding.lane import Lane
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.sharding.shard_lanes import AnyLane, JobLanes
+from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import Acked
 
 logger = logging.getLogger(__name__)
 
-LaneOf = Callable[[ShardLanes], Lane[Any, Any]]
+LaneOf = Callable[[JobLanes], AnyLane]
 Orders = Callable[[OnShard], Sequence[Any]]
 
 
@@ -68,7 +68,7 @@ class PerItem:
         try:
             for part in parts:
                 try:
-                    sent.append((part, self._send(part, lane_of(part.shard), orders(part), holds_up=holds_up)))
+                    sent.append((part, self._send(part, lane_of(part.lanes), orders(part), holds_up=holds_up)))
                 except PinLaterError as error:
                     _fail(part, error, answers)
             for part, answer in sent:
@@ -88,9 +88,7 @@ class PerItem:
             raise
         return answers
 
-    def _send(
-        self, part: OnShard, lane: Lane[Any, Any], orders: Sequence[Any], *, holds_up: bool
-    ) -> asyncio.Future[Any]:
+    def _send(self, part: OnShard, lane: AnyLane, orders: Sequence[Any], *, holds_up: bool) -> asyncio.Future[Any]:
         shard = part.shard
         if not shard.healthy:
             raise out_of_reach(shard.name)

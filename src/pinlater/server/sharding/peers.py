@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ShardLanes
@@ -20,6 +21,13 @@ Address = tuple[str, int]
 _NAME_S = 2.0
 
 
+class Peer(NamedTuple):
+    """Another server: where it listens, and the secret of a shard that both use."""
+
+    at: Address
+    secret: bytes
+
+
 class Peers:
     """As of the last look. `address`: where this server listens, `host:port`; `family`: of its socket."""
 
@@ -29,6 +37,7 @@ class Peers:
         self._found: dict[str, Address] = {}  # addresses as announced, and what the names in them stand for
         self._announced: dict[ShardLanes, tuple[int, bytes]] = {}  # by shard: the slot that was announced, the secret
         self.peers: Mapping[Address, bytes] = {}
+        self.by_address: Mapping[str, Peer] = {}  # by the address that was announced
 
     @property
     def secrets(self) -> list[bytes]:
@@ -55,7 +64,8 @@ class Peers:
         }
         await asyncio.gather(*(self._find(address) for address in signed if address not in self._found))
         self._found = {address: found for address, found in self._found.items() if address in signed}
-        self.peers = {found: signed[address] for address, found in self._found.items()}
+        self.by_address = {address: Peer(found, signed[address]) for address, found in self._found.items()}
+        self.peers = dict(self.by_address.values())
 
     async def _find(self, address: str) -> None:
         """What a name stands for, asked for once: nothing that is sent may wait for that. Asked again next time where it has no answer."""

@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
 from pinlater.domain.ids import IdMaker
+from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
 from pinlater.server.sharding.health import Health, speaks_of_shard
 from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
@@ -84,6 +85,39 @@ class Hooks:
         """Jobs of a queue that failed because a claim found them past their expiry."""
 
 
+class AnyLane(Protocol):
+    """A lane of this server, or one by way of another server (`forwarding.forward_lane`)."""
+
+    @property
+    def rank(self) -> int: ...
+
+    def submit(self, item: Any, /) -> asyncio.Future[Any]: ...
+
+    def busy_for(self) -> float: ...
+
+
+class JobLanes(Protocol):
+    """The lanes to a shard, one way or another."""
+
+    @property
+    def insert(self) -> AnyLane: ...
+
+    @property
+    def claim(self) -> AnyLane: ...
+
+    @property
+    def finish(self) -> AnyLane: ...
+
+    @property
+    def extend(self) -> AnyLane: ...
+
+    @property
+    def checkpoint(self) -> AnyLane: ...
+
+    @property
+    def release(self) -> AnyLane: ...
+
+
 class ShardLanes:
     """One shard in use. `opened`: whether the shard was opened; one that wasn't is out of use until a probe has opened it."""
 
@@ -142,6 +176,7 @@ class ShardLanes:
         )
         in_hand = (self.finish, self.extend, self.checkpoint, self.release)
         self.lanes: tuple[Lane[Any, Any], ...] = (self.insert, self.claim, *in_hand)
+        self._ways: Sequence[JobLanes] = [self] * SLICES
         if not opened:
             self.put_out_of_use("not opened yet")
             self.health.suspect()
@@ -191,6 +226,16 @@ class ShardLanes:
     def full(self) -> bool:
         """Whether it has refused an enqueue as full within the last second."""
         return self._full_until != 0.0 and self.clock.monotonic() < self._full_until
+
+    # --- which way ----------------------------------------------------------------------------------------------------------
+
+    def lanes_of(self, queue: str) -> JobLanes:
+        """Its own lanes, or those to the server that owns the queue here. To be asked anew for each call."""
+        return self._ways[slice_of(queue)]
+
+    def route(self, ways: Sequence[JobLanes | None]) -> None:
+        """The way of each slice from now on; None: into its own lanes."""
+        self._ways = [way or self for way in ways]
 
     # --- the hot calls ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,103 @@
+"""What other servers ask for, done with this server's own lanes: their items join its own.
+
+Never sent on to a third server, whoever owns the queue by now. This server makes the ids of jobs that it stores: the slot in an id must
+be the one of the writer that the store can refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.job import NewJob
+from pinlater.server.forwarding.messages import Kind
+from pinlater.server.sharding.lane import Lane
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.values import InsertRequest
+
+_LANES: Mapping[Kind, Callable[[ShardLanes], Lane[Any, Any]]] = {
+    Kind.INSERT: attrgetter("insert"),
+    Kind.CLAIM: attrgetter("claim"),
+    Kind.FINISH: attrgetter("finish"),
+    Kind.EXTEND: attrgetter("extend"),
+    Kind.CHECKPOINT: attrgetter("checkpoint"),
+    Kind.RELEASE: attrgetter("release"),
+}
+# The items of these are single requests; those of the others are one list for their lane.
+_SINGLE = frozenset({Kind.INSERT, Kind.CLAIM})
+
+
+class CarryOut:
+    """With the lanes of `shards`."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    def __call__(self, kind: Kind, shard: str, items: Sequence[Any]) -> asyncio.Future[Sequence[Any]]:
+        """A future of an answer for each item, errors among them as values; it may fail as a whole."""
+        here = self._shards.get(shard)
+        if here is None:
+            return _failed(ShardConnectionFailed(f"The server that owns the queue does not use shard {shard}"))
+        lane = _LANES[kind](here)
+        if kind not in _SINGLE:
+            try:
+                return lane.submit(items)
+            except PinLaterError as error:
+                return _failed(error)
+        if kind is Kind.INSERT:
+            items = [_with_ids(here, request) for request in items]
+        together = _Together(len(items))
+        for index, item in enumerate(items):
+            try:
+                lane.submit(item).add_done_callback(partial(together.answered, index))
+            except PinLaterError as error:
+                together.failed(index, error)
+        return together.future
+
+
+class _Together:
+    """The answers to several items, once all are there."""
+
+    def __init__(self, count: int) -> None:
+        self.future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
+        self._answers: list[Any] = [None] * count
+        self._left = count
+        if not count:
+            self.future.set_result(self._answers)
+
+    def answered(self, index: int, done: asyncio.Future[Any]) -> None:
+        error = done.exception()
+        if error is None:
+            self._put(index, done.result())
+        elif isinstance(error, PinLaterError):
+            self._put(index, error)
+        elif not self.future.done():
+            self.future.set_exception(error)
+
+    def failed(self, index: int, error: PinLaterError) -> None:
+        self._put(index, error)
+
+    def _put(self, index: int, answer: object) -> None:
+        self._answers[index] = answer
+        self._left -= 1
+        if not self._left and not self.future.done():
+            self.future.set_result(self._answers)
+
+
+def _with_ids(shard: ShardLanes, request: InsertRequest) -> InsertRequest:
+    make = tuple.__new__  # quicker than a class's own call
+    jobs = [
+        make(NewJob, (job_id, *fields))
+        for job_id, (_, *fields) in zip(shard.ids.make(len(request.jobs)), request.jobs, strict=True)
+    ]
+    return request._replace(jobs=jobs)
+
+
+def _failed(error: PinLaterError) -> asyncio.Future[Sequence[Any]]:
+    future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future

@@ -1,0 +1,180 @@
+"""Where this server's calls for a queue go: into its own lanes, or to the server that owns the queue's slice.
+
+A call goes to the owner while there is a connection to it that answers. In all other cases it goes to the shard itself, as if the slice
+had no owner: that costs more, and breaks no promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.domain.slices import SLICES
+from pinlater.server.forwarding.forward_lane import ForwardLane
+from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.peer_connection import PeerConnection
+from pinlater.server.sharding.peers import Peer
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.storage.values import Claimed, InsertRequest
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_S = 1.0
+_PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
+# A call that has been under way for this long asks whether its server still runs, which is to answer within the stall time.
+_ASK_AFTER_S = 0.2
+
+
+class ForwardLanes(NamedTuple):
+    """The lanes of one shard by way of one server."""
+
+    insert: ForwardLane[Any, Any]
+    claim: ForwardLane[Any, Any]
+    finish: ForwardLane[Any, Any]
+    extend: ForwardLane[Any, Any]
+    checkpoint: ForwardLane[Any, Any]
+    release: ForwardLane[Any, Any]
+
+
+class Forwarding:
+    """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice."""
+
+    def __init__(self, shards: Shards, own_address: str, owners: Callable[[str], Sequence[str]]) -> None:
+        self._shards = shards
+        self._own_address = own_address
+        self._owners = owners
+        self._stall_s = shards.settings.stall_ms / 1000
+        self._limit_s = shards.settings.call_timeout_ms / 1000
+        self._peers: Mapping[str, Peer] = {}
+        self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
+        self._connections: dict[str, PeerConnection] = {}
+        self._lanes: dict[tuple[PeerConnection, str], ForwardLanes] = {}
+        self._closed = False
+
+    @property
+    def connections(self) -> Mapping[str, PeerConnection]:
+        """Those to servers that own something, by address."""
+        return self._connections
+
+    # --- which way ----------------------------------------------------------------------------------------------------------
+
+    def know(self, peers: Mapping[str, Peer]) -> None:
+        """Who is where now, by announced address. Connects to those that own slices, and takes their ways."""
+        self._peers = peers
+        owners = {owner for shard in self._shards for owner in self._owners(shard.name)}
+        wanted = {address for address in owners & peers.keys() if address != self._own_address}
+        for address in self._keeping.keys() - wanted:
+            self._keeping.pop(address).cancel()
+        for address in wanted - self._keeping.keys():
+            self._keeping[address] = asyncio.ensure_future(self._keep(address))
+        self.reroute()
+
+    def reroute(self) -> None:
+        """Sets the way of each slice of each shard, as owners and connections are now."""
+        if self._closed:
+            return
+        for shard in self._shards:
+            ways = [self._way(shard, owner) for owner in self._owners(shard.name)] or [None] * SLICES
+            shard.route(ways)
+
+    def _way(self, shard: ShardLanes, owner: str) -> ForwardLanes | None:
+        connection = self._connections.get(owner)
+        if connection is None or not connection.usable:
+            return None
+        lanes = self._lanes.get((connection, shard.name))
+        if lanes is None:
+            lanes = self._lanes[connection, shard.name] = self._new_lanes(connection, shard)
+        return lanes
+
+    def _new_lanes(self, connection: PeerConnection, shard: ShardLanes) -> ForwardLanes:
+        name = shard.name
+
+        def orphaned(request: ClaimRequest, claimed: Claimed) -> None:
+            undelivered = self._shards.hooks.undelivered
+            if undelivered is not None:
+                undelivered(name, request, claimed)
+
+        def lane(kind: Kind, *, takes_lists: bool = True, **more: Any) -> ForwardLane[Any, Any]:
+            return ForwardLane(connection, kind, name, takes_lists=takes_lists, **more)
+
+        return ForwardLanes(
+            lane(Kind.INSERT, takes_lists=False, size_of=_body_bytes),
+            lane(Kind.CLAIM, takes_lists=False, orphaned=orphaned),
+            lane(Kind.FINISH),
+            lane(Kind.EXTEND),
+            lane(Kind.CHECKPOINT),
+            lane(Kind.RELEASE),
+        )
+
+    # --- connections --------------------------------------------------------------------------------------------------------
+
+    async def _keep(self, address: str) -> None:
+        """A connection to a server, made anew whenever it is lost."""
+        pause_s = _PAUSE_S
+        try:
+            while True:
+                connection = await self._connect(address)
+                if connection is not None:
+                    self._connections[address] = connection
+                    self.reroute()
+                    await connection.wait_lost()
+                    pause_s = _PAUSE_S
+                    self._forget(address)
+                await asyncio.sleep(pause_s)
+                pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+        finally:
+            connection = self._connections.get(address)
+            if connection is not None:
+                self._forget(address)
+                connection.close_when_idle()
+
+    def _forget(self, address: str) -> None:
+        connection = self._connections.pop(address, None)
+        self._lanes = {key: lanes for key, lanes in self._lanes.items() if key[0] is not connection}
+        self.reroute()
+
+    async def _connect(self, address: str) -> PeerConnection | None:
+        """A connection that can be used; None where there can be none now."""
+        peer = self._peers.get(address)
+        if peer is None:
+            return None
+        connection = PeerConnection(
+            address, self._own_address, peer.secret, self._shards.clock.monotonic, lambda _: self.reroute()
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await loop.create_connection(lambda: connection, *peer.at)
+                await connection.wait_ready()
+        except (OSError, TimeoutError) as error:
+            connection.abort()
+            logger.debug("no connection to a server", extra={"server": address, "reason": str(error)})
+            return None
+        return connection
+
+    def look_at_calls(self) -> None:
+        """To be called several times a second: a server that doesn't answer is left aside until it does."""
+        for connection in list(self._connections.values()):
+            connection.look(_ASK_AFTER_S, self._stall_s, self._limit_s)
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Sends nothing any more; all calls go to this server's own lanes."""
+        for shard in self._shards:
+            shard.route([None] * SLICES)
+        self._closed = True
+        tasks = list(self._keeping.values())
+        self._keeping.clear()
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _body_bytes(request: InsertRequest) -> int:
+    return sum([len(job.body) for job in request.jobs])
