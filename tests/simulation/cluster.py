@@ -99,6 +99,22 @@ class Server:
         )
 
     @property
+    def knows_its_way(self) -> bool:
+        """Whether it knows an owner for each slice, and has a connection to every owner but itself."""
+        cluster = self.app.cluster if self.app is not None and self.ready else None
+        if cluster is None or cluster.ownership is None or cluster.forwarding is None:
+            return False
+        owners = {owner for store in self._stores for owner in cluster.ownership.owners(store.name)}
+        usable = {address for address, link in cluster.forwarding.connections.items() if link.usable}
+        return owners <= usable | {cluster.ownership.address}
+
+    @property
+    def forwarded(self) -> int:
+        """How many items its process has sent to other servers."""
+        forwarding = None if self.app is None else self.app.cluster.forwarding
+        return 0 if forwarding is None else forwarding.items
+
+    @property
     def refuses(self) -> bool:
         """Whether it closes new connections unread, as it does for a moment after it stood still."""
         return self.app is not None and self.app.thrift._refusing_until_s is not None

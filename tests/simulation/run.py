@@ -55,6 +55,7 @@ class Plan(NamedTuple):
     busy_s: float
     scratch: bool
     operated: bool  # whether settings change meanwhile
+    owned: bool  # whether the load begins only once the servers own all slices and forward to each other
     load: Load
     settings: Settings
     lease_s: float
@@ -87,6 +88,7 @@ class Scale(NamedTuple):
     lease_s: float
     scratch: float = 0.2  # share of the runs in which a queue is deleted and created again
     operated: float = 0.3  # share of the runs in which settings change
+    owned: float = 0.8  # share of the runs that begin with all slices owned
     client_timeout_ms: Sequence[int] = (500, 2_000, 10_000)
     call_timeout_ms: Sequence[int] = (500, 5_000)
     work_timeout_ms: Sequence[int] = (1_000, 10_000)
@@ -186,6 +188,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
         busy_s,
         scratch,
         more.random() < scale.operated,
+        more.random() < scale.owned,
         load,
         settings,
         scale.lease_s,
@@ -280,6 +283,8 @@ class Run:
         plan, cluster = self.plan, self.cluster
         cluster.start()
         await self._until(lambda: all(server.ready for server in cluster.servers), 30.0)
+        if plan.owned:
+            await self._until(lambda: all(server.knows_its_way for server in cluster.servers), 30.0)
         await self._done(self._admin.start(self._admin.create(QUEUE, *([SCRATCH] if plan.scratch else []))))
         producing = [process.start(process.produce()) for process in self._producers]
         queues = [QUEUE, QUEUE, SCRATCH] if plan.scratch else [QUEUE]

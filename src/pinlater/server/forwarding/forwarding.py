@@ -59,6 +59,11 @@ class Forwarding:
         """Those to servers that own something, by address."""
         return self._connections
 
+    @property
+    def items(self) -> int:
+        """How many items have been sent over the connections that there are now."""
+        return sum([lane.items for lanes in self._lanes.values() for lane in lanes])
+
     # --- which way ----------------------------------------------------------------------------------------------------------
 
     def know(self, peers: Mapping[str, Peer]) -> None:
