@@ -94,10 +94,7 @@ class App:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port):
                     await self.http.start()  # first, so that /readyz says why it takes long
                 begun.push_async_callback(self.http.stop)
-            shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
-            begun.push_async_callback(shards.close)
-            await self._clock_watch.agree(shards)
-            self._assemble(shards)
+            self._assemble(await self._open_shards())
             begun.push_async_callback(self.core.close)
             begun.callback(self.cluster.close)
             await self.cluster.look()
@@ -121,6 +118,15 @@ class App:
                 "http_port": self.http.port,
             },
         )
+
+    async def _open_shards(self) -> Shards:
+        shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
+        try:
+            await self._clock_watch.agree(shards)
+        except BaseException:
+            await shards.close()
+            raise
+        return shards
 
     def _assemble(self, shards: Shards) -> None:
         settings, clock, metrics = self.settings, self.clock, self.metrics
