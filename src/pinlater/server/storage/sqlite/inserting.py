@@ -16,8 +16,9 @@ from pinlater.server.storage.options import options_text
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
 from pinlater.server.storage.request_keys import KeyedAnswer
-from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import Rows, Wanted, sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 _INSERT_JOBS = Rows("insert_jobs")
