@@ -320,7 +320,7 @@ async def test_a_store_that_does_not_work_in_order_wakes_waiters_once_the_job_is
         stored = asyncio.Event()
 
         async def insert_jobs(
-            self, requests: Sequence[InsertRequest], now_ms: int
+            self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
         ) -> Sequence[Inserted | PinLaterError]:
             await self.stored.wait()
             return await super().insert_jobs(requests, now_ms)

@@ -30,7 +30,9 @@ class WatchedShard(MemoryShard):
         self.jobs: list[int] = []
         self.bytes: list[int] = []
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
         self.jobs.append(sum(len(request.jobs) for request in requests))
         self.bytes.append(sum(len(job.body) for request in requests for job in request.jobs))
         return await super().insert_jobs(requests, now_ms)

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import pytest
 
 from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
-from pinlater.server.storage.sqlite.queue_cache import Transaction
 from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import JobKey
 from tests.sqlite.conftest import QUEUE, Bench
 

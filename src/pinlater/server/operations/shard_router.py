@@ -57,7 +57,6 @@ class Part(NamedTuple):
     key: str | None = None
     unique: str | None = None
     home: str | None = None
-    repeat: bool = False
 
 
 class Stored(NamedTuple):
@@ -83,7 +82,7 @@ class ShardRouter:
     ) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
         if request is None:
-            return await self._enqueue_unique(queue, jobs, now_ms, None, b"", [])
+            return await self._enqueue_unique(queue, jobs, now_ms, None, None, [])
         unique = any(job.unique is not None for job in jobs)
         return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
 
@@ -93,7 +92,7 @@ class ShardRouter:
         """Plain jobs that `tried` could not take: on another shard, if it has surely stored nothing. Raises its failure else."""
         if not has_stored_nothing(failure):
             raise failure
-        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, b"", tried=tried, failure=failure)
+        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, None, tried=tried, failure=failure)
         return self._finish(queue, jobs, shard, inserted)
 
     # --- request keys -----------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ class ShardRouter:
         try:
             if request.repeat or unique:
                 return await self._enqueue_keyed(queue, jobs, now_ms, request)
-            shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request.fingerprint)
+            shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request)
             return self._finish(queue, jobs, shard, inserted)
         finally:
             del self._keyed[name]
@@ -126,10 +125,10 @@ class ShardRouter:
             if found and found[0].part is whole:
                 return self._answer(queue, jobs, found[:1])
             there = {stored.part.key for stored in found}
-            parts = [part._replace(repeat=True) for part in parts if part.key not in there]
+            parts = [part for part in parts if part.key not in there]
         if all(part.unique is None for part in parts):
-            return await self._store_all(queue, jobs, now_ms, parts, request.fingerprint, found)
-        return await self._enqueue_unique(queue, jobs, now_ms, parts, request.fingerprint, found)
+            return await self._store_all(queue, jobs, now_ms, parts, request, found)
+        return await self._enqueue_unique(queue, jobs, now_ms, parts, request, found)
 
     async def _find(self, queue: Queue, whole: Part, parts: Sequence[Part], fingerprint: bytes) -> list[Stored]:
         """What is known of the request, on all shards that can hold it. Raises where that can't be said, and `RequestKeyConflict`."""
@@ -190,7 +189,7 @@ class ShardRouter:
         jobs: Sequence[JobToEnqueue],
         now_ms: int,
         parts: Sequence[Part] | None,
-        fingerprint: bytes,
+        request: KeyedRequest | None,
         found: list[Stored],
     ) -> Enqueued:
         """`parts` None: by home. From here on the request goes by the map as it is now, whatever becomes of it."""
@@ -210,7 +209,7 @@ class ShardRouter:
             ]
             stored = [part for part in left if part.indices]
             found = [*found, *(_held(index, place) for index, place in held.items())]
-            return await self._store_all(queue, jobs, now_ms, stored, fingerprint, found)
+            return await self._store_all(queue, jobs, now_ms, stored, request, found)
         finally:
             places.end(epoch)
 
@@ -261,14 +260,14 @@ class ShardRouter:
         jobs: Sequence[JobToEnqueue],
         now_ms: int,
         parts: Sequence[Part],
-        fingerprint: bytes,
+        request: KeyedRequest | None,
         found: list[Stored],
     ) -> Enqueued:
         """Stores the parts, all at once. Where one fails the error says which of the request's jobs are stored."""
         if len(parts) == 1 and not found:
-            return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, parts[0], fingerprint)])
+            return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, parts[0], request)])
         results = await asyncio.gather(
-            *(self._store(queue, jobs, now_ms, part, fingerprint) for part in parts), return_exceptions=True
+            *(self._store(queue, jobs, now_ms, part, request) for part in parts), return_exceptions=True
         )
         stored = [*found, *(result for result in results if isinstance(result, Stored))]
         for result in results:
@@ -282,7 +281,7 @@ class ShardRouter:
         return self._answer(queue, jobs, stored)
 
     async def _store(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, part: Part, fingerprint: bytes
+        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, part: Part, request: KeyedRequest | None
     ) -> Stored:
         """One part, on its home; one without a home on another shard where the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
@@ -290,9 +289,9 @@ class ShardRouter:
             home = self._shards.get(part.home)
             if home is None or not home.healthy:
                 raise out_of_reach(part.home)
-            inserted = await self._insert(home, queue, chosen, now_ms, part.key, fingerprint)
+            inserted = await self._insert(home, queue, chosen, now_ms, part.key, _fingerprint_of(request))
             return Stored(part, home.name, inserted)
-        done = await self._anywhere(queue, chosen, now_ms, part.key, fingerprint, repeat=part.repeat)
+        done = await self._anywhere(queue, chosen, now_ms, part.key, request)
         return Stored(part, *done)
 
     async def _anywhere(
@@ -301,17 +300,17 @@ class ShardRouter:
         jobs: Sequence[JobToEnqueue],
         now_ms: int,
         key: str | None,
-        fingerprint: bytes,
+        request: KeyedRequest | None,
         *,
-        repeat: bool = False,
         tried: ShardLanes | None = None,
         failure: PinLaterError | None = None,
     ) -> tuple[str, Inserted]:
-        """Stores the jobs together on one shard, by the key's order if there is one; its name, and what it did.
+        """Stores the jobs together on one shard, by the order of `key` if there is one; its name, and what it did.
 
-        `tried` has had its turn and failed with `failure`.
+        `key`: that of `request`, or of the part of it that these jobs are. `tried` has had its turn and failed with `failure`.
         """
         shards = self._shards
+        repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]
         while True:
             try:
@@ -319,7 +318,7 @@ class ShardRouter:
             except PinLaterError as error:
                 raise failure or error from None
             try:
-                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
+                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, _fingerprint_of(request))
             except PinLaterError as error:
                 if not has_stored_nothing(error):
                     raise
@@ -355,6 +354,10 @@ def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:
     error = ShardConnectionFailed(f"{failure.message}, so that it is unknown {what}", retry_after_ms=1000)
     error.__cause__ = failure
     return error
+
+
+def _fingerprint_of(request: KeyedRequest | None) -> bytes:
+    return b"" if request is None else request.fingerprint
 
 
 def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:

@@ -220,6 +220,17 @@ class Maintenance(Protocol):
         ...
 
 
+class InOrderStore(Protocol):
+    """What only a store has whose calls see what every earlier call made, also before it is committed (`Capabilities.in_order`)."""
+
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
+        """As `JobStore.insert_jobs`. `claim_follows`: a dequeue waits for these jobs and claims them within the next few turns of the
+        loop; a transaction that holds both is worth waiting for."""
+        ...
+
+
 class SharedStore(Protocol):
     """What only a store has that several servers use at the same time (`Capabilities.shared`)."""
 

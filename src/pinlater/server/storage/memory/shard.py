@@ -136,7 +136,9 @@ class MemoryShard:
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
         return [
             inserting.insert(queue, request, now_ms)
             if (queue := self._queues.get(request.queue))

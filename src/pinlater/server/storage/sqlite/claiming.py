@@ -16,8 +16,9 @@ from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
+from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 

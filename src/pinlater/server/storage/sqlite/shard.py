@@ -206,11 +206,12 @@ class SqliteShard(RelationalShard):
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        awaited = any([request.awaited for request in requests])  # noqa: C419 a list is quicker than a generator here
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
         if inserting.is_long(requests):
             return await self._open.writer.carry_out_in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
-        return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=awaited)
+        return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=claim_follows)
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         return await self._open.writer.carry_out(lambda t: claiming.claim(t, orders, now_ms))
