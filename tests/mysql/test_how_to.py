@@ -41,7 +41,6 @@ def one_job_through(address: str) -> None:
 
 
 def test_the_pages_settings_and_grants_are_enough(start_server: Callable[..., DatabaseServer], tmp_path: Path) -> None:
-    """A server as the page's my.cnf makes it, a user as its statements make it, and nothing more."""
     options = dict(
         line.split(" = ") for line in block_in("ini").text.splitlines()[1:] if line and not line.startswith("#")
     )
@@ -65,7 +64,6 @@ async def prepare(database: DatabaseServer) -> None:
 def test_a_shard_is_restored_from_a_dump_on_another_server(
     start_server: Callable[..., DatabaseServer], tmp_path: Path
 ) -> None:
-    """The dump is made while the server works; what was enqueued before is there again."""
     database, spare = start_server(), start_server()
     (line,) = (b.text for b in blocks(OPERATE.read_text()) if "mariadb-dump" in b.text)
     command = line.split(" > ")[0].split()

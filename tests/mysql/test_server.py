@@ -53,7 +53,6 @@ def test_several_databases_on_a_replica_set_are_shards_of_their_own(serve: Calla
 
 
 def test_a_shard_file_that_is_missing_is_said_at_the_start(tmp_path: Path) -> None:
-    """Without a map there is nothing to serve."""
     with pytest.raises(ServerDidNotStart, match=r"nowhere\.json can't be read: No such file or directory"):
         RealServer(tmp_path, store=f"mysql:{tmp_path}/nowhere.json").start()
 

@@ -19,7 +19,7 @@ from tests.databases.mariadb import MariaDb
 from tests.mysql.shard_file import ShardFile
 
 _PATIENCE_S = 30.0
-# MySQL looks once a minute whether there is room again.
+# MySQL looks once a minute whether there is space again.
 _MYSQL_LOOKS_AGAIN_S = 90.0
 
 
@@ -115,7 +115,7 @@ async def test_what_a_shard_that_takes_no_writes_refuses_goes_to_another(
 async def test_what_a_full_disk_refuses_goes_to_another_shard(
     kind: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, request: pytest.FixtureRequest
 ) -> None:
-    """MariaDB refuses it; MySQL with its binary log on that disk stands still until there is room. No enqueue fails for either."""
+    """MariaDB refuses it; MySQL with its binary log on that disk stands still until there is space. No enqueue fails for either."""
     start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
     database = start(disk_mib=500)
     file = ShardFile(tmp_path / "shards.json", mariadb)
@@ -162,7 +162,7 @@ async def test_a_shard_without_its_tables_is_left_alone_until_they_are_back(
 async def test_a_shard_whose_rights_are_taken_away_is_left_alone_until_they_are_back(
     tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
-    """Or whose password changed: the shard file is given the new one while requests go on."""
+    """Or whose password changed: the shard file is given the new one while requests continue."""
     user = f"{mariadb_prefix}user"
     await mariadb.execute(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'first'")
     await mariadb.execute(f"GRANT ALL ON `{mariadb_prefix}%`.* TO '{user}'@'%'")

@@ -1,4 +1,4 @@
-"""Dequeue: riding acks, limits, waiting, and answers that reach nobody."""
+"""Dequeue: riding acks, limits, waiting, and answers that reach no client."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_jobs_are_spread_over_the_shards_of_the_file_and_done(serve: Callable[..
 
 
 def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], place: Place) -> None:
-    """At SIGHUP at once, else within ten seconds."""
+    """At SIGHUP at once, otherwise within ten seconds."""
     server = serve()
     with Client(server.address) as client:
         client.create_queue("emails")
@@ -78,8 +78,7 @@ def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], 
 
 
 def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., RealServer], place: Place) -> None:
-    """No new jobs, and the old ones are handed out. Taken out of the file too early it stays, with an error and their number, until it is
-    empty."""
+    """Its old jobs are handed out. Removed from the file too early it stays, with an error and their number, until it is empty."""
     often = [("--set", f"maintenance.{each}_interval_ms=100") for each in ("refresh", "sample")]
     server = serve("--set", "sharding.removal_grace_ms=1", *often[0], *often[1])
     with Client(server.address) as client:
@@ -102,7 +101,7 @@ def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., Re
 
 
 def test_a_shard_moves_while_requests_go_on(serve: Callable[..., RealServer], place: Place) -> None:
-    """A failover by another address in the file: nothing is dropped, and what was there is there."""
+    """A failover by another address in the file."""
     server = serve()
     ended = threading.Event()
     enqueued: list[bytes] = []
@@ -139,7 +138,6 @@ def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, place: Place) -> 
 
 
 def test_a_broken_shard_file_keeps_the_map_in_use(serve: Callable[..., RealServer], place: Place) -> None:
-    """A slip of the pen must stop nothing; the metric says that there is one."""
     server = serve()
     good = place.path.read_text()
     place.path.write_text(place.broken_file)

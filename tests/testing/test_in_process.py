@@ -57,7 +57,6 @@ async def test_coroutines_do_too_and_both_see_the_same(service: InProcessService
 
 
 def test_errors_are_those_of_a_server(client: Client) -> None:
-    """The whole way is real: an error of the service comes back as the client's."""
     with pytest.raises(QueueNotFound):
         client.enqueue("missing", [b""])
     with pytest.raises(PasswordInvalid):
