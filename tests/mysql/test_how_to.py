@@ -16,6 +16,7 @@ from pinlater.testing.real_server import RealServer
 from tests.databases.database import DatabaseServer
 from tests.databases.server_process import ServerMissing, program
 from tests.house.snippets import Block, blocks
+from tests.shared_shards.serving import one_job_through
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 SET_UP, OPERATE = PAGES / "run-on-mysql.md", PAGES / "operate-mysql.md"
@@ -30,14 +31,6 @@ def block_in(language: str) -> Block:
 def start_server(request: pytest.FixtureRequest) -> Callable[..., DatabaseServer]:
     start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{request.param}")
     return start
-
-
-def one_job_through(address: str) -> None:
-    with Client(address) as client:
-        client.create_queue("emails")
-        client.enqueue("emails", [Job(b"x")])
-        (job,) = client.dequeue("emails").jobs
-        assert client.ack("emails", [Ack(job.descriptor, token=job.token)])[0].outcome.name == "APPLIED"
 
 
 def test_the_pages_settings_and_grants_are_enough(start_server: Callable[..., DatabaseServer], tmp_path: Path) -> None:

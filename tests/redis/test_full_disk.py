@@ -21,8 +21,8 @@ from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS
 from tests.databases.server_process import ServerMissing
 from tests.redis.rig import Rig, rig_on
-from tests.redis.shard_file import ShardFile
 from tests.shared_shards.rig import PATIENCE_S, until
+from tests.shared_shards.shard_files import RedisShardFile
 
 _DISK_MIB = 8
 
@@ -177,7 +177,7 @@ def test_what_a_redis_with_a_full_disk_refuses_goes_to_another_shard(
 ) -> None:
     """No caller notices; the jobs on it are handed out when there is space."""
     small, other = start_small(**WITH_USERS, appendfsync="everysec"), start_redis(**WITH_USERS)
-    file = ShardFile(tmp_path / "shards.json", other, "1", "2")
+    file = RedisShardFile(tmp_path / "shards.json", other, "1", "2")
     file.write(s1={}, s2={"master": {"host": small.server.host, "port": small.server.port}})
     with RealServer(tmp_path, store=f"redis:{file.path}") as server, Client(server.address) as client:
         client.create_queue("emails")

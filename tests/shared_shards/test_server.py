@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from bench.servers import Server
-from pinlater.client import Client, Job
+from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.shared_shards.serving import (
     Place,
@@ -25,13 +24,6 @@ from tests.shared_shards.serving import (
     wait_until,
     work_off,
 )
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what a test sets."""
-    for name in [name for name in os.environ if name.startswith("PINLATER_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture(params=["mysql", "redis"])
@@ -63,6 +55,31 @@ def test_jobs_are_spread_over_the_shards_of_the_file_and_done(serve: Callable[..
         assert {shard_of(descriptor) for descriptor in descriptors} == {"1", "2"}
         assert work_off(client, "emails") == {b"%d" % number for number in range(40)}
         assert {info.state.name for info in client.lookup(descriptors).values()} == {"SUCCEEDED"}
+
+
+def test_a_server_on_one_shard_finds_what_another_one_left(tmp_path: Path, place: Place) -> None:
+    url, bodies = place.url(place.password), [b"%d \xff\x00" % number for number in range(30)]
+    with RealServer(tmp_path, *place.options, store=url) as server, Client(server.address) as client:
+        client.create_queue("emails")
+        descriptors = client.enqueue("emails", [Job(body) for body in bodies]).descriptors
+        assert {shard_of(descriptor) for descriptor in descriptors} == {"1"}
+        first = client.dequeue("emails", limit=5).jobs
+        client.ack("emails", [Ack(job.descriptor, token=job.token) for job in first])
+        held = client.dequeue("emails", limit=5).jobs
+    with RealServer(tmp_path, *place.options, store=url) as server, Client(server.address) as client:
+        assert metrics(server, "pinlater_shard_healthy") == {"1": 1}
+        [stats] = client.queue_stats("emails")
+        assert [stats.total(name) for name in ("pending", "in_progress", "succeeded")] == [20, 5, 5]
+        assert [stats.total(name) for name in ("enqueued_total", "claimed_total", "succeeded_total")] == [30, 10, 5]
+        client.ack("emails", [Ack(job.descriptor, token=job.token) for job in held])
+        rest = work_off(client, "emails")
+        assert rest | {job.body for job in [*first, *held]} == set(bodies)
+        assert {info.state.name for info in client.lookup(descriptors).values()} == {"SUCCEEDED"}
+
+
+def test_a_shard_file_that_is_missing_is_said_at_the_start(tmp_path: Path, place: Place) -> None:
+    with pytest.raises(ServerDidNotStart, match=r"nowhere\.json can't be read: No such file or directory"):
+        RealServer(tmp_path, store=f"{place.kind}:{tmp_path}/nowhere.json").start()
 
 
 def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], place: Place) -> None:
