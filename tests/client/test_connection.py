@@ -90,7 +90,7 @@ async def test_a_retired_connection_closes_when_its_last_call_is_given_up(
     await peer.wait_for(1)
     connection.retire()
     call.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await peer._reader.read() == b""
 
 

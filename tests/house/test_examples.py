@@ -92,7 +92,7 @@ class Visitor:
 
     def wait_until(self, path: str, state: str) -> None:
         """Returns once what is at `path` is in that state."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (seen := self.ask(path)[1].get("state")) != state:
             assert time.monotonic() < deadline, f"{path} is {seen}"
             time.sleep(0.05)

@@ -18,7 +18,7 @@ async def desks(rig: AnyRig) -> tuple[Desk, Desk]:
 
 async def changed(desk: Desk) -> list[str]:
     """What is told at last, looks being shared for a second."""
-    deadline = SystemClock().monotonic() + 10
+    deadline = SystemClock().monotonic() + 30
     while SystemClock().monotonic() < deadline:
         found = list(await desk.shared.changed_queues())
         if found:

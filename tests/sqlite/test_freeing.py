@@ -40,7 +40,7 @@ async def test_claims_that_end_while_they_are_purged_are_passed_over(
         found = look(connection, order)
         looks.append(threading.get_ident())
         if len(looks) == 1:
-            asyncio.run_coroutine_threadsafe(bench.succeed(keys[0]), loop).result(5)
+            asyncio.run_coroutine_threadsafe(bench.succeed(keys[0]), loop).result(30)
         return found
 
     loop = asyncio.get_running_loop()

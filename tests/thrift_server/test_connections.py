@@ -79,12 +79,12 @@ async def test_reading_stops_while_too_much_waits_unanswered(start: Start) -> No
     client.send("createQueue", 0, name="q")
     await gate.arrived.wait()
     (connection,) = desk.server._connections
-    frame = encode_call("createQueue", 1, context=CONTEXT, name="q" * 1000)
-    for _ in range(20_000):
+    frame = encode_call("createQueue", 1, context=CONTEXT, name="q" * 10_000)
+    for _ in range(2_000):
         client.writer.write(frame)
     await desk.until(lambda: connection._reading_paused)
     gate.open()
-    for _ in range(20_001):
+    for _ in range(2_001):
         await client.receive()
     assert not connection._reading_paused
 
@@ -311,7 +311,7 @@ async def test_while_memory_is_scarce_a_client_that_reads_slowly_is_cut_all_the_
 
 
 async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_job(desk: Desk) -> None:
-    """Also when its death is seen only as the job is about to be written."""
+    """Whether a sweep finds the client gone first, or the server as it is about to write the job."""
     gate = Gate("dequeue")
     desk.operations.before = gate
     client = await desk.connect()
@@ -323,7 +323,7 @@ async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_
     client.close()
     await client.writer.wait_closed()
     gate.open()
-    await desk.until(lambda: desk.operations.undelivered_calls)
+    await desk.until(lambda: desk.operations.undelivered_calls or desk.operations.cancelled)
     await desk.until(lambda: swept_out(desk))
     handed_out = names(desk).count("dequeue")
     assert len(desk.operations.undelivered_calls) + len(desk.operations.cancelled) == handed_out
