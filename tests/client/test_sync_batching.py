@@ -82,7 +82,6 @@ async def test_a_refused_job_harms_no_other_job_of_its_batch() -> None:
 
 @pytest.mark.parametrize("bad", BAD_JOBS, ids=repr)
 async def test_a_job_that_cant_be_sent_is_refused_at_submit(bad: Any) -> None:
-    """Nothing waits for it, and all others are stored."""
     gate = asyncio.Event()
     async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
         with batching(server, in_flight_max=1) as batcher:

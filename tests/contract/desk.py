@@ -58,7 +58,7 @@ class About(TypedDict, total=False):
 
 
 class Held:
-    """A job in somebody's hand: what the claim gave, and what its holder names it by."""
+    """A claimed job: what the claim gave, and what its holder names it by."""
 
     def __init__(self, job: ClaimedJob, queue: str, holder: Holder) -> None:
         self.job = job

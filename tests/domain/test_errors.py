@@ -9,7 +9,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueFull, Sto
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("lost", retry_after_ms=7), QueueFull("q", 2, 1), StoreFull("disk")])
 def test_a_text_is_added_to_a_copy(error: PinLaterError) -> None:
-    """One error may be the answer to everyone in a batch; what is added for one must not be told to all."""
+    """One error may be the answer to all callers of a batch; what is added for one must not be told to all."""
     before = error.message
     more = error.adding(" (and more)")
     assert error.message == str(error) == before

@@ -30,5 +30,4 @@ def _texts(compared: ast.Compare) -> set[object]:
 
 
 def test_the_settings_of_a_kind_are_in_the_table_of_its_name() -> None:
-    """A store in databases always has some."""
     assert set(SHARDED) <= {field.name for field in fields(Settings)}

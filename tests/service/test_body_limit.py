@@ -64,7 +64,7 @@ def test_the_least_of_the_shards_that_take_enqueues_holds_for_all(caplog: pytest
 async def test_longer_bodies_are_refused_before_anything_is_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the number that holds, and what makes it so; a client that asks is told the same number."""
+    """With the number that holds, and its cause; a client that asks is told the same number."""
     [shard] = world.service.shards
     less = shard.raw.capabilities._replace(body_bytes_max=100, body_bytes_bound="its cupboard")
     monkeypatch.setattr(shard.raw, "capabilities", less)

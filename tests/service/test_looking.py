@@ -129,7 +129,6 @@ async def test_stats_come_from_counters(world: World) -> None:
 async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of large bodies would otherwise fill the memory first."""
     descriptors = []
     for _ in range(3):
         descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
@@ -152,7 +151,7 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
 async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods_no_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each call to the store is bounded, and the loop turns in between; what was refused is logged for some jobs and counted for all."""
+    """What was refused is logged for some jobs and counted for all."""
     caplog.set_level(logging.INFO, "pinlater.server.operations")
     jobs = [JobKey("q", 1, number) for number in range(10 * KEYS_A_CALL)]
     await world.enqueue(b"x")

@@ -54,7 +54,6 @@ def test_only_what_speaks_of_the_shard_counts(error: PinLaterError | None, count
 
 
 def test_a_single_failure_has_the_shard_probed_and_no_more(health: Health) -> None:
-    """One connection may be lost on any day."""
     assert not health.probe_due()
     fail(health)
     assert health.healthy

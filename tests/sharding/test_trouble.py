@@ -47,7 +47,7 @@ async def test_an_enqueue_goes_elsewhere_when_its_shard_has_surely_stored_nothin
 
 @on_farm()
 async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
-    """And is left in peace for a second."""
+    """And gets no enqueue for a second."""
     fault = farm.store("1").hangs("insert_jobs", error=StoreFull("disk"))
     fault._released.set()
     for _ in range(30):
@@ -177,7 +177,7 @@ async def test_a_hung_shard_holds_up_no_dequeue_for_long_and_its_late_claim_is_g
     fault = farm.store("2").hangs("claim_jobs", done_first=True)
     dequeued = await farm.within(farm.settings.stall_ms + 400, farm.dequeue())
     assert sorted(shard_of(job.descriptor) for job in dequeued.jobs) == ["1", "3"]
-    assert await farm.in_progress_on("2") == 1  # claimed, but nobody has it
+    assert await farm.in_progress_on("2") == 1  # claimed, but no worker has it
     fault.release()
     await farm.turns()
     assert await farm.in_progress_on("2") == 0
@@ -187,7 +187,7 @@ async def test_a_hung_shard_holds_up_no_dequeue_for_long_and_its_late_claim_is_g
 
 @on_farm()
 async def test_who_waits_gets_what_comes_elsewhere_while_a_shard_is_slow(farm: Farm) -> None:
-    """Its claim there may have had jobs: they are given back."""
+    """Jobs of a late claim there are given back."""
     await farm.put("2")
     await farm.replace(farm.desired("3"), *[farm.desired(name, takes_enqueues=False) for name in "12"])
     fault = farm.store("2").hangs("claim_jobs", done_first=True)
@@ -204,7 +204,7 @@ async def test_who_waits_gets_what_comes_elsewhere_while_a_shard_is_slow(farm: F
 
 @on_farm()
 async def test_who_waits_goes_with_what_there_is_when_a_shard_is_slow(farm: Farm) -> None:
-    """Without it, the others' jobs would lie with a server that has them and says nothing."""
+    """Otherwise the other shards' jobs would be held by a server that does not answer."""
     await farm.put("1")
     await farm.put("3")
     farm.store("2").hangs("claim_jobs")
@@ -286,7 +286,7 @@ async def test_who_waits_for_a_job_gets_it_when_its_shard_is_back(farm: Farm) ->
 
 @on_farm()
 async def test_who_waits_looks_again_at_a_shard_that_failed_and_yet_is_in_use(farm: Farm) -> None:
-    """One lost connection: nobody would wake them else."""
+    """After one lost connection no other event would wake them."""
     await farm.put("2")
     farm.store("2").fails("claim_jobs")
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
@@ -415,7 +415,7 @@ async def test_sweeps_go_on_beside_a_hung_shard(farm: Farm) -> None:
 
 @on_farm()
 async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
-    """Else the totals, and the rates made of them, would fall and rise by all it holds."""
+    """Otherwise the totals, and the rates made of them, would fall and rise by all it holds."""
     for name in "123":
         await farm.put(name)
     await farm.core.rates.sample()

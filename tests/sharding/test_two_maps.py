@@ -65,7 +65,7 @@ def test_with_two_maps_every_job_is_handed_out_once_and_none_is_lost(seed: int) 
 async def test_an_ack_at_a_server_that_does_not_know_the_shard_yet_changes_nothing_and_counts_at_one_that_does(
     farm: Farm,
 ) -> None:
-    """Its answer is NOT_FOUND. The claim goes on until it times out: the job is not lost, and may run again."""
+    """Its answer is NOT_FOUND. The claim lasts until it times out: the job is not lost, and may run again."""
     other = await ahead_of(farm)
     job = await other.put("3")
     assert [each.descriptor for each in (await other.dequeue()).jobs] == [job]

@@ -118,7 +118,6 @@ async def enqueue_now_and_later(app: App) -> None:
 
 
 async def test_its_clock_jumps_indeed(rig: AnyRig, jumping: Jumping) -> None:
-    """Else the other tests would show nothing."""
     before_s = await rig.clock_s()
     jumping.clock.jump(HOUR_S)
     assert HOUR_S <= await rig.clock_s() - before_s < HOUR_S + 600

@@ -65,7 +65,7 @@ class ShardMachine(RuleBasedStateMachine):
         return self.pair.now
 
     def picked(self, picks: list[int]) -> Iterator[JobKey]:
-        """Newest first, so that small numbers pick what is alive. One may be nobody's."""
+        """Newest first, so that small numbers pick what is alive. One may be unknown."""
         for pick in picks:
             yield self.keys[-1 - pick] if pick < len(self.keys) else JobKey(QUEUES[0], 1, pick + 1)
 
@@ -141,7 +141,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(queue=drawn.queues, jobs=drawn.jobs)
     def hand_out(self, queue: str, jobs: list[JobAbout]) -> None:
-        """Jobs in somebody's hand at once: without this most operations would find nothing to do."""
+        """Several jobs claimed at once: without this most operations would find nothing to do."""
         self.create_queues()
         self.insert(queue, [job._replace(delay_ms=0) for job in jobs], None, b"", None)
         self.claim(queue, [2, 100], 10_000, "w")

@@ -86,7 +86,6 @@ def test_a_callers_text_can_not_forge_a_line(format: str) -> None:
 
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_bytes_show_their_length_only(format: str) -> None:
-    """Job bodies are never logged, not even by mistake."""
     stream = io.StringIO()
     setup(format, "info", stream)
     log.info("job", extra={"body": b"secret"})

@@ -460,7 +460,7 @@ async def test_cron_fires_for_the_time_that_has_passed(service: InProcessService
 
 
 async def test_a_jump_over_too_many_firings_is_an_error(service: InProcessService, office: Office) -> None:
-    """Years of them at once are a slip of the pen, and would take for ever."""
+    """Years of them at once are a typing error, and would take for ever."""
     service.clock.advance(days=365)
     assert await service.run_until_idle(office.worker, queues=["mail", "files"]) == []
     with pytest.raises(ValueError, match="cron tick: more than 10000 firings"):

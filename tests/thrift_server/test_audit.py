@@ -79,7 +79,6 @@ def lines() -> Iterator[Lines]:
 
 
 def test_every_method_is_administrative_or_known_not_to_be() -> None:
-    """A method that is added must be put into one of the two."""
     assert set(AUDITED) == set(calls()) == set(HANDLERS) - NOT_ADMINISTRATIVE
 
 
