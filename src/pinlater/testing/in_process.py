@@ -222,9 +222,7 @@ class InProcessService:
         self.clock.advance_to(end)
         return ran
 
-    def _next_moment(
-        self, workers: Sequence[Worker], queues: Sequence[str] | None, end: datetime
-    ) -> datetime | None:
+    def _next_moment(self, workers: Sequence[Worker], queues: Sequence[str] | None, end: datetime) -> datetime | None:
         """The next one, up to `end`, at which a job becomes due, a claim times out or a cron entry fires; in `queues`, if given."""
         now = self.clock.now
         moments = [worker.next_cron(now, queues=queues) for worker in workers]
