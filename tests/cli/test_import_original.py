@@ -16,12 +16,11 @@ from uuid import uuid4
 
 import pytest
 
-from pinlater.cli.commands.import_original import source as reading
-from pinlater.cli.commands.import_original.copy import Copy, Plan
-from pinlater.cli.commands.import_original.servers import endpoint_of
 from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
-from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.import_original import source as reading
+from pinlater.import_original.copy import Copy, Plan
+from pinlater.import_original.old_server import Tls, server_of
 from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
 from tests.client.fake_server import FakeServer
@@ -463,7 +462,7 @@ async def test_an_original_server_is_refused_as_the_one_to_copy_into() -> None:
 def test_a_long_run_says_where_it_is(
     old: OldServer, name: str, pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinlater.cli.commands.import_original._LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("pinlater.cli.commands.import_original.progress._LINE_EVERY_S", 0.0)
     old.make(name, numbered(60))
     done = pinlater(*old.arguments("--json"))
     assert done.err.splitlines() == [
@@ -477,11 +476,11 @@ def test_large_bodies_make_short_pages() -> None:
     sizes: list[int] = []
 
     class Rows(reading.Original):
-        async def _run(self, statement: bytes) -> Sequence[tuple[Any, ...]]:
-            sizes.append(int(statement.rsplit(b"LIMIT", 1)[1]))
+        async def _run(self, statement: str) -> Sequence[tuple[Any, ...]]:
+            sizes.append(int(statement.rsplit("LIMIT", 1)[1]))
             return [(number, PENDING, 1, 1, 1, "", b"x" * body) for number in range(sizes[-1])]
 
-    original = Rows(endpoint_of("mysql://u@h/", ""), MysqlSettings())
+    original = Rows(server_of("mysql://u@h/", ""), Tls())
 
     async def read(pages: int) -> None:
         for _ in range(pages):
