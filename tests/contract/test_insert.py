@@ -73,7 +73,7 @@ async def test_an_insert_into_a_missing_queue_is_refused_with_its_name(desk: Des
     result = await desk.request(InsertRequest("missing", [desk.job()]))
 
     assert isinstance(result, QueueNotFound)
-    assert result.queue == "missing"
+    assert result.message == "Queue not found: missing"
 
 
 async def test_a_request_that_would_overfill_the_queue_is_refused_whole(desk: Desk) -> None:

@@ -48,7 +48,7 @@ async def test_an_enqueue_goes_elsewhere_when_its_shard_has_surely_stored_nothin
 @on_farm()
 async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
     """And is left in peace for a second."""
-    fault = farm.store("1").hangs("insert_jobs", error=StoreFull("disk"))
+    fault = farm.store("1").hangs("insert_jobs", error=StoreFull.of("disk"))
     fault._released.set()
     for _ in range(30):
         assert shard_of((await farm.enqueue(b"x")).descriptors[0]) in "23"
@@ -62,7 +62,7 @@ async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
 
 @on_farm(shards=("1", "2"))
 async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
-    farm.store("1").fails("insert_jobs", error=StoreFull("disk"))
+    farm.store("1").fails("insert_jobs", error=StoreFull.of("disk"))
     while not farm.lanes("1").full:
         await farm.enqueue(b"x")
     farm.clock.advance(seconds=1)
@@ -75,7 +75,7 @@ async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
 @on_farm()
 async def test_with_every_shard_full_the_enqueue_says_so(farm: Farm) -> None:
     for name in "123":
-        farm.store(name).hangs("insert_jobs", error=StoreFull("disk"))._released.set()
+        farm.store(name).hangs("insert_jobs", error=StoreFull.of("disk"))._released.set()
     with pytest.raises(StoreFull):
         await farm.enqueue(b"x")
 

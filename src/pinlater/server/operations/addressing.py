@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, Unavailable
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.values import AckResult
@@ -187,7 +187,7 @@ async def on_reachable(
     values: list[Value] = []
     failures: list[PinLaterError] = []
     for shard, result in zip(found, results, strict=True):
-        if isinstance(result, WorldError):
+        if isinstance(result, Unavailable):
             failures.append(result)
             left_out(metrics, method, [shard.name], result.message)
         elif isinstance(result, BaseException):
@@ -208,7 +208,7 @@ async def one_after_another(
     for shard in found:
         try:
             total += await act(shard)
-        except WorldError as error:
+        except Unavailable as error:
             failures += 1
             if failures == len(found):
                 raise

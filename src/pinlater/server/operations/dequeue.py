@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, WorldError
+from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, Unavailable, adding
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.acknowledge import Acknowledge
@@ -60,7 +60,7 @@ class Dequeue:
             try:
                 results = await self._acknowledge.carry_out(caller, batch, parts, then_claims=command.limit > 0)
             except PinLaterError as error:
-                raise error.adding(" (the acks that rode along failed, so nothing was claimed)") from error
+                raise adding(error, " (the acks that rode along failed, so nothing was claimed)") from error
             if wait_ms > _WAIT_WITH_ERRORS_MS and any(result.error is not None for result in results):
                 wait_ms = _WAIT_WITH_ERRORS_MS
         limit = min(command.limit, self._settings.max_dequeue_limit)
@@ -107,14 +107,14 @@ class Dequeue:
     async def _peek(self, command: DequeueCommand, limit: int) -> list[FromShard]:
         shown: list[FromShard] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
-        failures: list[WorldError] = []
+        failures: list[Unavailable] = []
         shards = self._shards.for_claim(command.coverage)
         for shard in shards:
             if limit <= 0 or bytes_left <= 0:
                 break
             try:
                 jobs = raise_error(await shard.shard.peek_jobs(command.queue, limit, self._clock.now_ms(), bytes_left))
-            except WorldError as error:
+            except Unavailable as error:
                 failures.append(error)
                 continue
             limit -= len(jobs)

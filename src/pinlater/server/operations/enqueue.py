@@ -122,9 +122,9 @@ class Enqueue:
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
         for index, job in enumerate(jobs):
             if not 1 <= job.priority <= levels:
-                raise PriorityNotSupported(job.priority, levels)
+                raise PriorityNotSupported.of(job.priority, levels)
             if len(job.body) > body_max:
-                raise BodyTooLarge(index, len(job.body), body_max, limit.bound_by)
+                raise BodyTooLarge.of(index, len(job.body), body_max, limit.bound_by)
             if job.attempts_allowed is not None and not 1 <= job.attempts_allowed <= 2**31 - 1:
                 raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {job.attempts_allowed}")
             if job.headers and job.headers != checked:

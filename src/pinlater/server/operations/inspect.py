@@ -259,7 +259,7 @@ class _Shown:
 def check_priority(priority: int | None, settings: ServiceSettings) -> None:
     """Raises `PriorityNotSupported`; None (all) passes."""
     if priority is not None and not 1 <= priority <= settings.priority_levels:
-        raise PriorityNotSupported(priority, settings.priority_levels)
+        raise PriorityNotSupported.of(priority, settings.priority_levels)
 
 
 def _names_none(filter: JobFilter) -> bool:

@@ -30,7 +30,8 @@ from pinlater.domain.errors import (
     ShardConnectionFailed,
     StoreFull,
     TooManyWaiting,
-    WorldError,
+    Unavailable,
+    adding,
 )
 from pinlater.domain.queue import Queue
 from pinlater.server.operations.values import Enqueued, JobToEnqueue
@@ -147,11 +148,11 @@ class ShardRouter:
 
         answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
         found: dict[str | None, Stored] = {}
-        failure: WorldError | None = None
+        failure: Unavailable | None = None
         for shard, answer in zip(shards, answers, strict=True):
             if shard.name in late:
                 failure = _unended(shard)
-            if isinstance(answer, WorldError):
+            if isinstance(answer, Unavailable):
                 failure = answer
             elif isinstance(answer, BaseException):
                 raise answer
@@ -238,7 +239,7 @@ class ShardRouter:
         )
         held: dict[int, tuple[str, tuple[int, int]]] = {}
         for (shard, keys), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, WorldError):
+            if isinstance(answer, Unavailable):
                 raise _cannot_say("whether a unique key is taken there", answer)
             if isinstance(answer, BaseException):
                 raise answer
@@ -276,7 +277,7 @@ class ShardRouter:
                 indices = sorted(index for one in stored for index in one.part.indices)
                 if not indices:
                     raise result
-                raise result.adding(f" (stored already: the jobs at {indices})") from result
+                raise adding(result, f" (stored already: the jobs at {indices})") from result
             if isinstance(result, BaseException):
                 raise result
         return self._answer(queue, jobs, stored)
@@ -351,7 +352,7 @@ def _unended(shard: ShardLanes) -> ShardConnectionFailed:
     return ShardConnectionFailed(f"Shard {shard.name} has not ended a call that was given up")
 
 
-def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:
+def _cannot_say(what: str, failure: Unavailable) -> ShardConnectionFailed:
     error = ShardConnectionFailed(f"{failure.message}, so that it is unknown {what}", retry_after_ms=1000)
     error.__cause__ = failure
     return error

@@ -20,6 +20,7 @@ from pinlater.server.operations.values import (
     SettingsInForce,
     WaitingDequeues,
 )
+from pinlater.server.thrift.failures import code_of
 from pinlater.wire.generated import ttypes as types
 
 I32_MAX = 2**31 - 1
@@ -83,7 +84,7 @@ def _failed(descriptor: str, outcome: Outcome, error: PinLaterError) -> types.Ac
     return types.AckOutcome(
         descriptor,
         outcome,
-        errorCode=int(error.code),
+        errorCode=int(code_of(error)),
         errorDetail=error.detail,
         retryable=error.retryable,
         retryAfterMillis=error.retry_after_ms,

@@ -131,7 +131,7 @@ class MemoryShard:
     ) -> None:
         queue = self._queues.get(name)
         if queue is None:
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
         queue.settings = queue.settings.changed(config, paused, version)
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class MemoryShard:
         return [
             inserting.insert(queue, request, now_ms)
             if (queue := self._queues.get(request.queue))
-            else QueueNotFound(request.queue)
+            else QueueNotFound.of(request.queue)
             for request in requests
         ]
 
@@ -149,7 +149,7 @@ class MemoryShard:
         return [
             claiming.claim(queue, order, now_ms, together)
             if (queue := self._queues.get(order.queue))
-            else QueueNotFound(order.queue)
+            else QueueNotFound.of(order.queue)
             for order in orders
         ]
 
@@ -232,11 +232,11 @@ class MemoryShard:
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
         queue = self._queues.get(order.queue)
-        return bulk.requeue_failed(queue, order, now_ms) if queue else QueueNotFound(order.queue)
+        return bulk.requeue_failed(queue, order, now_ms) if queue else QueueNotFound.of(order.queue)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         queue = self._queues.get(order.queue)
-        return bulk.purge(queue, order) if queue else QueueNotFound(order.queue)
+        return bulk.purge(queue, order) if queue else QueueNotFound.of(order.queue)
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return sum(bulk.delete(queue, [key], state) for key in keys if (queue := self._queues.get(key.queue)))
@@ -247,14 +247,14 @@ class MemoryShard:
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[ClaimedJob] | PinLaterError:
         found = self._queues.get(queue)
-        return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound(queue)
+        return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound.of(queue)
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
         return [found[1].shown(body=bodies) if (found := self._find(key)) else None for key in keys]
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         queue = self._queues.get(page.queue)
-        return looking.scan(queue, page) if queue else QueueNotFound(page.queue)
+        return looking.scan(queue, page) if queue else QueueNotFound.of(page.queue)
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         names = self._queues if queues is None else set(queues) & set(self._queues)

@@ -53,7 +53,7 @@ _FREE_UNIQUE_KEY = sql("free_unique_key")
 
 async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
     """All orders at once."""
-    results: list[Claimed | PinLaterError] = [QueueNotFound(order.queue) for order in orders]
+    results: list[Claimed | PinLaterError] = [QueueNotFound.of(order.queue) for order in orders]
     claims: list[tuple[int, _Claim]] = []
     together = BytesTogether(orders)
     queues = await transaction.queues_named([order.queue for order in orders])

@@ -157,7 +157,7 @@ class _Batch:
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
             return SlotLost(self._transaction.endpoint)
         key = request.request_key

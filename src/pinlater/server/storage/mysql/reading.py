@@ -69,7 +69,7 @@ async def scan(connection: MysqlConnection, page: Page) -> list[PageRow] | PinLa
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
     queue_id = await queue_id_of(MysqlReader(connection), page.queue)
     if queue_id is None:
-        return QueueNotFound(page.queue)
+        return QueueNotFound.of(page.queue)
     order = await page_order(MysqlReader(connection), queue_id, page)
     return await _with_jobs(connection, order, page)
 
@@ -100,7 +100,7 @@ async def peek(
     """What a claim would give to one call."""
     queue_id = await queue_id_of(MysqlReader(connection), queue)
     if queue_id is None:
-        return QueueNotFound(queue)
+        return QueueNotFound.of(queue)
     [used] = await connection.run([_LIST_PRIORITIES_OF(queue_id=queue_id)])
     if not used.rows:
         return []

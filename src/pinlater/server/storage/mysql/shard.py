@@ -16,7 +16,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, Unavailable
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, Job
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
@@ -270,7 +270,7 @@ class MysqlShard(RelationalShard):
     ) -> None:
         self._check_open()
         if not await self._other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class MysqlShard(RelationalShard):
         self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
         try:
             await self.keep_partitions(now_ms)
-        except WorldError as error:
+        except Unavailable as error:
             self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS * 10
             logger.warning("partitions could not be changed", extra={"shard": self.name, "reason": error.message})
 

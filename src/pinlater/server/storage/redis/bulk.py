@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import RetryFailed
@@ -34,7 +34,7 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
     """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
     queue = access.queues.get(order.queue)
     if queue is None:
-        return QueueNotFound(order.queue)
+        return QueueNotFound.of(order.queue)
     if not 0 <= order.priority <= 255:
         return 0
     done = passed = 0
@@ -124,7 +124,7 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
     """Oldest first, by the time that orders the state."""
     queue = access.queues.get(order.queue)
     if queue is None:
-        return QueueNotFound(order.queue)
+        return QueueNotFound.of(order.queue)
     if not 0 <= order.priority <= 255:
         return 0
     line = line_of(queue, order.priority)
@@ -159,14 +159,14 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
 
 
 @contextmanager
-def _after(done: int) -> Iterator[list[WorldError]]:
+def _after(done: int) -> Iterator[list[Unavailable]]:
     """Catches an error that came after some pieces were done and that is known to have changed nothing more."""
-    trouble: list[WorldError] = []
+    trouble: list[Unavailable] = []
     try:
         yield trouble
     except OutcomeUnknown:
         raise
-    except WorldError as error:
+    except Unavailable as error:
         if not done:
             raise
         logger.warning("%d jobs were done before this: %s", done, error)

@@ -111,7 +111,7 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
     queue = access.queues.get(page.queue)
     if queue is None:
-        return QueueNotFound(page.queue)
+        return QueueNotFound.of(page.queue)
     if not 0 <= page.priority <= 255:
         return []
     line = line_of(queue, page.priority)
@@ -173,7 +173,7 @@ async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: in
     """What a claim would give to one call."""
     queue = access.queues.get(name)
     if queue is None:
-        return QueueNotFound(name)
+        return QueueNotFound.of(name)
     seen: list[ClaimedJob] = []
     refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
     if not refs:
@@ -248,7 +248,7 @@ async def find_requests(
         if not answer or int(answer[0]) + REQUEST_KEY_KEPT_MS < now_ms:
             found.append(None)
         elif answer[1] != ref.fingerprint:
-            found.append(RequestKeyConflict(ref.request_key))
+            found.append(RequestKeyConflict.of(ref.request_key))
         else:
             found.append(repeated(answer[2], answer[3]))
     return found

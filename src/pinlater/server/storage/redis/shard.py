@@ -261,7 +261,7 @@ class RedisShard:
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         self._check_open()
         if await self._memory.is_full(self._readers):
-            raise StoreFull(f"{self.endpoint}: {self._memory}")
+            raise StoreFull.of(f"{self.endpoint}: {self._memory}")
         lost, age = self._membership.lost, InsertAge()
         return await self._with_queues(
             self._inserting,

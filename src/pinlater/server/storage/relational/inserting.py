@@ -16,7 +16,7 @@ def queue_full(request: InsertRequest, pending: int, existing: Existing) -> Queu
     """The refusal, where the request's new jobs are more than its queue may take."""
     new = len(request.jobs) - len(existing)
     if request.max_pending is not None and new and pending + new > request.max_pending:
-        return QueueFull(request.queue, pending, request.max_pending)
+        return QueueFull.of(request.queue, pending, request.max_pending)
     return None
 
 

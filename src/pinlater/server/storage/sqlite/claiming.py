@@ -43,7 +43,7 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
     for order in orders:
         queue = transaction.queue_cache.queues.get(order.queue)
         if queue is None:
-            results.append(QueueNotFound(order.queue))
+            results.append(QueueNotFound.of(order.queue))
         else:
             results.append(_Claim(transaction, queue, order, now_ms, together).run())
     return results

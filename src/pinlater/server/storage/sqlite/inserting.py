@@ -113,7 +113,7 @@ class _Batch:
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if request.request_key is not None:
             answered = self._answered(queue, request)
             if answered is not None:
@@ -133,7 +133,7 @@ class _Batch:
         """As `add`, with the rows stored step by step."""
         queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if request.request_key is not None:
             answered = self._answered(queue, request)
             if answered is not None:

@@ -45,7 +45,7 @@ def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLater
         reader = SqliteReader(connection)
         queue_id = at_once(queue_id_of(reader, page.queue))
         if queue_id is None:
-            return QueueNotFound(page.queue)
+            return QueueNotFound.of(page.queue)
         order = at_once(page_order(reader, queue_id, page))
         return _with_jobs(connection, order, page)
     finally:
@@ -56,7 +56,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
     """The jobs with the oldest claims, at most `order.limit`."""
     row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
     if row is None:
-        return QueueNotFound(order.queue)
+        return QueueNotFound.of(order.queue)
     where = (row[0], order.priority, max(0, order.limit))
     return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
 
@@ -82,7 +82,7 @@ def peek(
     """What a claim would give to one call."""
     row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
     if row is None:
-        return QueueNotFound(queue)
+        return QueueNotFound.of(queue)
     seen: list[ClaimedJob] = []
     for (priority,) in connection.execute(_SELECT_PRIORITIES, (row[0],)).fetchall():
         if len(seen) >= limit:

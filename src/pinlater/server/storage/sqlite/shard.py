@@ -202,7 +202,7 @@ class SqliteShard(RelationalShard):
     ) -> None:
         found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version))
         if not found:
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
