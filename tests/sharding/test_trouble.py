@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from pinlater.domain.calls import Checkpoint, Claim, JobCount
 from pinlater.domain.errors import (
     EnqueueRejected,
     NoHealthyShards,
@@ -16,7 +17,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import CheckpointItem, ClaimItem, JobCount, JobFilter, ScanCommand
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of, shards_of
 
 
@@ -340,10 +341,10 @@ async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> No
     both = [jobs["2"], jobs["3"]]
     calls = (
         farm.service.looking.lookup(both, bodies=True),
-        farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])]),
-        farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(jobs["2"])]),
-        farm.service.holders.release(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])], 0),
-        farm.service.holders.cancel(CALLER, "q", both),
+        farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(jobs["2"], tokens["2"])]),
+        farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
+        farm.service.claimed_jobs.release(CALLER, "q", [Claim(jobs["2"], tokens["2"])], 0),
+        farm.service.claimed_jobs.cancel(CALLER, "q", both),
         farm.service.bulk.delete_jobs_by_descriptor("q", both),
     )
     for call in calls:
@@ -359,9 +360,9 @@ async def test_thousands_of_heartbeats_share_a_few_calls(farm: Farm) -> None:
     tokens = {job.descriptor: job.token for job in (await farm.dequeue()).jobs}
 
     async def each(job: str) -> None:
-        await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job, tokens[job])])
-        await farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(job, tokens[job], new_body=b"half")])
-        [result] = await farm.service.holders.release(CALLER, "q", [ClaimItem(job, tokens[job])], 0)
+        await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, tokens[job])])
+        await farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(job, tokens[job], new_body=b"half")])
+        [result] = await farm.service.claimed_jobs.release(CALLER, "q", [Claim(job, tokens[job])], 0)
         assert result.outcome.name == "APPLIED"
 
     await asyncio.gather(*(each(job) for job in jobs))

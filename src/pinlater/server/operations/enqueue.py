@@ -10,6 +10,7 @@ import marshal
 from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
 
+from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     BodyTooLarge,
@@ -29,7 +30,7 @@ from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.turns import ITEMS_A_TURN
-from pinlater.server.operations.values import Caller, Enqueued, JobToEnqueue
+from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
@@ -66,7 +67,7 @@ class Enqueue:
         self,
         caller: Caller,
         queue: str,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         *,
         request_key: str | None = None,
         repeat: bool = False,
@@ -108,7 +109,7 @@ class Enqueue:
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def _check(self, jobs: Sequence[JobToEnqueue], request_key: str | None) -> None:
+    def _check(self, jobs: Sequence[Job], request_key: str | None) -> None:
         settings = self._settings
         if len(jobs) > settings.max_jobs_per_request:
             raise InvalidArgument(
@@ -138,7 +139,7 @@ class Enqueue:
         if size > self._settings.max_header_bytes:
             raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {self._settings.max_header_bytes}")
 
-    def _check_additions(self, index: int, job: JobToEnqueue) -> None:
+    def _check_additions(self, index: int, job: Job) -> None:
         settings = self._settings
         if job.claim_timeout_ms is not None and not 1 <= job.claim_timeout_ms <= YEAR_MS:
             raise InvalidArgument(f"Job {index}: claimTimeoutMillis must be from 1 to {YEAR_MS}")
@@ -154,7 +155,7 @@ class Enqueue:
         self,
         shard: ShardLanes,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         request_key: str | None,
         fingerprint: bytes,
@@ -201,7 +202,7 @@ class Enqueue:
             InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms=begin_by_ms)
         )
 
-    def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: str, inserted: Inserted) -> Enqueued:
+    def _finish(self, queue: Queue, jobs: Sequence[Job], shard: str, inserted: Inserted) -> Enqueued:
         """Descriptors and counts."""
         name, existing = queue.name, inserted.existing
         metrics = self._metrics.queue(name)
@@ -221,7 +222,7 @@ class Enqueue:
         return Enqueued(descriptors, sorted(existing) if existing else ())
 
 
-def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
+def _fingerprint(jobs: Sequence[Job]) -> bytes:
     """What tells two requests with one key apart: all of the jobs' content as the producer said it."""
     parts: list[object] = []
     before: Mapping[str, str] | None = None
@@ -238,7 +239,7 @@ def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
     return blake2b(marshal.dumps(parts, 0), digest_size=16).digest()
 
 
-def _additions(job: JobToEnqueue) -> tuple[object, ...]:
+def _additions(job: Job) -> tuple[object, ...]:
     headers = sorted((k, v) for k, v in job.headers.items() if k not in _TRACE_HEADERS) if job.headers else None
     unique = None if job.unique is None else (job.unique.key, int(job.unique.scope), job.unique.for_ms)
     return headers, unique, job.claim_timeout_ms, job.expires_at_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pinlater.domain.calls import JobCount
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
@@ -29,7 +30,7 @@ from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.searches import SearchProcesses
 from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings, answer_bytes_max
 from pinlater.server.operations.turns import in_turns
-from pinlater.server.operations.values import JobCount, JobFilter, ScanCommand, Scanned
+from pinlater.server.operations.values import JobFilter, ScanCommand, Scanned
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics

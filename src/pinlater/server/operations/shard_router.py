@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     Draining,
@@ -34,13 +35,12 @@ from pinlater.domain.errors import (
     adding,
 )
 from pinlater.domain.queue import Queue
-from pinlater.server.operations.values import Enqueued, JobToEnqueue
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
 
-Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Awaitable[Inserted]]
-Finish = Callable[[Queue, Sequence[JobToEnqueue], str, Inserted], Enqueued]
+Insert = Callable[[ShardLanes, Queue, Sequence[Job], int, str | None, bytes], Awaitable[Inserted]]
+Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
 
 
 class KeyedRequest(NamedTuple):
@@ -79,9 +79,7 @@ class ShardRouter:
         self._finish = finish
         self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
 
-    async def enqueue(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest | None
-    ) -> Enqueued:
+    async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
         if request is None:
             return await self._enqueue_unique(queue, jobs, now_ms, None, b"", [])
@@ -89,7 +87,7 @@ class ShardRouter:
         return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
 
     async def elsewhere(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, tried: ShardLanes, failure: PinLaterError
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, tried: ShardLanes, failure: PinLaterError
     ) -> Enqueued:
         """Plain jobs that `tried` could not take: on another shard, if it has surely stored nothing. Raises its failure else."""
         if not has_stored_nothing(failure):
@@ -100,7 +98,7 @@ class ShardRouter:
     # --- request keys -----------------------------------------------------------------------------------------------------
 
     async def _one_at_a_time(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest, *, unique: bool
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest, *, unique: bool
     ) -> Enqueued:
         """A repeat that arrives during the first waits for it."""
         name = (queue.name, request.key)
@@ -116,9 +114,7 @@ class ShardRouter:
             del self._keyed[name]
             mine.set_result(None)
 
-    async def _enqueue_keyed(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest
-    ) -> Enqueued:
+    async def _enqueue_keyed(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest) -> Enqueued:
         whole = Part(range(len(jobs)), request.key)
         parts = _by_key(jobs, request.key)
         found: list[Stored] = []
@@ -188,7 +184,7 @@ class ShardRouter:
     async def _enqueue_unique(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         parts: Sequence[Part] | None,
         fingerprint: bytes,
@@ -216,7 +212,7 @@ class ShardRouter:
             places.end(epoch)
 
     async def _held_elsewhere(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], parts: Sequence[Part]
+        self, queue: Queue, jobs: Sequence[Job], parts: Sequence[Part]
     ) -> dict[int, tuple[str, tuple[int, int]]]:
         """Jobs whose unique key is taken on another shard than its home: position → (shard, (id, priority))."""
         if self._shards.unique.settled:
@@ -259,7 +255,7 @@ class ShardRouter:
     async def _store_all(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         parts: Sequence[Part],
         fingerprint: bytes,
@@ -282,9 +278,7 @@ class ShardRouter:
                 raise result
         return self._answer(queue, jobs, stored)
 
-    async def _store(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, part: Part, fingerprint: bytes
-    ) -> Stored:
+    async def _store(self, queue: Queue, jobs: Sequence[Job], now_ms: int, part: Part, fingerprint: bytes) -> Stored:
         """One part, on its home; one without a home on another shard where the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
         if part.home is not None:
@@ -299,7 +293,7 @@ class ShardRouter:
     async def _anywhere(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         key: str | None,
         fingerprint: bytes,
@@ -327,7 +321,7 @@ class ShardRouter:
                 failure = error
                 names.append(shard.name)
 
-    def _answer(self, queue: Queue, jobs: Sequence[JobToEnqueue], stored: Sequence[Stored]) -> Enqueued:
+    def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[Stored]) -> Enqueued:
         """The parts' answers in the order of the request."""
         if len(stored) == 1 and len(stored[0].part.indices) == len(jobs):
             return self._finish(queue, jobs, stored[0].shard, stored[0].inserted)
@@ -364,7 +358,7 @@ def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:
     return Stored(Part([index]), shard, Inserted([job_id], {0: job}))
 
 
-def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:
+def _by_home(jobs: Sequence[Job], shards: Shards) -> list[Part]:
     """Without a request key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
     plain = [index for index, job in enumerate(jobs) if job.unique is None]
     parts = [Part(plain)] if plain else []
@@ -376,7 +370,7 @@ def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:
     return parts + [Part(indices, None, key) for key, indices in homes.values()]
 
 
-def _by_key(jobs: Sequence[JobToEnqueue], request_key: str) -> list[Part]:
+def _by_key(jobs: Sequence[Job], request_key: str) -> list[Part]:
     """With a request key: all of the request if nothing in it has a home, else each unique key's jobs by themselves and the rest."""
     groups: dict[str, list[int]] = {}
     plain: list[int] = []

@@ -56,7 +56,7 @@ class InsertRequest(NamedTuple):
     """The jobs of one enqueue request for this shard: stored together or not at all.
 
     `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
-    answer; another fingerprint gives `RequestKeyConflict`. `max_pending` gives `QueueFull` when the queue would grow beyond it.
+    answer; another fingerprint gives `RequestKeyConflict`. `max_backlog` gives `QueueFull` when the queue would grow beyond it.
     `begin_by_ms`: the request is not to be begun later; who hands requests to a store sees to it.
     `awaited`: a dequeue waits for these jobs and claims them within the next few turns of the loop; where that may share a
     transaction with the insert, it is worth waiting for.
@@ -66,7 +66,7 @@ class InsertRequest(NamedTuple):
     jobs: Sequence[NewJob]
     request_key: str | None = None
     fingerprint: bytes = b""
-    max_pending: int | None = None
+    max_backlog: int | None = None
     awaited: bool = False
     begin_by_ms: int = 2**63
 

@@ -6,20 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from pinlater.domain.calls import AckResult, Enqueued, JobCount, ServerInfo, SettingsInForce, WaitingDequeues
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt, Job, Outcome
 from pinlater.domain.queue import Queue, QueueConfig
-from pinlater.server.operations.values import (
-    AckResult,
-    Dequeued,
-    Enqueued,
-    JobCount,
-    QueueStats,
-    Scanned,
-    ServerInfo,
-    SettingsInForce,
-    WaitingDequeues,
-)
+from pinlater.server.operations.values import Dequeued, QueueStats, Scanned
 from pinlater.server.thrift.failures import code_of
 from pinlater.wire.generated import ttypes as types
 

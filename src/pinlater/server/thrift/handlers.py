@@ -53,25 +53,25 @@ async def dequeue_jobs(service: Service, call: Any) -> Any:
 async def ack_dequeued_jobs(service: Service, call: Any) -> None:
     # Its answer has no outcomes, so an error of a single item would be lost.
     batch = await requests.ack_batch(call.request, per_item_errors=False)
-    await service.holders.acknowledge(caller(call.context), batch)
+    await service.claimed_jobs.acknowledge(caller(call.context), batch)
 
 
 async def ack_jobs(service: Service, call: Any) -> Any:
     request = call.request
     batch = await requests.ack_batch(request, per_item_errors=bool(request.perItemErrors))
-    results = await service.holders.acknowledge(caller(call.context), batch)
+    results = await service.claimed_jobs.acknowledge(caller(call.context), batch)
     return await in_turns(results, answers.ack_outcomes)
 
 
 async def checkpoint_jobs(service: Service, call: Any) -> None:
-    await service.holders.checkpoint(
+    await service.claimed_jobs.checkpoint(
         caller(call.context), call.request.queueName, await requests.checkpoints(call.request)
     )
 
 
 async def checkpoint_jobs_fenced(service: Service, call: Any) -> Any:
     request = call.request
-    results = await service.holders.checkpoint(
+    results = await service.claimed_jobs.checkpoint(
         caller(call.context),
         request.queueName,
         await requests.checkpoints(request),
@@ -83,7 +83,7 @@ async def checkpoint_jobs_fenced(service: Service, call: Any) -> Any:
 async def heartbeat_claims(service: Service, call: Any) -> Any:
     request = call.request
     claims = await requests.claims(request)
-    results = await service.holders.heartbeat(
+    results = await service.claimed_jobs.heartbeat(
         caller(call.context), request.queueName, claims, per_item_errors=bool(request.perItemErrors)
     )
     return await in_turns(results, answers.ack_outcomes)
@@ -92,7 +92,7 @@ async def heartbeat_claims(service: Service, call: Any) -> Any:
 async def release_jobs(service: Service, call: Any) -> Any:
     request = call.request
     claims = await requests.claims(request)
-    results = await service.holders.release(
+    results = await service.claimed_jobs.release(
         caller(call.context),
         request.queueName,
         claims,
@@ -103,7 +103,7 @@ async def release_jobs(service: Service, call: Any) -> Any:
 
 
 async def cancel_jobs(service: Service, call: Any) -> Any:
-    results = await service.holders.cancel(caller(call.context), call.queueName, call.jobDescriptors)
+    results = await service.claimed_jobs.cancel(caller(call.context), call.queueName, call.jobDescriptors)
     return await in_turns(results, answers.ack_outcomes)
 
 

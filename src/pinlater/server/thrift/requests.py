@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns
-from pinlater.server.operations.values import (
-    AckBatch,
-    AckItem,
-    Caller,
-    CheckpointItem,
-    ClaimItem,
-    DequeueCommand,
-    JobFilter,
-    JobToEnqueue,
-    ScanCommand,
-)
+from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter, ScanCommand
 
 _STATES = {int(state): state for state in JobState}
 _SCOPES = {int(scope): scope for scope in UniqueScope}
@@ -47,12 +38,12 @@ def _unique(job: Any) -> UniqueKey | None:
     return UniqueKey(job.uniqueKey, scope, job.uniqueForMillis or 0)
 
 
-def jobs_to_enqueue(jobs: Sequence[Any]) -> list[JobToEnqueue]:
+def jobs_to_enqueue(jobs: Sequence[Any]) -> list[Job]:
     """Jobs as a producer described them. Attempts that were not said stay None: the queue's default holds."""
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
-            JobToEnqueue,
+            Job,
             (
                 job.body,
                 job.priority,
@@ -69,19 +60,19 @@ def jobs_to_enqueue(jobs: Sequence[Any]) -> list[JobToEnqueue]:
     ]
 
 
-def _succeeded(infos: Sequence[Any]) -> list[AckItem]:
+def _succeeded(infos: Sequence[Any]) -> list[Ack]:
     return _acks(infos, succeeded=True)
 
 
-def _failed(infos: Sequence[Any]) -> list[AckItem]:
+def _failed(infos: Sequence[Any]) -> list[Ack]:
     return _acks(infos, succeeded=False)
 
 
-def _acks(infos: Sequence[Any], *, succeeded: bool) -> list[AckItem]:
+def _acks(infos: Sequence[Any], *, succeeded: bool) -> list[Ack]:
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
-            AckItem,
+            Ack,
             (
                 info.jobDescriptor,
                 succeeded,
@@ -122,14 +113,14 @@ async def dequeue_command(request: Any) -> DequeueCommand:
     )
 
 
-async def checkpoints(request: Any) -> list[CheckpointItem]:
+async def checkpoints(request: Any) -> list[Checkpoint]:
     """Checkpoints, in order."""
     return await in_turns(request.requests, _checkpoints)
 
 
-def _checkpoints(requests: Sequence[Any]) -> list[CheckpointItem]:
+def _checkpoints(requests: Sequence[Any]) -> list[Checkpoint]:
     return [
-        CheckpointItem(
+        Checkpoint(
             one.jobDescriptor,
             one.claimToken,
             one.newBody,
@@ -142,13 +133,13 @@ def _checkpoints(requests: Sequence[Any]) -> list[CheckpointItem]:
     ]
 
 
-async def claims(request: Any) -> list[ClaimItem]:
+async def claims(request: Any) -> list[Claim]:
     """Claims of a heartbeat or a release, in order."""
     return await in_turns(request.claims, _claims)
 
 
-def _claims(claims: Sequence[Any]) -> list[ClaimItem]:
-    return [ClaimItem(claim.jobDescriptor, claim.claimToken) for claim in claims]
+def _claims(claims: Sequence[Any]) -> list[Claim]:
+    return [Claim(claim.jobDescriptor, claim.claimToken) for claim in claims]
 
 
 def count_filter(request: Any) -> JobFilter:

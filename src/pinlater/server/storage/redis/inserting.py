@@ -119,7 +119,7 @@ class _Batch:
         if plain:
             parts = _plain(self._front, queue, jobs, self._now_ms)
         own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
-        most = -1 if request.max_pending is None else request.max_pending
+        most = -1 if request.max_backlog is None else request.max_backlog
         key = False if request.request_key is None else request.request_key
         return self._place_of[request.queue], plain, *parts, key, request.fingerprint, own, most, len(jobs)
 
@@ -194,7 +194,7 @@ def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     if answer == 0:
         return Inserted([job[0] for job in jobs], {})
     if answer[0] == _FULL:
-        return QueueFull.of(request.queue, answer[1], request.max_pending or 0)
+        return QueueFull.of(request.queue, answer[1], request.max_backlog or 0)
     if answer[0] == _CONFLICT:
         return RequestKeyConflict.of(request.request_key or "")
     if answer[0] == _REPEATED:
