@@ -13,9 +13,9 @@ from pinlater.domain.calls import Ack, AckBatch, Checkpoint
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
 from pinlater.domain.job import Job, JobState
 from pinlater.server.operations.addressing import KEYS_A_CALL
+from pinlater.server.operations.settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.storage.values import JobKey, Page
-from pinlater.server.thrift.costs import PAGES_BYTES
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -201,4 +201,4 @@ async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibyt
     monkeypatch.setattr(shard.shard, "scan_jobs", noted)
     assert len(await _bodies(world)) == 3
     assert sorted(asked) == [1, 2, 3]
-    assert 7 * 2**20 < sum(asked.values()) <= PAGES_BYTES
+    assert 7 * 2**20 < sum(asked.values()) <= PAGES_BYTES_MAX

@@ -216,9 +216,6 @@ async def one_after_another(
     return total
 
 
-NOT_FOUND = Acked(Outcome.NOT_FOUND)
-
-
 async def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:
     """The stores' answers in the service's words."""
     if len(descriptors) <= ITEMS_A_TURN:

@@ -11,7 +11,6 @@ from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
-    NOT_FOUND,
     OnShard,
     ack_results,
     address_in_turns,
@@ -24,7 +23,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import Acked, Purge, Requeue, RunOrder, raise_error
+from pinlater.server.storage.values import NOT_FOUND, Acked, Purge, Requeue, RunOrder, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 _ROWS_A_TRANSACTION = 1_000

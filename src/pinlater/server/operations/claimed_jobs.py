@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
-    NOT_FOUND,
     OnShard,
     ack_results,
     address,
@@ -33,12 +33,11 @@ from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_tu
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage import values as stored
-from pinlater.server.storage.values import Acked, ClaimRef, JobKey, raise_error
+from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-I64_MAX = 2**63 - 1
 TOKEN_BYTES_MAX = 64
 _JOBS_LOGGED = 10
 Item = TypeVar("Item")

@@ -32,12 +32,11 @@ from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.turns import ITEMS_A_TURN
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
 
 REQUEST_KEY_BYTES_MAX = 128
 # A resend may carry a trace of its own; it is the same request all the same.
-_NO_END_MS = 2**63
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
@@ -197,7 +196,7 @@ class Enqueue:
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
             max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
-        begin_by_ms = _NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
+        begin_by_ms = NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
         return shard.insert.submit(
             InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms=begin_by_ms)
         )

@@ -13,6 +13,7 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import ContinuationInvalid, Unavailable
 from pinlater.server.operations.addressing import left_out, reachable
 from pinlater.server.operations.regex import BodyRegex
+from pinlater.server.operations.settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Page, PageRow, raise_error
@@ -20,7 +21,6 @@ from pinlater.server.telemetry.metrics import Metrics
 
 START, END = "0", "-1"
 PAGE_ROWS = 1_000
-_PAGE_BYTES = 8 * 1024 * 1024  # of the bodies of all pages that a scan holds at once
 _PAGE_BYTES_MIN = 256 * 1024
 # Without a shard where there is one only, and from servers that did not name it.
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
@@ -55,7 +55,7 @@ def page_of(
     filter: JobFilter, priority: int, after: tuple[int, int] | None, limit: int, now_ms: int, *, bodies: bool
 ) -> Page:
     """A page of the jobs that a filter names, of one priority."""
-    return Page(filter.queue, filter.state, priority, limit, after, now_ms, filter.future, bodies, _PAGE_BYTES)
+    return Page(filter.queue, filter.state, priority, limit, after, now_ms, filter.future, bodies, PAGES_BYTES_MAX)
 
 
 class _Stream:
@@ -131,7 +131,7 @@ class MergedRows:
         self._shards = len(found)
         self._alone = len(shards) == 1
         page = page_of(filter, 0, None, min(limit, PAGE_ROWS), now_ms, bodies=bodies)._replace(
-            max_bytes=max(_PAGE_BYTES // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
+            max_bytes=max(PAGES_BYTES_MAX // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
         )
         self._streams = [
             _Stream(shard, page._replace(priority=priority, after=begin), regex)

@@ -52,6 +52,9 @@ class JobKey(NamedTuple):
     id: int
 
 
+NO_END_MS = 2**63
+
+
 class InsertRequest(NamedTuple):
     """The jobs of one enqueue request for this shard: stored together or not at all.
 
@@ -68,7 +71,7 @@ class InsertRequest(NamedTuple):
     fingerprint: bytes = b""
     max_backlog: int | None = None
     awaited: bool = False
-    begin_by_ms: int = 2**63
+    begin_by_ms: int = NO_END_MS
 
 
 class Inserted(NamedTuple):
@@ -184,6 +187,9 @@ class Acked(NamedTuple):
     holder: str = ""
     held_since_ms: int | None = None
     deadline_ms: int | None = None
+
+
+NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
 class Checkpoint(NamedTuple):

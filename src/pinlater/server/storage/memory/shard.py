@@ -17,6 +17,7 @@ from pinlater.server.storage.memory.record import Record
 from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
+    NOT_FOUND,
     TIMED_KEYS_COUNTED,
     Ack,
     Acked,
@@ -154,10 +155,7 @@ class MemoryShard:
         ]
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
-        return [
-            finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else finishing.NOT_FOUND
-            for ack in acks
-        ]
+        return [finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else NOT_FOUND for ack in acks]
 
     # --- keys across shards ---------------------------------------------------------------------------------------------
 
@@ -201,32 +199,25 @@ class MemoryShard:
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
         return [
-            finishing.checkpoint(*found, progress, now_ms)
-            if (found := self._find(progress.key))
-            else finishing.NOT_FOUND
+            finishing.checkpoint(*found, progress, now_ms) if (found := self._find(progress.key)) else NOT_FOUND
             for progress in checkpoints
         ]
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return [
-            finishing.extend(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
-            for ref in claims
+            finishing.extend(*found, ref, now_ms) if (found := self._find(ref.key)) else NOT_FOUND for ref in claims
         ]
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return [
-            finishing.release(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
-            for ref in claims
+            finishing.release(*found, ref, now_ms) if (found := self._find(ref.key)) else NOT_FOUND for ref in claims
         ]
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else finishing.NOT_FOUND for key in keys]
+        return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else NOT_FOUND for key in keys]
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return [
-            bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else finishing.NOT_FOUND
-            for order in orders
-        ]
+        return [bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else NOT_FOUND for order in orders]
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 

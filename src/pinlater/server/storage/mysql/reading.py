@@ -14,7 +14,7 @@ from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.relational.looking import page_order, queue_id_of
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.values import JobKey, Page, PageRow
@@ -128,7 +128,7 @@ async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int
             return None
         _, allowed, remaining, ended, created_ms, text = about[0]
         options = options_of(text)
-        if options.expires_ms is not None and options.expires_ms < now_ms:
+        if has_expired(options, now_ms):
             return None
         attempt = (allowed, remaining, ended + 1, options.headers)
         return ClaimedJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)

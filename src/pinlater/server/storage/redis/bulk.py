@@ -17,7 +17,7 @@ from pinlater.server.storage.decide import RetryFailed
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
-from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, line_of, may_exist, ref_of
+from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, PRIORITY_MAX, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.reading import is_held
 from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
@@ -35,7 +35,7 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
-    if not 0 <= order.priority <= 255:
+    if not 0 <= order.priority <= PRIORITY_MAX:
         return 0
     done = passed = 0
     while done < order.limit and passed <= _PASSED_OVER_MAX:
@@ -125,7 +125,7 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
-    if not 0 <= order.priority <= 255:
+    if not 0 <= order.priority <= PRIORITY_MAX:
         return 0
     line = line_of(queue, order.priority)
     deleted = 0

@@ -72,7 +72,7 @@ async def claim(
 
 
 def _packed(place: int, order: ClaimOrder) -> tuple[Any, ...]:
-    timeout_ms = max(-(2**63), min(order.claim_timeout_ms, 2**63 - 1))
+    timeout_ms = max(-I64_MAX - 1, min(order.claim_timeout_ms, I64_MAX))
     calls = [
         (max(0, call.limit), call.max_bytes, pack_holder(call.holder[2], call.holder[0], call.holder[1]))
         for call in order.calls

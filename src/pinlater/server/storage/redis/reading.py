@@ -10,7 +10,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConfl
 from pinlater.domain.job import ClaimedJob, Job, JobState
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.storage.looking import LookupRow, job_of
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import walking
@@ -18,7 +18,16 @@ from pinlater.server.storage.redis.access import Access, Queues
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.claiming import handed_out, time_of
 from pinlater.server.storage.redis.inserting import repeated
-from pinlater.server.storage.redis.keys import INDEX_OF, id_of, line_of, may_exist, packed_id, parts_of, ref_of
+from pinlater.server.storage.redis.keys import (
+    INDEX_OF,
+    PRIORITY_MAX,
+    id_of,
+    line_of,
+    may_exist,
+    packed_id,
+    parts_of,
+    ref_of,
+)
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.packing import read_claim, read_job, read_past
 from pinlater.server.storage.redis.readers import Readers
@@ -112,7 +121,7 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
     queue = access.queues.get(page.queue)
     if queue is None:
         return QueueNotFound.of(page.queue)
-    if not 0 <= page.priority <= 255:
+    if not 0 <= page.priority <= PRIORITY_MAX:
         return []
     line = line_of(queue, page.priority)
     checked = access.ids_of([page.queue])
@@ -186,8 +195,7 @@ async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: in
             if not record or claim:
                 continue
             stored = read_job(record)
-            expires_ms = options_of(stored.options).expires_ms
-            if expires_ms is not None and expires_ms < now_ms:
+            if has_expired(options_of(stored.options), now_ms):
                 continue
             size = len(record) - stored.body_at
             if len(seen) >= limit or (seen and size > max_bytes):

@@ -11,10 +11,10 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
-from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql

@@ -12,7 +12,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, Job
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.relational.looking import page_order, queue_id_of
 from pinlater.server.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.server.storage.sqlite.statements import sql
@@ -106,7 +106,7 @@ def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...],
     """The job as a claim would hand it out; None for one that has expired."""
     run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
     options = options_of(options_text)
-    if options.expires_ms is not None and options.expires_ms < now_ms:
+    if has_expired(options, now_ms):
         return None
     remaining, ended = allowed, 0
     if changed:
