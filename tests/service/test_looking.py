@@ -11,7 +11,7 @@ import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
-from pinlater.domain.job import Job, JobState
+from pinlater.domain.job import JobState, StoredJob
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
@@ -138,7 +138,7 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     look = shard.shard.lookup_jobs
     read: list[int] = []
 
-    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         read.append(len(keys))
         return await look(keys, bodies=bodies)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pinlater.domain.calls import AckResult, Enqueued, JobCount, ServerInfo, SettingsInForce, WaitingDequeues
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState, Outcome
+from pinlater.domain.job import Attempt, ClaimedJob, JobState, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import Dequeued, QueueStats, Scanned
@@ -17,7 +17,7 @@ DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = ClaimedJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
 CLAIM = FromShard("1", [CLAIMED], "token")
-JOB = Job(
+JOB = StoredJob(
     id=73,
     queue="emails",
     priority=1,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.calls import AckBatch, AckResult
-from pinlater.domain.job import Job, JobState
+from pinlater.domain.job import JobState, StoredJob
 from pinlater.domain.queue import QueueCounts, Rates
 from pinlater.server.dispatch.claiming import FromShard
 
@@ -64,7 +64,7 @@ class ScanCommand(NamedTuple):
 class Scanned(NamedTuple):
     """Jobs, newest first, each with its descriptor. `incomplete`: a shard or a time budget cut it short."""
 
-    jobs: Sequence[tuple[str, Job]]
+    jobs: Sequence[tuple[str, StoredJob]]
     continuation: str = "-1"
     incomplete: bool = False
 

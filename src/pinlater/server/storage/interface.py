@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Ack,
@@ -110,7 +110,7 @@ class JobStore(Protocol):
         """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
         ...
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         """All that is known of each; None for one that does not exist."""
         ...
 

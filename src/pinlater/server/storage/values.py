@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, Outcome
+from pinlater.domain.job import ClaimedJob, Holder, JobState, NewJob, Outcome, StoredJob
 
 
 class Capabilities(NamedTuple):
@@ -263,7 +263,7 @@ class PageRow(NamedTuple):
     """A row of a scan with the time it is ordered by."""
 
     sort_ms: int
-    job: Job
+    job: StoredJob
 
 
 class Swept(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job, JobState, UniqueScope
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
@@ -240,7 +240,7 @@ class MemoryShard:
         found = self._queues.get(queue)
         return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound.of(queue)
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         return [found[1].shown(body=bodies) if (found := self._find(key)) else None for key in keys]
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:

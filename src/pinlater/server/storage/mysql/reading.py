@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
@@ -33,9 +33,9 @@ _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
 _COUNT_JOBS = sql("count_jobs")
 
 
-async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
     """All that is known of each; the whole name must match."""
-    found: dict[JobKey, Job] = {}
+    found: dict[JobKey, StoredJob] = {}
     ids = sorted({key.id for key in keys})
     for start in range(0, len(ids), _LOOKUP_MAX):
         part = ids[start : start + _LOOKUP_MAX]
@@ -44,7 +44,7 @@ async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies:
     return [found.get(key) for key in keys]
 
 
-async def _jobs(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[Job]:
+async def _jobs(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[StoredJob]:
     """The jobs that exist; a row that is in no state remains of a deleted job."""
     body = _BODY if bodies else _NO_BODY
     found = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)

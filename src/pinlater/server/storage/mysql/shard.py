@@ -18,7 +18,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, Unavailable
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import ClaimedJob, Job
+from pinlater.domain.job import ClaimedJob, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
@@ -311,7 +311,7 @@ class MysqlShard(RelationalShard):
         self._check_open()
         return await self._readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         self._check_open()
         return await self._readers.read(lambda c: reading.lookup(c, keys, bodies=bodies))
 

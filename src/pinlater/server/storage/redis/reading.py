@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
@@ -53,7 +53,7 @@ _PAGE_MAX = 1_000
 _PEEK_MAX = 1_000
 
 
-async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
     """All that is known of each; the whole name must match."""
     queues = access.queues
     refs = {
@@ -61,14 +61,14 @@ async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> lis
     }
     wanted = list(refs.values())
     checked = access.ids_of([key.queue for key in keys])
-    found: dict[bytes, Job] = {}
+    found: dict[bytes, StoredJob] = {}
     step = _BODIES_MAX if bodies else _LOOKUP_MAX
     for start in range(0, len(wanted), step):
         found.update(await _jobs(access, wanted[start : start + step], checked, bodies=bodies))
     return [found.get(refs[key]) if key in refs else None for key in keys]
 
 
-async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, Job]:
+async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, StoredJob]:
     """Those that are there, all of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
     names = {queue: name for name, queue in queues}
@@ -84,7 +84,7 @@ async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies
 
 def _job(
     queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
-) -> Job:
+) -> StoredJob:
     stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
     row = LookupRow(
         job_id,
@@ -135,7 +135,7 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
             await _check(access, checked)
             break
         refs = [line + job_id for _, job_id in order]
-        jobs: dict[bytes, Job] = {}
+        jobs: dict[bytes, StoredJob] = {}
         for start in range(0, len(refs), _LOOKUP_MAX):
             jobs.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
         for ref in refs:
@@ -157,7 +157,7 @@ async def _check(access: Access, queues: Queues) -> None:
     await load_jobs(access.readers, (), queues=queues)
 
 
-def _sort_ms(job: Job, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
+def _sort_ms(job: StoredJob, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
     """Exactly, also where a score can't be."""
     if job.state is JobState.PENDING:
         return job.run_after_ms

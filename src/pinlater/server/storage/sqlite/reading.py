@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job
+from pinlater.domain.job import ClaimedJob, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
@@ -28,7 +28,7 @@ _FIND_QUEUE = sql("find_queue")
 _SELECT_PRIORITIES = sql("select_priorities")
 
 
-def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
     """All that is known of each; the whole name must match."""
     ids = str([key.id for key in keys])
     found = {}
