@@ -68,7 +68,7 @@ async def test_a_job_that_is_refused_harms_no_other() -> None:
         bodies = [b"%d" % n for n in range(20)] + [b"bad"] + [b"twin"]
         answers = await asyncio.gather(*[batcher.enqueue("q", Job(body)) for body in bodies], return_exceptions=True)
     refused = [answer for answer in answers if not isinstance(answer, Placed)]
-    assert [type(error) for error in refused] == [errors.CallerError]
+    assert [type(error) for error in refused] == [errors.BodyTooLarge]
     assert refused == [answers[20]]
     assert isinstance(answers[21], Placed)
     assert answers[21].existing

@@ -43,7 +43,7 @@ async def test_requests_of_one_call_are_answered_in_order_and_fail_alone(desk: D
         [
             InsertRequest(QUEUE, [first]),
             InsertRequest("missing", [other]),
-            InsertRequest(QUEUE, [desk.job(), desk.job()], max_pending=2),
+            InsertRequest(QUEUE, [desk.job(), desk.job()], max_backlog=2),
             InsertRequest(QUEUE, [last]),
         ],
         desk.now,
@@ -69,15 +69,15 @@ async def test_an_insert_into_a_missing_queue_is_refused_with_its_name(desk: Des
     result = await desk.request(InsertRequest("missing", [desk.job()]))
 
     assert isinstance(result, QueueNotFound)
-    assert result.queue == "missing"
+    assert result.message == "Queue not found: missing"
 
 
 async def test_a_request_that_would_overfill_the_queue_is_refused_whole(desk: Desk) -> None:
     await desk.put(priority=1)
     await desk.put(priority=3, delay_ms=1000)
 
-    refused = await desk.request(InsertRequest(QUEUE, [desk.job(), desk.job()], max_pending=3))
-    fits = await desk.request(InsertRequest(QUEUE, [desk.job()], max_pending=3))
+    refused = await desk.request(InsertRequest(QUEUE, [desk.job(), desk.job()], max_backlog=3))
+    fits = await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=3))
 
     assert isinstance(refused, QueueFull)
     assert isinstance(fits, Inserted)
@@ -88,7 +88,7 @@ async def test_only_waiting_jobs_fill_a_queue(desk: Desk) -> None:
     for state in (JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED):
         await desk.put_in(state)
 
-    result = await desk.request(InsertRequest(QUEUE, [desk.job()], max_pending=1))
+    result = await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=1))
 
     assert isinstance(result, Inserted)
 

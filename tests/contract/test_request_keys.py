@@ -82,7 +82,7 @@ async def test_keys_are_per_queue(desk: Desk) -> None:
 
 
 async def test_a_refused_request_leaves_its_key_free(desk: Desk) -> None:
-    refused = await desk.request(keyed(desk)._replace(max_pending=1))
+    refused = await desk.request(keyed(desk)._replace(max_backlog=1))
     assert isinstance(refused, QueueFull)
 
     assert not stored(await desk.request(keyed(desk))).repeated
@@ -91,7 +91,7 @@ async def test_a_refused_request_leaves_its_key_free(desk: Desk) -> None:
 async def test_a_resend_is_answered_though_the_queue_is_full_now(desk: Desk) -> None:
     await desk.request(keyed(desk))
 
-    assert stored(await desk.request(keyed(desk)._replace(max_pending=1))).repeated
+    assert stored(await desk.request(keyed(desk)._replace(max_backlog=1))).repeated
 
 
 async def test_a_resend_within_one_call_is_recognised(desk: Desk) -> None:

@@ -199,7 +199,7 @@ async def test_a_full_queue_still_answers_for_jobs_that_are_there(desk: Desk) ->
     await desk.put(unique=unique("k"))
     await desk.put()
 
-    result = await desk.request(InsertRequest(QUEUE, [desk.job(unique=unique("k"))], max_pending=1))
+    result = await desk.request(InsertRequest(QUEUE, [desk.job(unique=unique("k"))], max_backlog=1))
 
     assert isinstance(result, Inserted)
     assert len(result.existing) == 1

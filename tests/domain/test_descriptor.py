@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.domain.descriptor import I64_MAX, JobDescriptor, parse_descriptor
-from pinlater.domain.errors import DescriptorInvalid, ErrorCode
+from pinlater.domain.errors import DescriptorInvalid
 
 names = st.text("abcXYZ019_", min_size=1, max_size=64)
 descriptors = st.builds(
@@ -92,7 +92,6 @@ def test_a_changed_descriptor_never_crashes(descriptor: JobDescriptor, data: st.
 def test_what_no_server_could_have_made_is_refused(text: str) -> None:
     with pytest.raises(DescriptorInvalid) as caught:
         parse_descriptor(text)
-    assert caught.value.code is ErrorCode.UNKNOWN
     assert len(caught.value.message) < 1_000
 
 

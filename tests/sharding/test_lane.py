@@ -63,7 +63,7 @@ async def test_an_error_value_reaches_its_own_caller_only() -> None:
 async def test_a_fault_of_the_store_reaches_everyone_in_the_call_and_the_lane_goes_on() -> None:
     store = Store()
     lane: Lane[int, int] = Lane("test", store.execute)
-    store.fault = StoreFull("disk")
+    store.fault = StoreFull.of("disk")
     results = await asyncio.gather(lane.submit(1), lane.submit(2), return_exceptions=True)
     assert [type(result) for result in results] == [StoreFull, StoreFull]
     store.fault = None
@@ -289,7 +289,7 @@ async def test_each_calls_end_is_observed_and_its_time_measured() -> None:
     store.gate.set()
     await future
     assert lane.busy_for() == 0.0
-    store.fault = StoreFull("disk")
+    store.fault = StoreFull.of("disk")
     with pytest.raises(StoreFull):
         await lane.submit(2)
     assert seen == [None, store.fault]

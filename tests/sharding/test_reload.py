@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pinlater.domain.calls import Claim, Enqueued, Job
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.addressing import address
-from pinlater.server.operations.values import ClaimItem, Enqueued, JobFilter, JobToEnqueue
+from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of, shards_of
@@ -111,7 +112,7 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(fa
         assert "2" not in shards_of(await farm.enqueue(b"x", unique=f"u{number}"))
     dequeued = await farm.dequeue()
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
-    await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job, token)])
+    await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, token)])
     await farm.ack(job)
     assert (await farm.service.looking.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
     change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
@@ -152,7 +153,7 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
     """Without it their jobs would be taken as new, though the keys' time is not over."""
 
     async def enqueue() -> Enqueued:
-        jobs = [JobToEnqueue(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
+        jobs = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
         return await farm.service.enqueuing.enqueue(CALLER, "q", jobs)
 
     first = await enqueue()

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from pinlater.domain.calls import Checkpoint, Claim, JobCount
 from pinlater.domain.errors import (
     EnqueueRejected,
     NoHealthyShards,
@@ -16,7 +17,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import CheckpointItem, ClaimItem, JobCount, JobFilter, ScanCommand
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of, shards_of
 
 
@@ -48,7 +49,7 @@ async def test_an_enqueue_goes_elsewhere_when_its_shard_has_surely_stored_nothin
 @on_farm()
 async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
     """And gets no enqueue for a second."""
-    fault = farm.store("1").hangs("insert_jobs", error=StoreFull("disk"))
+    fault = farm.store("1").hangs("insert_jobs", error=StoreFull.of("disk"))
     fault._released.set()
     for _ in range(30):
         assert shard_of((await farm.enqueue(b"x")).descriptors[0]) in "23"
@@ -62,7 +63,7 @@ async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
 
 @on_farm(shards=("1", "2"))
 async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
-    farm.store("1").fails("insert_jobs", error=StoreFull("disk"))
+    farm.store("1").fails("insert_jobs", error=StoreFull.of("disk"))
     while not farm.lanes("1").full:
         await farm.enqueue(b"x")
     farm.clock.advance(seconds=1)
@@ -75,7 +76,7 @@ async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
 @on_farm()
 async def test_with_every_shard_full_the_enqueue_says_so(farm: Farm) -> None:
     for name in "123":
-        farm.store(name).hangs("insert_jobs", error=StoreFull("disk"))._released.set()
+        farm.store(name).hangs("insert_jobs", error=StoreFull.of("disk"))._released.set()
     with pytest.raises(StoreFull):
         await farm.enqueue(b"x")
 
@@ -340,10 +341,10 @@ async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> No
     both = [jobs["2"], jobs["3"]]
     calls = (
         farm.service.looking.lookup(both, bodies=True),
-        farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])]),
-        farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(jobs["2"])]),
-        farm.service.holders.release(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])], 0),
-        farm.service.holders.cancel(CALLER, "q", both),
+        farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(jobs["2"], tokens["2"])]),
+        farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
+        farm.service.claimed_jobs.release(CALLER, "q", [Claim(jobs["2"], tokens["2"])], 0),
+        farm.service.claimed_jobs.cancel(CALLER, "q", both),
         farm.service.bulk.delete_jobs_by_descriptor("q", both),
     )
     for call in calls:
@@ -359,9 +360,9 @@ async def test_thousands_of_heartbeats_share_a_few_calls(farm: Farm) -> None:
     tokens = {job.descriptor: job.token for job in (await farm.dequeue()).jobs}
 
     async def each(job: str) -> None:
-        await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job, tokens[job])])
-        await farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(job, tokens[job], new_body=b"half")])
-        [result] = await farm.service.holders.release(CALLER, "q", [ClaimItem(job, tokens[job])], 0)
+        await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, tokens[job])])
+        await farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(job, tokens[job], new_body=b"half")])
+        [result] = await farm.service.claimed_jobs.release(CALLER, "q", [Claim(job, tokens[job])], 0)
         assert result.outcome.name == "APPLIED"
 
     await asyncio.gather(*(each(job) for job in jobs))

@@ -111,12 +111,12 @@ class ShardMachine(RuleBasedStateMachine):
         jobs=drawn.jobs,
         request_key=st.sampled_from([None, None, None, "r", "q"]),
         fingerprint=st.sampled_from([b"f", b"f", b"g"]),
-        max_pending=st.sampled_from([None, None, None, 3]),
+        max_backlog=st.sampled_from([None, None, None, 3]),
     )
     def insert(
-        self, queue: str, jobs: list[JobAbout], request_key: str | None, fingerprint: bytes, max_pending: int | None
+        self, queue: str, jobs: list[JobAbout], request_key: str | None, fingerprint: bytes, max_backlog: int | None
     ) -> None:
-        request = InsertRequest(queue, self.new_jobs(queue, jobs), request_key, fingerprint, max_pending)
+        request = InsertRequest(queue, self.new_jobs(queue, jobs), request_key, fingerprint, max_backlog)
         self.pair.both(lambda shard: shard.insert_jobs([request], self.now))
 
     @rule(queues=st.lists(drawn.queues, min_size=2, max_size=3), jobs=drawn.jobs)

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.config.notes import NOTES
 from pinlater.server.config.original import REPLACED, SAME
 from pinlater.server.config.schema import TEN_YEARS_MS, Key, Kind, keys, tables
@@ -93,7 +94,7 @@ def _range_text(key: Key) -> str:
         return ", ".join(key.choices)
     if key.kind not in (Kind.INT, Kind.FLOAT):
         return str(key.kind.value)
-    if key.most in (math.inf, 2**63 - 1):
+    if key.most in (math.inf, I64_MAX):
         return f"{key.least:,} or more"
     most = "10 years" if key.most in (TEN_YEARS_MS, TEN_YEARS_MS / 1000) else f"{key.most:,.0f}"
     return f"{key.least:,} to {most}"

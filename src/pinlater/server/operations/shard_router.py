@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     Draining,
@@ -30,16 +31,16 @@ from pinlater.domain.errors import (
     ShardConnectionFailed,
     StoreFull,
     TooManyWaiting,
-    WorldError,
+    Unavailable,
+    adding,
 )
 from pinlater.domain.queue import Queue
-from pinlater.server.operations.values import Enqueued, JobToEnqueue
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
 
-Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Awaitable[Inserted]]
-Finish = Callable[[Queue, Sequence[JobToEnqueue], str, Inserted], Enqueued]
+Insert = Callable[[ShardLanes, Queue, Sequence[Job], int, str | None, bytes], Awaitable[Inserted]]
+Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
 
 
 class KeyedRequest(NamedTuple):
@@ -77,9 +78,7 @@ class ShardRouter:
         self._finish = finish
         self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
 
-    async def enqueue(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest | None
-    ) -> Enqueued:
+    async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
         if request is None:
             return await self._enqueue_unique(queue, jobs, now_ms, None, None, [])
@@ -87,7 +86,7 @@ class ShardRouter:
         return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
 
     async def elsewhere(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, tried: ShardLanes, failure: PinLaterError
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, tried: ShardLanes, failure: PinLaterError
     ) -> Enqueued:
         """Plain jobs that `tried` could not take: on another shard, if it has surely stored nothing. Raises its failure else."""
         if not has_stored_nothing(failure):
@@ -98,7 +97,7 @@ class ShardRouter:
     # --- request keys -----------------------------------------------------------------------------------------------------
 
     async def _one_at_a_time(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest, *, unique: bool
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest, *, unique: bool
     ) -> Enqueued:
         """A repeat that arrives during the first waits for it."""
         name = (queue.name, request.key)
@@ -114,9 +113,7 @@ class ShardRouter:
             del self._keyed[name]
             mine.set_result(None)
 
-    async def _enqueue_keyed(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest
-    ) -> Enqueued:
+    async def _enqueue_keyed(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest) -> Enqueued:
         whole = Part(range(len(jobs)), request.key)
         parts = _by_key(jobs, request.key)
         found: list[Stored] = []
@@ -146,11 +143,11 @@ class ShardRouter:
 
         answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
         found: dict[str | None, Stored] = {}
-        failure: WorldError | None = None
+        failure: Unavailable | None = None
         for shard, answer in zip(shards, answers, strict=True):
             if shard.name in late:
                 failure = _unended(shard)
-            if isinstance(answer, WorldError):
+            if isinstance(answer, Unavailable):
                 failure = answer
             elif isinstance(answer, BaseException):
                 raise answer
@@ -186,7 +183,7 @@ class ShardRouter:
     async def _enqueue_unique(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         parts: Sequence[Part] | None,
         request: KeyedRequest | None,
@@ -214,7 +211,7 @@ class ShardRouter:
             places.end(epoch)
 
     async def _held_elsewhere(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], parts: Sequence[Part]
+        self, queue: Queue, jobs: Sequence[Job], parts: Sequence[Part]
     ) -> dict[int, tuple[str, tuple[int, int]]]:
         """Jobs whose unique key is taken on another shard than its home: position → (shard, (id, priority))."""
         if self._shards.unique.settled:
@@ -237,7 +234,7 @@ class ShardRouter:
         )
         held: dict[int, tuple[str, tuple[int, int]]] = {}
         for (shard, keys), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, WorldError):
+            if isinstance(answer, Unavailable):
                 raise _cannot_say("whether a unique key is taken there", answer)
             if isinstance(answer, BaseException):
                 raise answer
@@ -257,7 +254,7 @@ class ShardRouter:
     async def _store_all(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         parts: Sequence[Part],
         request: KeyedRequest | None,
@@ -275,13 +272,13 @@ class ShardRouter:
                 indices = sorted(index for one in stored for index in one.part.indices)
                 if not indices:
                     raise result
-                raise result.adding(f" (stored already: the jobs at {indices})") from result
+                raise adding(result, f" (stored already: the jobs at {indices})") from result
             if isinstance(result, BaseException):
                 raise result
         return self._answer(queue, jobs, stored)
 
     async def _store(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, part: Part, request: KeyedRequest | None
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, part: Part, request: KeyedRequest | None
     ) -> Stored:
         """One part, on its home; one without a home on another shard where the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
@@ -297,7 +294,7 @@ class ShardRouter:
     async def _anywhere(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         key: str | None,
         request: KeyedRequest | None,
@@ -325,7 +322,7 @@ class ShardRouter:
                 failure = error
                 names.append(shard.name)
 
-    def _answer(self, queue: Queue, jobs: Sequence[JobToEnqueue], stored: Sequence[Stored]) -> Enqueued:
+    def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[Stored]) -> Enqueued:
         """The parts' answers in the order of the request."""
         if len(stored) == 1 and len(stored[0].part.indices) == len(jobs):
             return self._finish(queue, jobs, stored[0].shard, stored[0].inserted)
@@ -350,7 +347,7 @@ def _unended(shard: ShardLanes) -> ShardConnectionFailed:
     return ShardConnectionFailed(f"Shard {shard.name} has not ended a call that was given up")
 
 
-def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:
+def _cannot_say(what: str, failure: Unavailable) -> ShardConnectionFailed:
     error = ShardConnectionFailed(f"{failure.message}, so that it is unknown {what}", retry_after_ms=1000)
     error.__cause__ = failure
     return error
@@ -366,7 +363,7 @@ def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:
     return Stored(Part([index]), shard, Inserted([job_id], {0: job}))
 
 
-def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:
+def _by_home(jobs: Sequence[Job], shards: Shards) -> list[Part]:
     """Without a request key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
     plain = [index for index, job in enumerate(jobs) if job.unique is None]
     parts = [Part(plain)] if plain else []
@@ -378,7 +375,7 @@ def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:
     return parts + [Part(indices, None, key) for key, indices in homes.values()]
 
 
-def _by_key(jobs: Sequence[JobToEnqueue], request_key: str) -> list[Part]:
+def _by_key(jobs: Sequence[Job], request_key: str) -> list[Part]:
     """With a request key: all of the request if nothing in it has a home, else each unique key's jobs by themselves and the rest."""
     groups: dict[str, list[int]] = {}
     plain: list[int] = []

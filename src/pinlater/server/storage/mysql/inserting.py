@@ -101,7 +101,7 @@ class _Batch:
 
     async def look(self, requests: Sequence[InsertRequest]) -> None:
         known = [(queue, request) for request in requests if (queue := self._queues.get(request.queue)) is not None]
-        full = {queue.queue_id for queue, request in known if request.max_pending is not None}
+        full = {queue.queue_id for queue, request in known if request.max_backlog is not None}
         if full:
             await self._count(full)
         unique = [
@@ -114,8 +114,8 @@ class _Batch:
             self._has_keys = True
             await self._find_holders(unique)
         if self._transaction.careful or any(
-            request.max_pending is not None
-            and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_pending
+            request.max_backlog is not None
+            and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_backlog
             for queue, request in known
         ):
             await self._recall(known)  # what was answered before is answered again, also by a queue that is full now
@@ -156,7 +156,7 @@ class _Batch:
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
             return SlotLost(self._transaction.endpoint)
         key = request.request_key
@@ -173,7 +173,7 @@ class _Batch:
                     return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
         existing = self._existing(queue, jobs) if self._has_keys else {}
         pending = self._pending.get(queue.queue_id, 0)
-        if request.max_pending is not None and (full := queue_full(request, pending, existing)) is not None:
+        if request.max_backlog is not None and (full := queue_full(request, pending, existing)) is not None:
             return full
         self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
         fresh = new_jobs(jobs, existing)

@@ -113,7 +113,7 @@ class _Batch:
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if request.request_key is not None:
             answered = self._answered(queue, request)
             if answered is not None:
@@ -122,7 +122,7 @@ class _Batch:
         existing: dict[int, tuple[int, int]] = {}
         if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
             self._look_for_keys(queue, jobs, existing, {})
-        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
+        if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         self._add_rows(queue, new_jobs(jobs, existing))
         if existing or request.request_key is not None:
@@ -133,7 +133,7 @@ class _Batch:
         """As `add`, with the rows stored step by step."""
         queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if request.request_key is not None:
             answered = self._answered(queue, request)
             if answered is not None:
@@ -146,7 +146,7 @@ class _Batch:
                 self._look_for_keys(queue, part, existing, taken, first)
                 first += len(part)
                 yield
-        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
+        if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         for part in _steps(new_jobs(request.jobs, existing)):
             self._add_rows(queue, part)
