@@ -236,7 +236,7 @@ async def unread_jobs(desk: Desk) -> Client:
     client = await desk.connect()
     client.read_no_further()
     client.send("dequeueJobs", request=DEQUEUE)
-    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    await desk.until(lambda: any(each._writer.stalled_since_s is not None for each in desk.server._connections))
     return client
 
 
@@ -278,11 +278,11 @@ async def test_a_client_that_reads_slowly_is_not_cut_while_it_makes_progress(sta
     client = await desk.connect()
     client.read_no_further()
     client.send("getQueueNames")
-    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    await desk.until(lambda: any(each._writer.stalled_since_s is not None for each in desk.server._connections))
     (connection,) = desk.server._connections
     read = 0
-    while connection._stalled_since_s is not None:
-        before = connection._unsent_bytes
+    while connection._writer.stalled_since_s is not None:
+        before = connection._writer._unsent_bytes
         while connection._transport is not None and 0 < connection._transport.get_write_buffer_size() >= before:
             read += len(await client.reader.read(65_536))
         clock.advance(seconds=20)
@@ -299,10 +299,10 @@ async def test_while_memory_is_scarce_a_client_that_reads_slowly_is_cut_all_the_
     client = await desk.connect()
     client.read_no_further()
     client.send("getQueueNames")
-    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    await desk.until(lambda: any(each._writer.stalled_since_s is not None for each in desk.server._connections))
     (connection,) = desk.server._connections
-    before = connection._transport_holds()
-    while 0 < connection._transport_holds() >= before:
+    before = connection._writer.unsent_bytes()
+    while 0 < connection._writer.unsent_bytes() >= before:
         await client.reader.read(65_536)
     clock.advance(seconds=31)
     desk.server.sweep()
@@ -557,7 +557,7 @@ async def test_a_budget_full_of_frames_behind_long_polls_refuses_large_requests_
     for client in waiting:
         client.send("dequeueJobs", request=LONG_POLL)
         client.writer.write(FAR_TOO_LONG)
-    await desk.until(lambda: sum(len(each._queue) for each in desk.server._connections) == 2)
+    await desk.until(lambda: sum(len(each._requests.waiting) for each in desk.server._connections) == 2)
     assert not desk.server.budget.exhausted
     other = await desk.connect()
     assert (await other.call("getQueueNames")).exception is None
@@ -624,11 +624,11 @@ async def test_what_waits_long_behind_a_long_poll_beyond_the_bound_is_refused_in
     for seqid in range(1, 21):
         client.send("createQueue", seqid, name="q")
     await desk.until(lambda: connection._reading_paused)
-    kept = len(connection._queue)
+    kept = len(connection._requests.waiting)
     desk.server.sweep()
     for seqid in range(21, 41):
         client.send("createQueue", seqid, name="q")
-    await desk.until(lambda: len(connection._queue) == 40)
+    await desk.until(lambda: len(connection._requests.waiting) == 40)
     gate.open()
     replies = [await client.receive() for _ in range(41)]
     assert [reply.seqid for reply in replies] == list(range(41))
@@ -710,7 +710,7 @@ async def test_a_client_that_does_not_read_gets_no_more_and_is_cut(start: Start)
     for seqid in range(2_000):
         client.send("getQueueNames", seqid)
     (connection,) = desk.server._connections
-    await desk.until(lambda: connection._stalled_since_s is not None)
+    await desk.until(lambda: connection._writer.stalled_since_s is not None)
     asked = len(desk.operations.asked)
     assert asked < 2_000
     clock.advance(seconds=29)
@@ -730,7 +730,7 @@ async def test_a_slow_reader_gets_everything_in_the_end(start: Start) -> None:
     client.read_no_further()
     for seqid in range(300):
         client.send("getQueueNames", seqid)
-    await desk.until(lambda: any(each._stalled_since_s is not None for each in desk.server._connections))
+    await desk.until(lambda: any(each._writer.stalled_since_s is not None for each in desk.server._connections))
     assert [(await client.receive()).seqid for _ in range(300)] == list(range(300))
 
 

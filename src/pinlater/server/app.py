@@ -139,7 +139,7 @@ class App:
             servers=self._servers,
         )
         self.cluster = Cluster(shards, self.core.dispatcher)
-        metrics.gauge(
+        metrics.labelled_gauge(
             "file-broken-",
             lambda: self._files.broken,
             prometheus="pinlater_file_broken",
